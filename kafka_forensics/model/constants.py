@@ -1,0 +1,69 @@
+"""Kafka's fixed numbers and the values that mean "none" (RecordBatch, DefaultRecordBatch, LegacyRecord)."""
+
+from typing import Final
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PARTITION_LEADER_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+
+MAX_SEQUENCE: Final = 2**31 - 1
+
+LOG_OVERHEAD: Final = 12
+"""Bytes before what `batch_length` counts: base_offset and batch_length."""
+RECORD_BATCH_OVERHEAD: Final = 61
+"""Size of a magic 2 batch header, and so of the smallest batch."""
+CRC_START: Final = 21
+"""First byte of a magic 2 batch under its CRC-32C."""
+LEGACY_V0_OVERHEAD: Final = 14
+LEGACY_V1_OVERHEAD: Final = 22
+MIN_RECORD_SIZE: Final = 7
+"""A magic 2 record has at least seven bytes: length, attributes, two deltas, two lengths, header count."""
+MAX_SEGMENT_SIZE: Final = 2**31 - 1
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_MASK: Final = 0x08
+TRANSACTIONAL_MASK: Final = 0x10
+CONTROL_MASK: Final = 0x20
+DELETE_HORIZON_MASK: Final = 0x40
+
+COMPRESSION_TYPES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Names by attribute bits 0-2; 5 to 7 are illegal."""
+
+CONTROL_ABORT: Final = 0
+CONTROL_COMMIT: Final = 1
+CONTROL_RECORD_TYPES: Final = (
+    "ABORT",
+    "COMMIT",
+    "LEADER_CHANGE",
+    "SNAPSHOT_HEADER",
+    "SNAPSHOT_FOOTER",
+    "KRAFT_VERSION",
+    "KRAFT_VOTERS",
+)
+
+INDEX_ENTRY_SIZE: Final = 8
+TIME_INDEX_ENTRY_SIZE: Final = 12
+TXN_INDEX_ENTRY_SIZE: Final = 34
+PRODUCER_SNAPSHOT_ENTRY_SIZE: Final = 46
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics that brokers compact whatever their configuration says."""
+COORDINATOR_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics whose batches a coordinator writes with base sequence 0 each time: no sequence rule applies."""
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+def compression_name(attributes: int) -> str:
+    """Name of the codec in attribute bits 0-2, or `unknown(n)` for the three illegal values."""
+    codec = attributes & COMPRESSION_MASK
+    return COMPRESSION_TYPES[codec] if codec < len(COMPRESSION_TYPES) else f"unknown({codec})"
+
+
+def control_record_name(control_record_type: int) -> str:
+    """Kafka's name of a control record type, `UNKNOWN` for any it must ignore."""
+    if 0 <= control_record_type < len(CONTROL_RECORD_TYPES):
+        return CONTROL_RECORD_TYPES[control_record_type]
+    return "UNKNOWN"

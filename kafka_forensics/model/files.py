@@ -1,0 +1,137 @@
+"""Facts of the small files of a log directory, as the parsers hand them to the analysis.
+
+Every class carries `damage`: what could not be read of that file, as rows. Fields hold what was readable.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafka_forensics.model.batches import Damage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EpochEntry:
+    """A line of `leader-epoch-checkpoint`: the first offset written in `leader_epoch`."""
+
+    leader_epoch: int
+    start_offset: int
+
+
+@dataclass(slots=True)
+class LeaderEpochs:
+    """`leader-epoch-checkpoint` of one replica, in file order."""
+
+    entries: list[EpochEntry]
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetCheckpoint:
+    """One of the four `*-offset-checkpoint` files: (topic, partition) → offset; of duplicates the last line wins."""
+
+    offsets: dict[tuple[str, int], int]
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OffsetIndex:
+    """`.index`: parallel int64 arrays of absolute offsets and positions, zero tail left out.
+
+    `zero_tail_bytes` counts preallocated zeros (or hole) behind the entries; it is no damage.
+    """
+
+    offsets: "NDArray[np.int64]"
+    positions: "NDArray[np.int64]"
+    zero_tail_bytes: int
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TimeIndex:
+    """`.timeindex`: parallel int64 arrays of timestamps (ms) and absolute offsets, zero tail left out."""
+
+    timestamps: "NDArray[np.int64]"
+    offsets: "NDArray[np.int64]"
+    zero_tail_bytes: int
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTxn:
+    """An entry of `.txnindex`; `last_offset` is the ABORT marker's, inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    version: int = 0
+    position: int = -1
+    """Byte position of the entry in its file."""
+
+
+@dataclass(slots=True)
+class TransactionIndex:
+    """`.txnindex` of one segment, in file order."""
+
+    entries: list[AbortedTxn]
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
+    """One producer in a `.snapshot` (ProducerSnapshot.json); -1 means none in every field."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+@dataclass(slots=True)
+class ProducerSnapshot:
+    """`.snapshot`: state of every producer up to (excluding) `offset`, which the file name gives."""
+
+    offset: int
+    version: int
+    crc: int
+    crc_computed: int
+    entries: list[ProducerEntry]
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MetaProperties:
+    """`meta.properties`; None where the file does not say (v0 needs nothing)."""
+
+    version: int | None
+    node_id: int | None
+    """`node.id` (v1) or `broker.id` (v0)."""
+    cluster_id: str | None
+    directory_id: str | None
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PartitionMetadata:
+    """`partition.metadata`; None where the file does not say."""
+
+    version: int | None
+    topic_id: str | None
+    """22 characters of base64url, as in the file."""
+    damage: list[Damage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CleanShutdown:
+    """`.kafka_cleanshutdown`; `broker_epoch` None before Kafka 3.7 (the file is empty)."""
+
+    broker_epoch: int | None
+    damage: list[Damage] = field(default_factory=list)

@@ -1,0 +1,1 @@
+"""Bytes → facts. Never judges; never raises for what bytes contain: damage is a row."""

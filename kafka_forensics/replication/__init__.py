@@ -1,0 +1,1 @@
+"""Kafka's replication rules as pure functions on small values."""

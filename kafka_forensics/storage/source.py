@@ -1,0 +1,82 @@
+"""What a source of evidence can do; every room above sees only this."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self
+
+
+class EntryKind(StrEnum):
+    """What an entry of a listing is; only `file` and `directory` are ever opened."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    SYMLINK = "symlink"
+    OTHER = "other"
+    """FIFO, socket, device: listed, never opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry. `path` is relative to the source's root, parts joined by `/`, undecodable bytes as surrogates."""
+
+    path: str
+    kind: EntryKind
+    size_in_bytes: int
+    mtime_ns: int
+    identity: tuple[int, int] | None
+    """(device, inode), or None where the source has none (archives)."""
+    allocated_bytes: int | None = None
+    """Bytes that occupy storage; less than the size for a sparse file; None if unknown."""
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+class ByteFile(Protocol):
+    """An open file of evidence. Reads past the end return what there is; never writes, locks or maps."""
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Size when opened."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError on I/O errors."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file."""
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of the ranges that are not holes; the whole file where the source cannot tell."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class ByteSource(Protocol):
+    """A tree of evidence: a directory, a file, an archive."""
+
+    @property
+    def name(self) -> str:
+        """As the user gave it."""
+
+    @property
+    def seekable(self) -> bool:
+        """False where reading backwards costs a new pass (`.tar.gz`, `.tar.xz`, `.tar.zst`)."""
+
+    def list(self, path: str = "") -> list[Entry]:
+        """Entries directly below directory `path`, sorted by name. Raises SourceError."""
+
+    def stat(self, path: str) -> Entry:
+        """The entry at `path` ("" is the root), links not followed. Raises SourceError if there is none."""
+
+    def open(self, path: str) -> ByteFile:
+        """Open regular file `path`. Raises SourceError for anything else."""

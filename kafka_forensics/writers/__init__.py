@@ -1,0 +1,1 @@
+"""Facts → bytes, through `parsers.spec`: for tests, simulations, benches and salvage."""
