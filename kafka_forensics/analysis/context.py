@@ -1,0 +1,59 @@
+"""What is known about one replica beside its batches: the facts of its small files, gathered before judging."""
+
+from dataclasses import dataclass, field
+
+from kafka_forensics.model.files import LeaderEpochs
+from kafka_forensics.model.findings import Place
+
+
+@dataclass(slots=True)
+class ReplicaContext:
+    """One replica of one partition; None is "the files do not say"."""
+
+    topic: str
+    partition: int
+    broker: int | str
+    log_dir: str
+    directory: str
+    """Name of the partition directory, relative to `log_dir`."""
+    topic_id: str | None = None
+    high_watermark: int | None = None
+    """From `replication-offset-checkpoint`."""
+    recovery_point: int | None = None
+    log_start_checkpoint: int | None = None
+    cleaner_checkpoint: int | None = None
+    """From `cleaner-offset-checkpoint`: first dirty offset; only compacted topics are listed there."""
+    compacted: bool = False
+    clean_shutdown: bool = False
+    live: bool = False
+    """The copy was taken from a running broker (`--live`)."""
+    leader_epochs: LeaderEpochs | None = None
+    """None if there is no `leader-epoch-checkpoint`."""
+    segment_base_offsets: list[int] = field(default_factory=list)
+    """Base offsets of the live `.log` files, ascending."""
+
+    def place(
+        self,
+        file: str | None = None,
+        *,
+        byte_start: int | None = None,
+        byte_end: int | None = None,
+        offset_start: int | None = None,
+        offset_end: int | None = None,
+    ) -> Place:
+        """A place in this replica; `file` is a name inside the partition directory."""
+        return Place(
+            self.topic,
+            self.partition,
+            self.broker,
+            self.log_dir,
+            None if file is None else f"{self.directory}/{file}",
+            byte_start,
+            byte_end,
+            offset_start,
+            offset_end,
+        )
+
+    def log_file(self, segment_base_offset: int) -> str:
+        """Name of the `.log` file of the segment with this base offset."""
+        return f"{segment_base_offset:020d}.log"

@@ -1,0 +1,58 @@
+"""A list that stays small: the first and last few rows and the exact count, mergeable in order."""
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+KEPT_AT_EACH_END = 16
+
+
+class Sample(Generic[T]):
+    """The first and last `KEPT_AT_EACH_END` of a sequence, and how long it was.
+
+    Merging is associative: cutting a sequence anywhere and merging the samples gives the sample of the whole.
+    """
+
+    __slots__ = ("_first", "_last", "count")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._first: list[T] = []
+        self._last: list[T] = []
+        self.count = 0
+        for item in items:
+            self.append(item)
+
+    def append(self, item: T) -> None:
+        """Add the next row."""
+        self.count += 1
+        if len(self._first) < KEPT_AT_EACH_END:
+            self._first.append(item)
+        else:
+            self._last.append(item)
+            if len(self._last) > KEPT_AT_EACH_END:
+                del self._last[0]
+
+    def extend(self, right: "Sample[T]") -> None:
+        """Add all of `right`, whose rows stand behind ours."""
+        hidden = right.count - len(right._first) - len(right._last)
+        for item in right._first:
+            self.append(item)
+        if hidden:
+            self._last = []
+            self.count += hidden
+        for item in right._last:
+            self.append(item)
+
+    def __iter__(self) -> Iterator[T]:
+        yield from self._first
+        yield from self._last
+
+    def __len__(self) -> int:
+        """Rows kept; `count` says how many there were."""
+        return len(self._first) + len(self._last)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no row had to be dropped."""
+        return self.count == len(self)

@@ -1,0 +1,127 @@
+"""Kernels: hot loops written once, run compiled by numba for large work and interpreted for small.
+
+Compiling (or even loading compiled code) costs about half a second, more than a small scan needs in all. So a kernel is an
+object with both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form that `use_compiled` chose for this
+process. A kernel calls other kernels by their plain names; each form sees only its own kind.
+
+Kernels take and give integers, numpy arrays and bytes-like buffers, allocate nothing that a declared length asks for, check
+every bound by hand, and must not overflow int64: Python's integers would not.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from functools import cache, cached_property
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final
+
+_ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
+COMPILED_ABOVE_BYTES: Final = 24 << 20
+"""Work of more bytes than this is worth the start of the compiler."""
+
+_state = {"compiled": os.environ.get(_ENVIRONMENT) == "compiled"}
+
+
+def use_compiled(compiled: bool) -> None:  # noqa: FBT001 - the one switch of this module
+    """Choose the form that plain calls of kernels run from now on in this process; the environment variable wins."""
+    forced = os.environ.get(_ENVIRONMENT)
+    _state["compiled"] = {"compiled": True, "interpreted": False}.get(forced or "", compiled)
+
+
+def using_compiled() -> bool:
+    """Whether plain calls of kernels run compiled code."""
+    return _state["compiled"]
+
+
+class Kernel:
+    """A function in two forms, see the module."""
+
+    def __init__(self, function: Callable[..., Any], native: Callable[[], Any] | None = None) -> None:
+        assert isinstance(function, FunctionType)
+        self._function = function
+        self._native = native
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the form chosen by `use_compiled`."""
+        return self.compiled(*arguments) if _state["compiled"] else self.interpreted(*arguments)
+
+    @cached_property
+    def interpreted(self) -> Callable[..., Any]:
+        """The function as Python runs it."""
+        return self._with_globals(lambda kernel: kernel.interpreted)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """The function as numba compiles it; loads numba on first use."""
+        if self._native is not None:
+            return self._native()  # type: ignore[no-any-return]
+        return compile_function(self._with_globals(lambda kernel: kernel.compiled))
+
+    def _with_globals(self, form: Callable[["Kernel"], Any]) -> FunctionType:
+        """A twin of the function whose global kernels are replaced by one of their forms."""
+        function = self._function
+        own = dict(function.__globals__)
+        for name in function.__code__.co_names:
+            value = own.get(name)
+            if isinstance(value, Kernel):
+                own[name] = form(value)
+        twin = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
+        twin.__module__ = function.__module__
+        twin.__qualname__ = function.__qualname__
+        return twin
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Declare a hot loop (decorator)."""
+    return Kernel(function)
+
+
+def primitive(native: Callable[[], Any]) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a step whose compiled form is another function: `native()` gives it, imported only when needed."""
+
+    def declare(function: Callable[..., Any]) -> Kernel:
+        return Kernel(function, native)
+
+    return declare
+
+
+def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` compiled by numba: no GIL held, cached on disk where that is safe."""
+    import numba
+
+    directory = _cache_directory()
+    if directory is not None:
+        numba.config.CACHE_DIR = directory
+    compiled: Callable[..., Any] = numba.njit(nogil=True, cache=directory is not None, error_model="numpy")(function)
+    return compiled
+
+
+@cache
+def _cache_directory() -> str | None:
+    """A private directory for compiled kernels, or None: then they are compiled in memory, in each process anew.
+
+    Named after the kernels' sources, because numba notices a change of a function's own file only, not of what it calls.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    directory = Path(home) / "kafka-forensics" / _sources_digest()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = directory.lstat()
+    except (OSError, RuntimeError):
+        return None
+    private = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and stat.S_IMODE(info.st_mode) & 0o077 == 0
+    return str(directory) if private and os.access(directory, os.W_OK) else None
+
+
+def _sources_digest() -> str:
+    package = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(
+        [*package.glob("parsers/kernels/*.py"), *package.glob("analysis/*.py"), package / "compiled.py"]
+    ):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
