@@ -24,7 +24,7 @@ COMPILED_ABOVE_BYTES: Final = 24 << 20
 _state = {"compiled": os.environ.get(_ENVIRONMENT) == "compiled"}
 
 
-def use_compiled(compiled: bool) -> None:  # noqa: FBT001 - the one switch of this module
+def use_compiled(compiled: bool) -> None:
     """Choose the form that plain calls of kernels run from now on in this process; the environment variable wins."""
     forced = os.environ.get(_ENVIRONMENT)
     _state["compiled"] = {"compiled": True, "interpreted": False}.get(forced or "", compiled)
@@ -95,7 +95,7 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
     directory = _cache_directory()
     if directory is not None:
-        numba.config.CACHE_DIR = directory
+        numba.config.CACHE_DIR = directory  # type: ignore[attr-defined]
     compiled: Callable[..., Any] = numba.njit(nogil=True, cache=directory is not None, error_model="numpy")(function)
     return compiled
 
@@ -120,8 +120,6 @@ def _cache_directory() -> str | None:
 def _sources_digest() -> str:
     package = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(
-        [*package.glob("parsers/kernels/*.py"), *package.glob("analysis/*.py"), package / "compiled.py"]
-    ):
+    for path in sorted([*package.glob("parsers/kernels/*.py"), *package.glob("analysis/*.py"), package / "compiled.py"]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The catalogue of finding kinds: the one list of names, with the severity and confidence a kind has unless a rule says otherwise."""
+"""The catalogue of finding kinds: the one list of names, with a kind's usual severity and confidence."""
 
 from typing import Any, Final, NamedTuple
 
