@@ -1,0 +1,65 @@
+# Everything a newcomer runs. `make demo` needs only Python 3.11 or newer; choose one with PYTHON=python3.12.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KAFKA_FORENSICS := $(BIN)/kafka-forensics
+CODE := kafka_forensics tests lab bench
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-broker check format bench lab clean
+
+help:
+	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
+	@echo 'make test         the whole test suite'
+	@echo 'make test-broker  the tests that start a real Kafka on loopback'
+	@echo 'make check        formatting, lint, types'
+	@echo 'make format       let ruff format and mend what it can'
+	@echo 'make bench        measure against the peers'
+	@echo 'make lab          make the sample log directories again'
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo 'make: $(PYTHON) was not found; name a Python 3.11 or newer, e.g. make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: Python 3.11 or newer is needed and $(PYTHON) is $$($(PYTHON) -c 'import sys; print(sys.version.split()[0])'); try make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+# Both samples hold lost data, so a scan that works ends with exit status 1: anything else fails the demo.
+demo: $(VENV)/.installed
+	@for sample in unclean-election silent-divergence; do \
+	  printf '\n$$ kafka-forensics scan sample_logs/%s/*\n\n' "$$sample"; \
+	  status=0; $(KAFKA_FORENSICS) scan --format table sample_logs/$$sample/* || status=$$?; \
+	  test $$status -eq 1 || { echo "make: the scan of sample_logs/$$sample ended with $$status instead of 1" >&2; exit 1; }; \
+	done
+
+test: $(VENV)/.installed-dev
+	$(BIN)/pytest --require-groups
+
+test-broker: $(VENV)/.installed-dev
+	$(BIN)/pytest --broker -m broker
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(foreach folder,$(CODE),$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m bench
+
+lab: $(VENV)/.installed-dev
+	$(BIN)/python -m lab.make_samples
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,79 @@
+"""Groups of tests: which are selected, and that a selected group really ran; the corpora; Hypothesis profiles."""
+
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+pytest_plugins = ("pytester",)
+
+CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
+GROUPS = ("faults", "properties", "corpora", "broker")
+RAN = pytest.StashKey[Counter[str]]()
+EMPTY = pytest.StashKey[list[str]]()
+
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("nightly", deadline=None, max_examples=2000, print_blob=True)
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    own = parser.getgroup("groups of tests")
+    own.addoption("--broker", action="store_true", help="also run the tests that talk to a real Kafka")
+    own.addoption("--require-groups", action="store_true", help="fail if a selected group of tests ran none (for full runs)")
+
+
+def selected_groups(config: pytest.Config) -> list[str]:
+    """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request."""
+    left_out = {"corpora": not CORPORA.is_dir(), "broker": not config.getoption("--broker")}
+    return [group for group in GROUPS if not left_out.get(group, False)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RAN] = Counter()
+    config.stash[EMPTY] = []
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return "groups selected: " + ", ".join(selected_groups(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = set(GROUPS) - set(selected_groups(config))
+    dropped = [item for item in items if any(item.get_closest_marker(group) for group in left_out)]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and not report.skipped:
+        item.config.stash[RAN].update(group for group in GROUPS if item.get_closest_marker(group))
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if finished and session.config.getoption("--require-groups") and not session.config.option.collectonly:
+        ran = session.config.stash[RAN]
+        empty = [group for group in selected_groups(session.config) if not ran[group]]
+        session.config.stash[EMPTY] = empty
+        if empty:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if empty := config.stash[EMPTY]:
+        terminalreporter.write_line(f"groups selected that ran no test: {', '.join(empty)}", red=True)
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """The folder of archives that hold log directories of real brokers."""
+    return CORPORA

@@ -1,0 +1,82 @@
+"""A selected group of tests that runs none must fail a full run, and nothing else may."""
+
+from pathlib import Path
+
+import pytest
+
+MARKERS = """
+[pytest]
+markers =
+    corpora: c
+    faults: f
+    properties: p
+    broker: b
+"""
+ONE_OF_EACH = """
+import pytest
+
+@pytest.mark.faults
+def test_fault(): pass
+
+@pytest.mark.properties
+def test_property(): pass
+
+@pytest.mark.corpora
+def test_corpus(): pass
+
+@pytest.mark.broker
+def test_broker(): assert False, "never without --broker"
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A tiny suite below `tests/`, under the project's own conftest; its corpora would be beside its own folder."""
+    pytester.makeini(MARKERS)
+    tests = pytester.mkdir("tests")
+    own = (Path(__file__).parent / "conftest.py").read_text().replace('pytest_plugins = ("pytester",)', "")
+    (tests / "conftest.py").write_text(own.replace("parents[2]", "parents[1]"))
+    return pytester
+
+
+def run(suite: pytest.Pytester, source: str, *options: str, corpora: bool = True) -> pytest.RunResult:
+    if corpora:
+        suite.path.joinpath("shared", "corpora").mkdir(parents=True)
+    suite.path.joinpath("tests", "test_some.py").write_text(source)
+    return suite.runpytest_subprocess("tests", "-p", "no:cacheprovider", *options)
+
+
+def test_full_run_passes_when_every_selected_group_ran(suite: pytest.Pytester) -> None:
+    result = run(suite, ONE_OF_EACH, "--require-groups")
+    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora"])
+    result.assert_outcomes(passed=3, deselected=1)
+    assert result.ret == 0
+
+
+def test_absent_corpora_are_deselected_not_skipped(suite: pytest.Pytester) -> None:
+    result = run(suite, ONE_OF_EACH, "--require-groups", corpora=False)
+    result.stdout.fnmatch_lines(["groups selected: faults, properties"])
+    result.assert_outcomes(passed=2, deselected=2)
+    assert result.ret == 0
+
+
+def test_selected_group_that_ran_none_fails_the_full_run(suite: pytest.Pytester) -> None:
+    result = run(suite, ONE_OF_EACH.replace("@pytest.mark.faults", ""), "--require-groups")
+    result.stdout.fnmatch_lines(["groups selected that ran no test: faults", "*3 passed*"])
+    assert result.ret == 1
+
+
+def test_group_whose_tests_were_all_skipped_ran_none(suite: pytest.Pytester) -> None:
+    result = run(suite, ONE_OF_EACH.replace("@pytest.mark.faults", "@pytest.mark.faults\n@pytest.mark.skip"), "--require-groups")
+    assert result.ret == 1
+
+
+def test_partial_run_asks_nothing_of_groups(suite: pytest.Pytester) -> None:
+    result = run(suite, "def test_one(): pass")
+    assert result.ret == 0
+
+
+def test_broker_tests_run_on_request(suite: pytest.Pytester) -> None:
+    result = run(suite, ONE_OF_EACH, "--broker")
+    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, broker"])
+    result.assert_outcomes(passed=3, failed=1)

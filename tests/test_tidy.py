@@ -1,0 +1,145 @@
+"""The house's rules that no linter knows: which way imports point, where heavy libraries live, how large code may grow."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "kafka_forensics"
+
+MAY_IMPORT = {
+    "errors": "",
+    "compiled": "",
+    "model": "errors compiled",
+    "storage": "errors compiled model",
+    "parsers": "errors compiled model storage",
+    "writers": "errors compiled model storage parsers",
+    "replication": "errors compiled model",
+    "analysis": "errors compiled model replication",
+    "simulation": "errors compiled model storage parsers writers replication",
+    "wording": "errors compiled model replication analysis",
+    "engine": "errors compiled model storage parsers replication analysis",
+    "spark": "errors compiled model storage parsers replication analysis engine",
+    "export": "errors compiled model storage parsers writers replication analysis engine wording",
+    "report": "errors compiled model storage parsers replication analysis engine wording",
+}
+"""Room → rooms below it; `cli`, and the few modules beside it at the top, may import anything."""
+ABOVE_ALL = {"cli", "__main__", "__init__"}
+
+HOMES = {
+    "construct": ("parsers/spec/",),
+    "pyspark": ("spark/",),
+    "typer": ("cli/",),
+    "rich": ("cli/",),
+    "jinja2": ("report/",),
+    "numba": ("compiled.py", "parsers/kernels/crc_native.py"),
+    "llvmlite": ("compiled.py", "parsers/kernels/crc_native.py"),
+}
+MAX_FUNCTION_LINES = 70
+MAX_MODULE_LINES = 400
+UNFINISHED = re.compile(r"\b(?:TO" + "DO|FIX" + r"ME|XX" + r"X)\b|NotImplemented" + "Error")
+
+
+def modules(*folders: str) -> Iterator[tuple[str, str, ast.Module]]:
+    """(path relative to the root, text, tree) of every module below `folders`."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            text = path.read_text()
+            yield path.relative_to(ROOT).as_posix(), text, ast.parse(text)
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything imported anywhere in a module; a relative import starts with a dot."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{base}.{name.name}") for name in node.names)
+
+
+def room_of(path: str) -> str:
+    return path.split("/")[1].removesuffix(".py")
+
+
+def import_faults(path: str, tree: ast.Module) -> Iterator[str]:
+    room = room_of(path)
+    inside = path.removeprefix(f"{PACKAGE}/")
+    for line, name in imports(tree):
+        top, *rest = name.split(".")
+        if top == PACKAGE and rest:
+            other = rest[0]
+            known = other in MAY_IMPORT or other in ABOVE_ALL
+            if known and room not in ABOVE_ALL and other != room and other not in MAY_IMPORT[room].split():
+                yield f"{path}:{line}: {room} must not import {other}"
+        elif top in HOMES and not inside.startswith(HOMES[top]):
+            yield f"{path}:{line}: {top} may be imported only in {' and '.join(HOMES[top])}"
+
+
+def size_faults(path: str, text: str, tree: ast.Module) -> Iterator[str]:
+    lines = text.count("\n")
+    if lines > MAX_MODULE_LINES:
+        yield f"{path}: {lines} lines, at most {MAX_MODULE_LINES}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size = (node.end_lineno or node.lineno) - node.lineno + 1
+            if size > MAX_FUNCTION_LINES:
+                yield f"{path}:{node.lineno}: {node.name} has {size} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def habit_faults(path: str, text: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and (node.type is None or "Exception" in names_in(node.type)):
+            yield f"{path}:{node.lineno}: broad except"
+    yield from (f"{path}:{line}: relative import" for line, name in imports(tree) if name.startswith("."))
+    for number, line in enumerate(text.splitlines(), 1):
+        if UNFINISHED.search(line):
+            yield f"{path}:{number}: unfinished: {line.strip()}"
+
+
+def names_in(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def test_imports_point_one_way_and_heavy_libraries_stay_home() -> None:
+    assert [fault for path, _, tree in modules(PACKAGE) for fault in import_faults(path, tree)] == []
+
+
+def test_every_room_is_in_the_table() -> None:
+    rooms = {room_of(path) for path, _, _ in modules(PACKAGE)}
+    assert rooms - set(MAY_IMPORT) - ABOVE_ALL == set()
+
+
+def test_code_fits_a_screen() -> None:
+    everywhere = modules(PACKAGE, "tests", "lab", "bench")
+    assert [fault for path, text, tree in everywhere for fault in size_faults(path, text, tree)] == []
+
+
+def test_no_broad_except_no_relative_import_nothing_unfinished() -> None:
+    everywhere = modules(PACKAGE, "tests", "lab", "bench")
+    assert [fault for path, text, tree in everywhere for fault in habit_faults(path, text, tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "faults"),
+    [
+        ("kafka_forensics/parsers/x.py", "from kafka_forensics.analysis import folds", 1),
+        ("kafka_forensics/parsers/x.py", "def f():\n    import numba", 1),
+        ("kafka_forensics/parsers/x.py", "from kafka_forensics import cli", 1),
+        ("kafka_forensics/parsers/kernels/crc_native.py", "import numba", 0),
+        ("kafka_forensics/cli/x.py", "from kafka_forensics.engine import local\nimport rich", 0),
+        ("kafka_forensics/analysis/x.py", "from kafka_forensics import __version__", 0),
+    ],
+)
+def test_the_import_rule_can_fail(path: str, source: str, faults: int) -> None:
+    assert len(list(import_faults(path, ast.parse(source)))) == faults
+
+
+def test_the_other_rules_can_fail() -> None:
+    source = "from . import x\ntry:\n    pass\nexcept (OSError, Exception):\n    pass\n" + "# TO" + "DO\n"
+    assert len(list(habit_faults("x.py", source, ast.parse(source)))) == 3
+    long = "def f():\n" + "    pass\n" * 400
+    assert len(list(size_faults("x.py", long, ast.parse(long)))) == 2
