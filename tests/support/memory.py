@@ -1,0 +1,130 @@
+"""Evidence in memory: a file and a tree that behave as the storage room promises, for tests of everything above it."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.source import Entry, EntryKind
+
+
+class MemoryFile:
+    """A `ByteFile` over `content`; `ranges` claims where the data is, as a sparse file would (default: everywhere).
+
+    `bytes_read` and `furthest_byte` say what was asked for, so that a test can hold a reader to its limits.
+    """
+
+    def __init__(self, content: bytes, ranges: Iterable[tuple[int, int]] | None = None, size_in_bytes: int | None = None) -> None:
+        self.content = content
+        self.closed = False
+        self.bytes_read = 0
+        self.furthest_byte = 0
+        self._size = len(content) if size_in_bytes is None else size_in_bytes
+        self._ranges = list(ranges) if ranges is not None else [(0, self._size)] if self._size else []
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Size; past `content` the file is a hole."""
+        return self._size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`."""
+        assert position >= 0
+        assert size >= 0
+        end = min(position + size, self._size)
+        data = self.content[position:end]
+        data += bytes(max(0, end - position - len(data)))
+        self.bytes_read += len(data)
+        self.furthest_byte = max(self.furthest_byte, position + len(data))
+        return data
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`."""
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """The ranges given, else the whole file."""
+        return list(self._ranges)
+
+    def close(self) -> None:
+        """Remember that it was closed."""
+        self.closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class MemorySource:
+    """A `ByteSource` over `files` (path → content); a sole path "" makes the root itself a file.
+
+    `kinds` adds entries that are no regular files (empty directories, symlinks, FIFOs); `unreadable` names paths whose
+    listing or opening fails, as without permission. `name` is what the user would have typed.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        name: str = "memory",
+        kinds: Mapping[str, EntryKind] | None = None,
+        unreadable: Iterable[str] = (),
+        seekable: bool = True,
+    ) -> None:
+        self._files = dict(files)
+        self._name = name
+        self._seekable = seekable
+        self._unreadable = frozenset(unreadable)
+        self._entries: dict[str, Entry] = {}
+        for path, content in self._files.items():
+            self._add(path, EntryKind.FILE, len(content))
+        for path, kind in (kinds or {}).items():
+            self._add(path, kind, 0)
+        if "" not in self._entries:
+            self._add("", EntryKind.DIRECTORY, 0)
+        self._children: dict[str, list[Entry]] = {}
+        for path in sorted(self._entries):
+            if path:
+                self._children.setdefault(path.rpartition("/")[0], []).append(self._entries[path])
+
+    def _add(self, path: str, kind: EntryKind, size_in_bytes: int) -> None:
+        self._entries[path] = Entry(path, kind, size_in_bytes, mtime_ns=0, identity=None)
+        parent = path.rpartition("/")[0]
+        if path and parent not in self._entries:
+            self._add(parent, EntryKind.DIRECTORY, 0)
+
+    @property
+    def name(self) -> str:
+        """As given."""
+        return self._name
+
+    @property
+    def seekable(self) -> bool:
+        """As given."""
+        return self._seekable
+
+    def list(self, path: str = "") -> list[Entry]:
+        """Entries directly below `path`."""
+        if path in self._unreadable:
+            raise SourceError(path, "permission denied")
+        if self.stat(path).kind is not EntryKind.DIRECTORY:
+            raise SourceError(path, "not a directory")
+        return sorted(self._children.get(path, []), key=lambda entry: entry.name)
+
+    def stat(self, path: str) -> Entry:
+        """The entry at `path`."""
+        if path not in self._entries:
+            raise SourceError(path, "does not exist")
+        return self._entries[path]
+
+    def open(self, path: str) -> MemoryFile:
+        """Open regular file `path`."""
+        if path in self._unreadable:
+            raise SourceError(path, "permission denied")
+        if self.stat(path).kind is not EntryKind.FILE:
+            raise SourceError(path, "not a regular file")
+        return MemoryFile(self._files[path])
