@@ -8,6 +8,7 @@ Kernels take and give integers, numpy arrays and bytes-like buffers, allocate no
 every bound by hand, and must not overflow int64: Python's integers would not.
 """
 
+import dis
 import hashlib
 import os
 import stat
@@ -65,7 +66,8 @@ class Kernel:
         """A twin of the function whose global kernels are replaced by one of their forms."""
         function = self._function
         own = dict(function.__globals__)
-        for name in function.__code__.co_names:
+        loaded = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+        for name in loaded:
             value = own.get(name)
             if isinstance(value, Kernel):
                 own[name] = form(value)

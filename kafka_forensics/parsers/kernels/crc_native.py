@@ -1,0 +1,158 @@
+"""CRCs and loads as machine code: the compiled form of the primitives in `crc` and `loads`.
+
+CRC-32C uses the CPU's instruction where it has one (x86 with SSE 4.2) and eight tables elsewhere; CRC-32 always uses tables.
+A call on a header of 100 bytes costs what its bytes cost, which is why this is no library call: millions of small batches
+would pay one each. Polynomials: Castagnoli (RFC 3720) and IEEE 802.3, both reflected.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kafka_forensics.compiled import compile_function
+
+_CASTAGNOLI: Final = 0x82F63B78
+_IEEE: Final = 0xEDB88320
+HAS_CRC_INSTRUCTION: Final = bool(binding.get_host_cpu_features().get("sse4.2", False))
+
+
+def _tables(polynomial: int) -> "np.ndarray[Any, np.dtype[np.uint32]]":
+    """Eight tables of 256 for slicing by eight."""
+    tables = np.zeros((8, 256), np.uint32)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (polynomial if crc & 1 else 0)
+        tables[0, byte] = crc
+    for byte in range(256):
+        for table in range(1, 8):
+            previous = int(tables[table - 1, byte])
+            tables[table, byte] = (previous >> 8) ^ int(tables[0, previous & 0xFF])
+    return tables
+
+
+_CASTAGNOLI_TABLES: Final = _tables(_CASTAGNOLI)
+_IEEE_TABLES: Final = _tables(_IEEE)
+
+
+def _load(width: int, result: Any, *, swap: bool) -> Any:
+    """An intrinsic that loads `width` bits at a byte index of a uint8 array, unaligned."""
+
+    @intrinsic
+    def load(_context: Any, array: Any, _index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            made = context.make_array(signature.args[0])(context, builder, arguments[0])
+            address = builder.gep(made.data, [arguments[1]])
+            word = ir.IntType(width)
+            value = builder.load(builder.bitcast(address, word.as_pointer()), align=1)
+            if swap:
+                value = builder.bswap(value)
+            if width < 64:
+                value = builder.sext(value, ir.IntType(64)) if result is types.int64 else builder.zext(value, ir.IntType(64))
+            return value
+
+        return result(array, types.intp), generate
+
+    return load
+
+
+_load_be_i64: Final = _load(64, types.int64, swap=True)
+_load_be_i32: Final = _load(32, types.int64, swap=True)
+_load_be_i16: Final = _load(16, types.int64, swap=True)
+_load_le_u64: Final = _load(64, types.uint64, swap=False)
+
+
+@intrinsic
+def _crc32c_step8(_context: Any, _crc: Any, _word: Any) -> Any:
+    """One CRC-32C instruction over eight bytes."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        i64 = ir.IntType(64)
+        step = cgutils.get_or_insert_function(builder.module, ir.FunctionType(i64, [i64, i64]), "llvm.x86.sse42.crc32.64.64")
+        return builder.call(step, arguments)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@njit(nogil=True)
+def _by_tables(tables: Any, buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+    """CRC register after `buffer[start:end]`, eight bytes a step."""
+    position = start
+    while position + 8 <= end:
+        word = _load_le_u64(buffer, position) ^ np.uint64(crc)
+        crc = (
+            tables[7, word & np.uint64(0xFF)]
+            ^ tables[6, (word >> np.uint64(8)) & np.uint64(0xFF)]
+            ^ tables[5, (word >> np.uint64(16)) & np.uint64(0xFF)]
+            ^ tables[4, (word >> np.uint64(24)) & np.uint64(0xFF)]
+            ^ tables[3, (word >> np.uint64(32)) & np.uint64(0xFF)]
+            ^ tables[2, (word >> np.uint64(40)) & np.uint64(0xFF)]
+            ^ tables[1, (word >> np.uint64(48)) & np.uint64(0xFF)]
+            ^ tables[0, (word >> np.uint64(56)) & np.uint64(0xFF)]
+        )
+        position += 8
+    while position < end:
+        crc = tables[0, (crc ^ np.uint32(buffer[position])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+        position += 1
+    return np.uint32(crc)
+
+
+def _crc32c_by_instruction(buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+    register = np.uint64(np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    position = start
+    while position + 8 <= end:
+        register = _crc32c_step8(register, _load_le_u64(buffer, position))
+        position += 8
+    tail = _by_tables(_CASTAGNOLI_TABLES, buffer, position, end, np.uint32(register))
+    return np.int64(tail ^ np.uint32(0xFFFFFFFF))
+
+
+def _crc32c_by_tables(buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+    register = _by_tables(_CASTAGNOLI_TABLES, buffer, start, end, np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    return np.int64(register ^ np.uint32(0xFFFFFFFF))
+
+
+def _crc32(buffer: Any, start: Any, end: Any, crc: Any) -> Any:
+    register = _by_tables(_IEEE_TABLES, buffer, start, end, np.uint32(crc) ^ np.uint32(0xFFFFFFFF))
+    return np.int64(register ^ np.uint32(0xFFFFFFFF))
+
+
+def _load_i64(buffer: Any, position: Any) -> Any:
+    return _load_be_i64(buffer, position)
+
+
+def _load_i32(buffer: Any, position: Any) -> Any:
+    return _load_be_i32(buffer, position)
+
+
+def _load_i16(buffer: Any, position: Any) -> Any:
+    return _load_be_i16(buffer, position)
+
+
+@njit(nogil=True)
+def _mixed(value: Any) -> Any:
+    """A bijection of 64-bit words in which every bit of the input moves every bit of the output."""
+    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return value ^ (value >> np.uint64(32))
+
+
+def _identity(first: Any, second: Any, third: Any, fourth: Any, key_high: Any, key_low: Any) -> Any:
+    high = np.uint64(key_high)
+    low = np.uint64(key_low)
+    for word in (first, second, third, fourth):
+        high = _mixed(high ^ np.uint64(word))
+        low = _mixed(low + np.uint64(word)) ^ np.uint64(key_high)
+    return np.int64(high), np.int64(low)
+
+
+crc32c = compile_function(_crc32c_by_instruction if HAS_CRC_INSTRUCTION else _crc32c_by_tables)
+crc32 = compile_function(_crc32)
+load_i64 = compile_function(_load_i64)
+load_i32 = compile_function(_load_i32)
+load_i16 = compile_function(_load_i16)
+identity = compile_function(_identity)

@@ -1,0 +1,280 @@
+"""The header walk: batches of a window of a segment become columns, each proved by its CRC.
+
+The walk stops at the first place it cannot explain by itself and says why; `segment` decides there what was damaged. Buffers
+are writable uint8 arrays, `columns` is a (BATCH_COLUMNS, n) int64 matrix. Layouts: `spec.record_batch`, `spec.legacy`.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.compiled import kernel
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.parsers.kernels.crc import crc32, crc32c, identity, load_i16, load_i32, load_i64
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Buffer = NDArray[np.uint8]
+    Columns = NDArray[np.int64]
+
+MORE: Final = 0
+"""The window ends inside a batch (or at its end): come again with bytes from where the walk stopped."""
+FULL: Final = 1
+"""No room for another row."""
+TROUBLE: Final = 2
+"""What stands where the walk stopped is no batch that proves itself."""
+DONE: Final = 3
+"""The walk reached the end of its range."""
+
+_INT64_MAX: Final = 2**63 - 1
+_POSITION: Final = int(BatchColumn.POSITION)
+_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
+_BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
+_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
+_DELTA: Final = int(BatchColumn.LAST_OFFSET_DELTA)
+_EPOCH: Final = int(BatchColumn.PARTITION_LEADER_EPOCH)
+_MAGIC: Final = int(BatchColumn.MAGIC)
+_CRC: Final = int(BatchColumn.CRC)
+_CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
+_ATTRIBUTES: Final = int(BatchColumn.ATTRIBUTES)
+_BASE_TIMESTAMP: Final = int(BatchColumn.BASE_TIMESTAMP)
+_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
+_PRODUCER_ID: Final = int(BatchColumn.PRODUCER_ID)
+_PRODUCER_EPOCH: Final = int(BatchColumn.PRODUCER_EPOCH)
+_BASE_SEQUENCE: Final = int(BatchColumn.BASE_SEQUENCE)
+_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
+_CONTROL_TYPE: Final = int(BatchColumn.CONTROL_RECORD_TYPE)
+_COORDINATOR_EPOCH: Final = int(BatchColumn.COORDINATOR_EPOCH)
+_HASH_HIGH: Final = int(BatchColumn.HASH_HIGH)
+_HASH_LOW: Final = int(BatchColumn.HASH_LOW)
+
+
+@kernel
+def fill_row(
+    buffer: "Buffer", start: int, file_position: int, computed: int, keys: "Columns", columns: "Columns", row: int
+) -> None:
+    """Write the row of the magic 2 batch at `buffer[start]`, whose header is there; `computed` is the CRC of its bytes.
+
+    `keys` holds the two halves of the scan's hash key. The control fields are left at -1.
+    """
+    base_offset = load_i64(buffer, start)
+    size = load_i32(buffer, start + 8) + 12
+    epoch = load_i32(buffer, start + 12)
+    magic = int(buffer[start + 16])
+    crc = load_i32(buffer, start + 17) & 0xFFFFFFFF
+    delta = load_i32(buffer, start + 23)
+    last_offset = base_offset + delta if base_offset <= _INT64_MAX - 2147483648 else base_offset
+    if base_offset < 0:
+        last_offset = base_offset
+    columns[_POSITION, row] = file_position + start
+    columns[_SIZE, row] = size
+    columns[_BASE_OFFSET, row] = base_offset
+    columns[_LAST_OFFSET, row] = last_offset
+    columns[_DELTA, row] = delta
+    columns[_EPOCH, row] = epoch
+    columns[_MAGIC, row] = magic
+    columns[_CRC, row] = crc
+    columns[_CRC_COMPUTED, row] = computed
+    columns[_ATTRIBUTES, row] = load_i16(buffer, start + 21)
+    columns[_BASE_TIMESTAMP, row] = load_i64(buffer, start + 27)
+    columns[_MAX_TIMESTAMP, row] = load_i64(buffer, start + 35)
+    columns[_PRODUCER_ID, row] = load_i64(buffer, start + 43)
+    columns[_PRODUCER_EPOCH, row] = load_i16(buffer, start + 51)
+    columns[_BASE_SEQUENCE, row] = load_i32(buffer, start + 53)
+    columns[_RECORDS_COUNT, row] = load_i32(buffer, start + 57)
+    columns[_CONTROL_TYPE, row] = -1
+    columns[_COORDINATOR_EPOCH, row] = -1
+    place = (epoch & 0x7FFFFFFF) * 4294967296 + size
+    checks = (crc & 0x7FFFFFFF) * 4294967296 + computed
+    kind = last_offset ^ ((magic & 0x7F) * 72057594037927936) ^ ((crc >> 31) * 36028797018963968)
+    high, low = identity(base_offset, kind, place, checks, keys[0, 0], keys[0, 1])
+    columns[_HASH_HIGH, row] = high
+    columns[_HASH_LOW, row] = low
+
+
+@kernel
+def fill_legacy_row(
+    buffer: "Buffer", start: int, file_position: int, computed: int, keys: "Columns", columns: "Columns", row: int
+) -> None:
+    """Write the row of the magic 0 or 1 entry at `buffer[start]`; a compressed wrapper keeps its own offset as both ends."""
+    offset = load_i64(buffer, start)
+    size = load_i32(buffer, start + 8) + 12
+    crc = load_i32(buffer, start + 12) & 0xFFFFFFFF
+    magic = int(buffer[start + 16])
+    attributes = int(buffer[start + 17])
+    timestamp = load_i64(buffer, start + 18) if magic == 1 else -1
+    columns[_POSITION, row] = file_position + start
+    columns[_SIZE, row] = size
+    columns[_BASE_OFFSET, row] = offset
+    columns[_LAST_OFFSET, row] = offset
+    columns[_DELTA, row] = 0
+    columns[_EPOCH, row] = -1
+    columns[_MAGIC, row] = magic
+    columns[_CRC, row] = crc
+    columns[_CRC_COMPUTED, row] = computed
+    columns[_ATTRIBUTES, row] = attributes
+    columns[_BASE_TIMESTAMP, row] = timestamp
+    columns[_MAX_TIMESTAMP, row] = timestamp
+    columns[_PRODUCER_ID, row] = -1
+    columns[_PRODUCER_EPOCH, row] = -1
+    columns[_BASE_SEQUENCE, row] = -1
+    columns[_RECORDS_COUNT, row] = 1 if attributes & 7 == 0 else -1
+    columns[_CONTROL_TYPE, row] = -1
+    columns[_COORDINATOR_EPOCH, row] = -1
+    checks = (crc & 0x7FFFFFFF) * 4294967296 + computed
+    kind = offset ^ (magic * 72057594037927936) ^ ((crc >> 31) * 36028797018963968)
+    high, low = identity(offset, kind, size, checks, keys[0, 0], keys[0, 1])
+    columns[_HASH_HIGH, row] = high
+    columns[_HASH_LOW, row] = low
+
+
+@kernel
+def skip_varint(buffer: "Buffer", position: int, end: int) -> int:
+    """Position behind the varint at `position`, or -1 if it does not end within ten bytes and before `end`."""
+    for step in range(10):
+        if position + step >= end:
+            return -1
+        if int(buffer[position + step]) < 128:
+            return position + step + 1
+    return -1
+
+
+@kernel
+def small_varint(buffer: "Buffer", position: int, end: int) -> int:
+    """Value of a one- or two-byte zigzag varint at `position`, or -1 if it is longer, negative or cut."""
+    if position >= end:
+        return -1
+    first = int(buffer[position])
+    raw = first & 0x7F
+    if first >= 128:
+        if position + 1 >= end or int(buffer[position + 1]) >= 128:
+            return -1
+        raw |= int(buffer[position + 1]) << 7
+    if raw & 1:
+        return -1
+    return raw >> 1
+
+
+@kernel
+def fill_control(buffer: "Buffer", start: int, end: int, columns: "Columns", row: int) -> None:
+    """Read type and coordinator epoch of the first record of an uncompressed control batch in `buffer[start:end]`.
+
+    Leaves -1 where the record is missing or does not have the shape of a control record (`spec.control`).
+    """
+    position = skip_varint(buffer, start + 61, end)
+    if position < 0:
+        return
+    position = skip_varint(buffer, position + 1, end)
+    if position < 0:
+        return
+    position = skip_varint(buffer, position, end)
+    if position < 0:
+        return
+    key_length = small_varint(buffer, position, end)
+    position = skip_varint(buffer, position, end)
+    if position < 0 or key_length < 4 or position + key_length > end:
+        return
+    if load_i16(buffer, position) < 0:
+        return
+    control_type = load_i16(buffer, position + 2)
+    columns[_CONTROL_TYPE, row] = control_type
+    position += key_length
+    value_length = small_varint(buffer, position, end)
+    position = skip_varint(buffer, position, end)
+    if position < 0 or value_length < 6 or position + value_length > end:
+        return
+    if control_type == 0 or control_type == 1:
+        columns[_COORDINATOR_EPOCH, row] = load_i32(buffer, position + 2)
+
+
+@kernel
+def proves_itself(buffer: "Buffer", start: int, size: int) -> bool:
+    """Whether the `size` bytes at `start` are a batch whose stored CRC is right, by the rules of its magic byte."""
+    magic = int(buffer[start + 16])
+    if magic == 0 or magic == 1:
+        if size < 26 + 8 * magic:
+            return False
+        return crc32(buffer, start + 16, start + size, 0) == load_i32(buffer, start + 12) & 0xFFFFFFFF
+    if size < 61:
+        return False
+    return crc32c(buffer, start + 21, start + size, 0) == load_i32(buffer, start + 17) & 0xFFFFFFFF
+
+
+@kernel
+def walk(
+    buffer: "Buffer",
+    start: int,
+    length: int,
+    file_position: int,
+    end_position: int,
+    file_size: int,
+    keys: "Columns",
+    columns: "Columns",
+    row: int,
+) -> tuple[int, int, int, int]:
+    """Turn the batches of `buffer[start:length]` into rows from `row` on, until one begins at or behind `end_position`.
+
+    `buffer[0]` is byte `file_position` of a file of `file_size` bytes. Answers (where it stopped, next free row, why, bytes
+    needed from there for MORE). A batch with a bad CRC becomes a row like any other if its frame holds: if the file ends with
+    it or the next batch proves itself. Anything else is TROUBLE.
+    """
+    rows = columns.shape[1]
+    while True:
+        position = file_position + start
+        if position >= end_position:
+            return start, row, DONE, 0
+        if row >= rows:
+            return start, row, FULL, 0
+        if position + 17 > file_size:
+            return start, row, TROUBLE, 0
+        if start + 61 > length and position + 61 <= file_size:
+            return start, row, MORE, 61
+        if start + 17 > length:
+            return start, row, MORE, 17
+        size = load_i32(buffer, start + 8) + 12
+        magic = int(buffer[start + 16])
+        minimum = 61 if magic >= 2 else 26 + 8 * magic
+        if size < minimum or position + size > file_size or (magic > 2):
+            return start, row, TROUBLE, 0
+        if start + size > length:
+            return start, row, MORE, size
+        legacy = magic < 2
+        if legacy:
+            computed = crc32(buffer, start + 16, start + size, 0)
+            good = computed == load_i32(buffer, start + 12) & 0xFFFFFFFF
+        else:
+            computed = crc32c(buffer, start + 21, start + size, 0)
+            good = computed == load_i32(buffer, start + 17) & 0xFFFFFFFF
+        if not good:
+            if legacy:
+                return start, row, TROUBLE, 0
+            follows = frame_holds(buffer, start + size, length, position + size, file_size)
+            if follows > 0:
+                return start, row, MORE, size + follows
+            if follows < 0:
+                return start, row, TROUBLE, 0
+        if legacy:
+            fill_legacy_row(buffer, start, file_position, computed, keys, columns, row)
+        else:
+            fill_row(buffer, start, file_position, computed, keys, columns, row)
+            if good and columns[_ATTRIBUTES, row] & 0x27 == 0x20:
+                fill_control(buffer, start, start + size, columns, row)
+        row += 1
+        start += size
+
+
+@kernel
+def frame_holds(buffer: "Buffer", start: int, length: int, position: int, file_size: int) -> int:
+    """Whether a batch that proves itself (or the file's end) stands at `start`: 0 yes, -1 no, else bytes needed to tell."""
+    if position == file_size:
+        return 0
+    if position + 61 > file_size:
+        return -1
+    if start + 61 > length:
+        return 61
+    size = load_i32(buffer, start + 8) + 12
+    if size < 61 or position + size > file_size or int(buffer[start + 16]) != 2:
+        return -1
+    if start + size > length:
+        return size
+    return 0 if proves_itself(buffer, start, size) else -1
