@@ -1,0 +1,22 @@
+"""What the user asked a scan to look at, and how; the same for every engine."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """Options of a scan; None always means "not asked for"."""
+
+    topic_glob: str | None = None
+    """Shell pattern that topic names must match (`orders*`)."""
+    partition: int | None = None
+    broker: str | None = None
+    """A broker's id, or the name it was given with `NAME=PATH`."""
+    jobs: int = 1
+    """Processes at work at once, at least 1; the findings do not depend on it."""
+    live: bool = False
+    """The copy was taken from running brokers, so its files may be of different moments."""
+    deep: bool | None = None
+    """Decode every record (True), only batches (False), or what the size of the input makes sensible (None)."""
+    as_of_ms: int | None = None
+    """Milliseconds since 1970 to which ages are counted; None: the newest timestamp in the evidence."""
