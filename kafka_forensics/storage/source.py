@@ -62,6 +62,11 @@ class ByteFile(Protocol):
 class ByteSource(Protocol):
     """A tree of evidence: a directory, a file, an archive."""
 
+    rejected: list[str]
+    """Names of archive members that are listed nowhere, because no safe path can be made of them; empty for directories."""
+    problems: list[str]
+    """What is wrong with the container itself (cut short, damaged), a sentence each; may grow while it is read."""
+
     @property
     def name(self) -> str:
         """As the user gave it."""

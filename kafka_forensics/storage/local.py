@@ -1,0 +1,259 @@
+"""Directories and single files of this machine, read without a trace.
+
+Files are opened read-only, without following links, without blocking on what is no regular file, and (where the system lets
+us) without touching access times; they are read with `pread`, never mapped or locked: a file cut while it is mapped would kill
+the process, one cut while it is read merely ends early.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, Self
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
+
+_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LIST_FLAGS: Final = _FILE_FLAGS | os.O_DIRECTORY
+_PASS_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""For a directory that is only passed through; with O_PATH it need not be readable."""
+_NO_ACCESS_TIME: Final[int] = getattr(os, "O_NOATIME", 0)
+_ONE_READ: Final = 1 << 30
+"""Most bytes asked of one system call."""
+_HAS_PREADV: Final = hasattr(os, "preadv")
+_NO_HOLES_KNOWN: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS})
+
+
+class LocalSource:
+    """A directory, or a single file whose path in the source is "".
+
+    The path itself may be a symbolic link and is resolved once, here; below it no link is ever followed. Holds no descriptor
+    between calls, so it may be shared by threads, forked and pickled. Errors name the file as the user would: `name/path`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        self.seekable = True
+        self.rejected: list[str] = []
+        self.problems: list[str] = []
+        self._root = os.path.realpath(path)
+
+    def list(self, path: str = "") -> list[Entry]:
+        """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
+        entries = []
+        with self._reasons(path):
+            if not path and not stat.S_ISDIR(os.lstat(self._root).st_mode):
+                return []
+            with self._at(path) as (directory, name):
+                descriptor = _open(name, _LIST_FLAGS, directory)
+            try:
+                with os.scandir(descriptor) as found:
+                    for item in found:
+                        try:
+                            info = item.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue  # gone since it was listed: a running broker deletes files
+                        entries.append(_entry(f"{path}/{item.name}" if path else item.name, info))
+            finally:
+                os.close(descriptor)
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def stat(self, path: str) -> Entry:
+        """The entry at `path` ("" is the root), links not followed. Raises SourceError if there is none."""
+        with self._reasons(path), self._at(path) as (directory, name):
+            return _entry(path, os.stat(name, dir_fd=directory, follow_symlinks=False))
+
+    def open(self, path: str) -> ByteFile:
+        """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
+        with self._reasons(path), self._at(path) as (directory, name):
+            _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False))
+            descriptor = _open(name, _FILE_FLAGS, directory)
+        try:
+            with self._reasons(path):
+                info = os.fstat(descriptor)
+                _require_regular(info)
+        except SourceError:
+            os.close(descriptor)
+            raise
+        return _LocalFile(descriptor, self._display(path), info.st_size)
+
+    def _display(self, path: str) -> str:
+        return os.path.join(self.name, path) if path else self.name
+
+    @contextmanager
+    def _reasons(self, path: str) -> Iterator[None]:
+        """Turn the system's errors about `path` into SourceError."""
+        try:
+            yield
+        except OSError as error:
+            raise SourceError(self._display(path), _reason(error)) from error
+
+    @contextmanager
+    def _at(self, path: str) -> Iterator[tuple[int | None, str]]:
+        """(descriptor of the directory that holds `path`, last part of its name); the resolved root itself needs none.
+
+        Each directory on the way is opened relative to the one before, so that no part can become a link meanwhile.
+        """
+        if not path:
+            yield None, self._root
+            return
+        parts = path.split("/")
+        if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+            raise SourceError(self._display(path.replace("\0", "\\0")), "not a path below the root")
+        directory = os.open(self._root, _PASS_FLAGS)
+        try:
+            for part in parts[:-1]:
+                deeper = os.open(part, _PASS_FLAGS, dir_fd=directory)
+                os.close(directory)
+                directory = deeper
+            yield directory, parts[-1]
+        finally:
+            os.close(directory)
+
+
+class _LocalFile:
+    """An open regular file; any number of threads may read it at once.
+
+    Reads stop at the size the file had when it was opened, so that a file still being written reads the same twice.
+    """
+
+    def __init__(self, descriptor: int, path: str, size_in_bytes: int) -> None:
+        self.size_in_bytes = size_in_bytes
+        self._descriptor = descriptor
+        self._path = path
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only at the end of the file. Raises SourceError on I/O errors."""
+        assert position >= 0
+        assert size >= 0
+        wanted = min(size, self.size_in_bytes - position)
+        pieces = []
+        try:
+            while wanted > 0:
+                piece = os.pread(self._descriptor, min(wanted, _ONE_READ), position)
+                if not piece:
+                    break  # cut since it was opened
+                pieces.append(piece)
+                position += len(piece)
+                wanted -= len(piece)
+        except OSError as error:
+            raise SourceError(self._path, _reason(error)) from error
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; the number of bytes read, short only at the end of the file."""
+        assert position >= 0
+        buffer = buffer.cast("B")
+        wanted = max(0, min(len(buffer), self.size_in_bytes - position))
+        done = 0
+        try:
+            while done < wanted:
+                target = buffer[done : min(wanted, done + _ONE_READ)]
+                count = _pread_into(self._descriptor, target, position + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise SourceError(self._path, _reason(error)) from error
+        return done
+
+    def data_ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of the ranges that are not holes; the whole file where the file system cannot tell.
+
+        Asks with `lseek`, which moves the descriptor's own position; nothing here reads from that position.
+        """
+        size = self.size_in_bytes
+        ranges = []
+        position = 0
+        while position < size:
+            try:
+                start = os.lseek(self._descriptor, position, os.SEEK_DATA)
+                end = os.lseek(self._descriptor, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    break  # only a hole is left
+                if error.errno in _NO_HOLES_KNOWN:
+                    return [(0, size)]
+                raise SourceError(self._path, _reason(error)) from error
+            if start >= size or end <= start:
+                break
+            ranges.append((start, min(end, size)))
+            position = end
+        return ranges
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _open(name: str, flags: int, directory: int | None) -> int:
+    """A descriptor that leaves the access time alone where the system permits (owner or root only)."""
+    if _NO_ACCESS_TIME:
+        try:
+            return os.open(name, flags | _NO_ACCESS_TIME, dir_fd=directory)
+        except PermissionError:
+            pass  # not ours: open it as anybody would
+    return os.open(name, flags, dir_fd=directory)
+
+
+def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
+    if _HAS_PREADV:
+        return os.preadv(descriptor, [buffer], position)
+    data = os.pread(descriptor, len(buffer), position)  # macOS: Python has no preadv there
+    buffer[: len(data)] = data
+    return len(data)
+
+
+def _entry(path: str, info: os.stat_result) -> Entry:
+    kind = _kind(info.st_mode)
+    is_file = kind is EntryKind.FILE
+    return Entry(
+        path=path,
+        kind=kind,
+        size_in_bytes=info.st_size if is_file else 0,
+        mtime_ns=info.st_mtime_ns,
+        identity=(info.st_dev, info.st_ino),
+        allocated_bytes=info.st_blocks * 512 if is_file else None,
+    )
+
+
+def _kind(mode: int) -> EntryKind:
+    if stat.S_ISREG(mode):
+        return EntryKind.FILE
+    if stat.S_ISDIR(mode):
+        return EntryKind.DIRECTORY
+    return EntryKind.SYMLINK if stat.S_ISLNK(mode) else EntryKind.OTHER
+
+
+def _require_regular(info: os.stat_result) -> None:
+    """Refuse what opening could block on, follow or set in motion."""
+    if stat.S_ISLNK(info.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if stat.S_ISDIR(info.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(info.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+
+
+def _reason(error: OSError) -> str:
+    """The error in the words a person knows, without the path (SourceError carries it)."""
+    if error.errno == errno.ELOOP:
+        return "a symbolic link, not followed"
+    if error.errno == errno.ENOTDIR:
+        return "not a directory, or a symbolic link (never followed)"
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
