@@ -1,0 +1,183 @@
+"""Offset continuity inside and between segments: gaps, overlaps, regressions (UnifiedLog append rules).
+
+Batches that join end to end form a run. A healthy log is one run, so a state is a handful of runs; what is wrong shows in how
+runs follow each other, and is judged once, when all are known.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.model.batches import BatchColumn, Damage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_RUNS: Final = 4096
+"""Runs a state keeps; past that the log is rubble, and the first and last half of them say so."""
+
+_EXPLAINING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Batches that join: offsets `[start_offset, end_offset)`; where the first of them lies; how many they are.
+
+    `after_damage` is the (segment, byte position) of damage that stands before the run and may have eaten what is missing.
+    """
+
+    start_offset: int
+    end_offset: int
+    segment: int
+    position: int
+    batches: int
+    after_damage: tuple[int, int] | None = None
+
+
+class ContinuityFold:
+    """State: the runs of a stretch of log, offsets missing inside compacted runs, damage waiting for what follows."""
+
+    def __init__(self, segment_base_offset: int, *, compacted: bool = False) -> None:
+        self._segment = segment_base_offset
+        self._compacted = compacted
+        self.runs: list[Run] = []
+        self.dropped_runs = 0
+        self.missing_by_compaction = 0
+        self.damage_at_end: tuple[int, int] | None = None
+        self.first_in_segment: dict[int, int] = {}
+        """Segment base offset → base offset of its first batch."""
+
+    def step(self, columns: "NDArray[np.int64]", damage: list[Damage]) -> None:
+        """Add the batches of a chunk and the damage between them."""
+        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        explained = sorted(one.position for one in damage if one.kind in _EXPLAINING)
+        explained += columns[BatchColumn.POSITION][~good].tolist()
+        if not good.all():
+            columns = columns[:, good]
+        base, last, position = (columns[c] for c in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.POSITION))
+        if base.size == 0:
+            if explained and self.damage_at_end is None:
+                self.damage_at_end = (self._segment, min(explained))
+            return
+        self.first_in_segment.setdefault(self._segment, int(base[0]))
+        steps = base[1:] != last[:-1] + 1
+        if self._compacted:
+            ahead = base[1:] > last[:-1] + 1
+            self.missing_by_compaction += int((base[1:] - last[:-1] - 1)[ahead].sum())
+            steps &= ~ahead
+        cuts = set((np.flatnonzero(steps) + 1).tolist()) | self._rows_behind(explained, position)
+        edges = [0, *sorted(cut for cut in cuts if 0 < cut < base.size), int(base.size)]
+        explained.sort()
+        for start, end in itertools.pairwise(edges):
+            before = int(position[start - 1]) if start else -1
+            culprit = next((p for p in explained if before < p < position[start]), None)
+            after = (self._segment, culprit) if culprit is not None else (self.damage_at_end if start == 0 else None)
+            end_offset = int(last[end - 1]) + 1 if int(last[end - 1]) < 2**63 - 1 else int(last[end - 1])
+            self._append(Run(int(base[start]), end_offset, self._segment, int(position[start]), end - start, after))
+        behind = [p for p in explained if p > position[-1]]
+        self.damage_at_end = (self._segment, behind[0]) if behind else None
+
+    @staticmethod
+    def _rows_behind(explained: list[int], position: "NDArray[np.int64]") -> set[int]:
+        """Rows that follow damage: a run ends there, to be joined again if nothing is missing."""
+        return {int(np.searchsorted(position, one)) for one in explained}
+
+    def _append(self, run: Run) -> None:
+        """Add the next run, joined to the last where it continues it."""
+        if self.runs:
+            last = self.runs[-1]
+            ahead = run.start_offset - last.end_offset
+            if ahead == 0 or (ahead > 0 and self._compacted):
+                self.missing_by_compaction += ahead
+                self.runs[-1] = replace(last, end_offset=run.end_offset, batches=last.batches + run.batches)
+                return
+        self.runs.append(run)
+        if len(self.runs) > MAX_RUNS:
+            del self.runs[MAX_RUNS // 2]
+            self.dropped_runs += 1
+
+    def merge(self, right: "ContinuityFold") -> None:
+        """Add the stretch that follows ours."""
+        for index, run in enumerate(right.runs):
+            after = run.after_damage or (self.damage_at_end if index == 0 else None)
+            self._append(replace(run, after_damage=after))
+        if right.runs or right.damage_at_end:
+            self.damage_at_end = right.damage_at_end if right.runs else (self.damage_at_end or right.damage_at_end)
+        for segment, first in right.first_in_segment.items():
+            self.first_in_segment.setdefault(segment, first)
+        self.missing_by_compaction += right.missing_by_compaction
+        self.dropped_runs += right.dropped_runs
+        self._segment = right._segment
+
+    @property
+    def start_offset(self) -> int | None:
+        """First offset of the stretch, None without batches."""
+        return self.runs[0].start_offset if self.runs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Irregularity:
+    """One thing wrong with the order of runs: offsets `[start, end)`, and the run at which it shows."""
+
+    kind: str
+    start: int
+    end: int
+    run: Run
+    expected: int
+
+
+@dataclass(slots=True)
+class Course:
+    """The log's offsets as judged: where they end, what is irregular, what damage ate."""
+
+    end_offset: int
+    irregularities: list[Irregularity]
+    eaten: dict[tuple[int, int], tuple[int, int]]
+    """(segment, byte position of damage) → offsets `[start, end)` that were there."""
+
+
+def judge(runs: list[Run]) -> Course:
+    """Walk the runs in file order: never seen = gap, seen before = regression, hole filled later = non-monotonic,
+    one batch out of line between neighbours that join = discontinuity."""
+    course = Course(runs[0].start_offset if runs else 0, [], {})
+    holes: list[Irregularity] = []
+    expected = course.end_offset
+    for index, run in enumerate(runs):
+        following = runs[index + 1] if index + 1 < len(runs) else None
+        size = run.end_offset - run.start_offset
+        joins = following is not None and following.start_offset == expected + size
+        if run.start_offset == expected:
+            expected = run.end_offset
+        elif run.batches == 1 and joins and index:
+            course.irregularities.append(Irregularity("OFFSET_DISCONTINUITY", expected, expected + size, run, expected))
+            expected += size
+        elif run.start_offset > expected:
+            _skip(course, holes, run, expected)
+            expected = run.end_offset
+        elif _fill(holes, run):
+            course.irregularities.append(Irregularity("OFFSET_NON_MONOTONIC", run.start_offset, run.end_offset, run, expected))
+        else:
+            course.irregularities.append(Irregularity("OFFSET_REGRESSION", run.start_offset, run.end_offset, run, expected))
+            expected = max(expected, run.end_offset)
+    course.irregularities.extend(holes)
+    course.end_offset = expected
+    return course
+
+
+def _skip(course: Course, holes: list[Irregularity], run: Run, expected: int) -> None:
+    if run.after_damage is not None:
+        course.eaten[run.after_damage] = (expected, run.start_offset)
+    else:
+        holes.append(Irregularity("OFFSET_GAP", expected, run.start_offset, run, expected))
+
+
+def _fill(holes: list[Irregularity], run: Run) -> bool:
+    """Whether `run` lies in a hole left before; the hole shrinks to what is still missing."""
+    for index, hole in enumerate(holes):
+        if hole.start <= run.start_offset and run.end_offset <= hole.end:
+            rest = [(hole.start, run.start_offset), (run.end_offset, hole.end)]
+            holes[index : index + 1] = [replace(hole, start=start, end=end) for start, end in rest if start < end]
+            return True
+    return False

@@ -1,0 +1,147 @@
+"""`.index` and `.timeindex` against the batches they point into (OffsetIndex, TimeIndex).
+
+An offset-index entry names the last offset of what one append wrote and where that began: one batch since 3.9.1, possibly many
+before. So what must hold is: the position begins a batch, that batch begins at or before the offset, and every batch before it
+ends below the offset. A time-index entry names the largest timestamp so far and an offset inside the batch that holds it.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kafka_forensics.analysis.sample import Sample
+from kafka_forensics.model.batches import BatchColumn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.model.files import OffsetIndex, TimeIndex
+
+
+@dataclass(frozen=True, slots=True)
+class BadEntry:
+    """An index entry that contradicts the log: which file, which entry, why, its two numbers and the one it should have."""
+
+    file_kind: str
+    segment: int
+    entry: int
+    reason: str
+    offset: int
+    value: int
+    """Byte position (`index`) or timestamp (`timeindex`)."""
+    expected: int | None = None
+
+
+class IndexFold:
+    """State: bad entries, and what the seam between two stretches of a segment needs."""
+
+    def __init__(self, segment_base_offset: int, index: "OffsetIndex | None", time_index: "TimeIndex | None") -> None:
+        self._segment = segment_base_offset
+        self._index = index
+        self._time = time_index
+        self.bad: Sample[BadEntry] = Sample()
+        self.max_timestamp = -1
+        self.last_offset = -1
+        self.end_position = 0
+        self._first_time_entry: tuple[int, int] | None = None
+        """(entry number, timestamp) of the first time-index entry in the stretch."""
+        self._first_index_entry: tuple[int, int] | None = None
+        """(entry number, offset) of the first offset-index entry in the stretch."""
+
+    def step(self, columns: "NDArray[np.int64]") -> None:
+        """Check the entries that point into this chunk."""
+        if columns.shape[1] == 0:
+            return
+        if self._index is not None and self._index.positions.size:
+            self._check_offsets(columns, self._index)
+        if self._time is not None and self._time.offsets.size:
+            self._check_times(columns, self._time)
+        self.last_offset = max(self.last_offset, int(columns[BatchColumn.LAST_OFFSET].max()))
+        self.max_timestamp = max(self.max_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP].max()))
+        self.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
+
+    def _check_offsets(self, columns: "NDArray[np.int64]", index: "OffsetIndex") -> None:
+        positions = columns[BatchColumn.POSITION]
+        end = int(positions[-1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
+        inside = np.flatnonzero((index.positions >= positions[0]) & (index.positions < end))
+        if not inside.size:
+            return
+        wanted, offsets = index.positions[inside], index.offsets[inside]
+        rows = np.searchsorted(positions, wanted, side="right") - 1
+        before = np.concatenate(([self.last_offset], columns[BatchColumn.LAST_OFFSET]))[rows]
+        reasons = (
+            ("position_inside_batch", positions[rows] != wanted, positions[rows]),
+            ("offset_before_batch", columns[BatchColumn.BASE_OFFSET][rows] > offsets, columns[BatchColumn.BASE_OFFSET][rows]),
+            ("offset_in_earlier_batch", before >= offsets, before),
+        )
+        self._report("index", inside, offsets, wanted, reasons)
+        if self._first_index_entry is None:
+            self._first_index_entry = (int(inside[0]), int(offsets[0]))
+
+    def _check_times(self, columns: "NDArray[np.int64]", index: "TimeIndex") -> None:
+        last, base = columns[BatchColumn.LAST_OFFSET], columns[BatchColumn.BASE_OFFSET]
+        if np.any(last[1:] < last[:-1]):
+            return  # offsets out of order are a finding of their own; no search by offset can be trusted then
+        inside = np.flatnonzero((index.offsets >= base[0]) & (index.offsets <= last[-1]))
+        if not inside.size:
+            return
+        offsets, timestamps = index.offsets[inside], index.timestamps[inside]
+        rows = np.searchsorted(last, offsets)
+        stamped = columns[BatchColumn.MAX_TIMESTAMP]
+        highest = np.maximum.accumulate(np.concatenate(([self.max_timestamp], stamped)))
+        covered = base[rows] <= offsets
+        reasons = (
+            ("timestamp_of_no_batch_there", covered & (stamped[rows] != timestamps), stamped[rows]),
+            ("earlier_batch_is_newer", covered & (highest[rows] > timestamps), highest[rows]),
+        )
+        self._report("timeindex", inside, offsets, timestamps, reasons)
+        if self._first_time_entry is None:
+            self._first_time_entry = (int(inside[0]), int(timestamps[0]))
+
+    def _report(self, kind: str, entries: "NDArray[np.int64]", offsets: Any, values: Any, reasons: Any) -> None:
+        """Add one row for each entry that some reason speaks against, the first reason only."""
+        reported: set[int] = set()
+        for reason, wrong, expected in reasons:
+            for row in np.flatnonzero(wrong):
+                if int(row) not in reported:
+                    reported.add(int(row))
+                    numbers = (int(offsets[row]), int(values[row]), int(expected[row]))
+                    self.bad.append(BadEntry(kind, self._segment, int(entries[row]), reason, *numbers))
+
+    def merge(self, right: "IndexFold") -> None:
+        """Add the stretch of the same segment that follows ours."""
+        first = right._first_time_entry
+        if first is not None and self.max_timestamp > first[1]:
+            bad = BadEntry("timeindex", self._segment, first[0], "earlier_batch_is_newer", -1, first[1], self.max_timestamp)
+            self.bad.append(bad)
+        first = right._first_index_entry
+        if first is not None and self.last_offset >= first[1]:
+            self.bad.append(BadEntry("index", self._segment, first[0], "offset_in_earlier_batch", first[1], -1, self.last_offset))
+        self.bad.extend(right.bad)
+        self._first_time_entry = self._first_time_entry or right._first_time_entry
+        self._first_index_entry = self._first_index_entry or right._first_index_entry
+        self.last_offset = max(self.last_offset, right.last_offset)
+        self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
+        self.end_position = max(self.end_position, right.end_position)
+
+    def finish(self) -> list[BadEntry]:
+        """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""
+        bad = list(self.bad)
+        if self._index is not None and self._index.positions.size:
+            positions, offsets = self._index.positions, self._index.offsets
+            bad += self._pairs("index", offsets, positions, (np.diff(offsets) <= 0) | (np.diff(positions) <= 0))
+            beyond = np.flatnonzero((positions >= self.end_position) | (offsets > self.last_offset) | (positions < 0))
+            bad += [self._entry("index", int(row), "beyond_log", offsets, positions) for row in beyond[:8]]
+        if self._time is not None and self._time.offsets.size:
+            timestamps, offsets = self._time.timestamps, self._time.offsets
+            bad += self._pairs("timeindex", offsets, timestamps, (np.diff(timestamps) <= 0) | (np.diff(offsets) < 0))
+            beyond = np.flatnonzero(offsets > self.last_offset)
+            bad += [self._entry("timeindex", int(row), "beyond_log", offsets, timestamps) for row in beyond[:8]]
+        return bad
+
+    def _pairs(self, kind: str, offsets: Any, values: Any, wrong: Any) -> list[BadEntry]:
+        return [self._entry(kind, int(row) + 1, "out_of_order", offsets, values) for row in np.flatnonzero(wrong)[:8]]
+
+    def _entry(self, kind: str, row: int, reason: str, offsets: Any, values: Any) -> BadEntry:
+        return BadEntry(kind, self._segment, row, reason, int(offsets[row]), int(values[row]))

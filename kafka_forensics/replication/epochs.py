@@ -1,0 +1,71 @@
+"""Two rules of leader epochs: where an epoch ends, where a follower cuts (LeaderEpochFileCache, AbstractFetcherThread)."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_forensics.model.files import EpochEntry
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffset:
+    """An epoch a log knows and the (exclusive) offset at which it ends there; both -1 if undefined."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+
+def end_offset_for(entries: Sequence[EpochEntry], leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
+    """What a log with these epochs answers to OffsetsForLeaderEpoch (KIP-101, KIP-279): the largest epoch not above the one
+    asked for, and where it ends. An epoch older than all known is answered with itself and the first known start."""
+    if leader_epoch == UNDEFINED_EPOCH or not entries or leader_epoch > entries[-1].leader_epoch:
+        return UNDEFINED
+    if leader_epoch == entries[-1].leader_epoch:
+        return EpochEndOffset(leader_epoch, log_end_offset)
+    if leader_epoch < entries[0].leader_epoch:
+        return EpochEndOffset(leader_epoch, entries[0].start_offset)
+    for entry, following in itertools.pairwise(entries):
+        if following.leader_epoch > leader_epoch:
+            return EpochEndOffset(entry.leader_epoch, following.start_offset)
+    raise AssertionError("epochs are ascending")
+
+
+def truncation_offset(
+    follower: Sequence[EpochEntry],
+    follower_end: int,
+    leader: Sequence[EpochEntry],
+    leader_end: int,
+    *,
+    follower_high_watermark: int | None = None,
+) -> int:
+    """Offset at which a follower with these epochs cuts its log when it follows this leader, asking again until both agree.
+
+    Without epochs on either side it is the follower's high watermark (the rule before KIP-101), 0 if that is unknown.
+    """
+    end = follower_end
+    while True:
+        known = [entry for entry in follower if entry.start_offset < end]
+        if not known:
+            return min(end, follower_high_watermark or 0) if not follower else min(end, _start(follower, leader))
+        asked = known[-1].leader_epoch
+        answer = end_offset_for(leader, asked, leader_end)
+        if answer == UNDEFINED:
+            return min(end, follower_high_watermark or 0)
+        own = end_offset_for(known, answer.leader_epoch, end)
+        if own == UNDEFINED:
+            return min(answer.end_offset, end)
+        if own.leader_epoch == answer.leader_epoch:
+            return min(own.end_offset, answer.end_offset, end)
+        end = min(own.end_offset, end)
+
+
+def _start(follower: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> int:
+    """Where both lineages begin: nothing of the follower's log is the leader's."""
+    return min(follower[0].start_offset, leader[0].start_offset) if leader else follower[0].start_offset
