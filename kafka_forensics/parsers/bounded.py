@@ -1,0 +1,170 @@
+"""Limits that keep any file answerable in bounded time and memory: how far to read, how many damage rows to keep."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.storage.source import ByteFile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_DAMAGE_ROWS: Final = 32
+MAX_TEXT_BYTES: Final = 64 << 20
+MAX_LINE_BYTES: Final = 64 << 10
+MAX_LINES: Final = 1 << 20
+"""Several times the partitions a broker can carry."""
+MAX_INDEX_BYTES: Final = 64 << 20
+"""Index entries are decoded up to here: six times what a broker preallocates by default."""
+MAX_SCANNED_BYTES: Final = 2**31 - 1
+"""Beyond the entries, zeros are looked at up to here: Kafka maps an index whole, so none is longer."""
+_WINDOW: Final = 1 << 20
+_LINE: Final = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)?")
+
+
+@dataclass(slots=True)
+class DamageList:
+    """Damage rows of one `kind`: the first `limit`, and the rest as one row that counts them."""
+
+    kind: str
+    limit: int = MAX_DAMAGE_ROWS
+    _rows: list[Damage] = field(default_factory=list)
+    _more: int = 0
+    _more_start: int = 0
+    _more_end: int = 0
+
+    def add(self, position: int, size_in_bytes: int, reason: str, **detail: int | str | bool) -> None:
+        """Note bytes `[position, position + size_in_bytes)` with a short word for why."""
+        if len(self._rows) < self.limit:
+            self._rows.append(Damage(self.kind, position, size_in_bytes, detail={"reason": reason, **detail}))
+            return
+        self._more_start = min(self._more_start, position) if self._more else position
+        self._more_end = max(self._more_end, position + size_in_bytes)
+        self._more += 1
+
+    def rows(self) -> list[Damage]:
+        """The rows in the order they were noted; with more than `limit`, a last one of reason `more` and their `count`."""
+        if not self._more:
+            return list(self._rows)
+        size = self._more_end - self._more_start
+        return [*self._rows, Damage(self.kind, self._more_start, size, detail={"reason": "more", "count": self._more})]
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """One line: `number` from 1, `content` without its line end, None where it was too long to look at."""
+
+    number: int
+    position: int
+    size_in_bytes: int
+    """With the line end."""
+    content: bytes | None
+    terminated: bool
+
+
+@dataclass(slots=True)
+class Text:
+    """A text file read up to a limit; `complete` is False where its rest was left unread."""
+
+    data: bytes
+    complete: bool
+
+    def lines(self, damage: DamageList) -> Iterator[TextLine]:
+        """Lines ended by LF, CR LF or CR (as Java reads them), at most 2^20; what is cut off is noted in `damage`."""
+        for number, match in enumerate(_LINE.finditer(self.data), 1):
+            start, end = match.span()
+            if start == len(self.data):
+                return
+            if number > MAX_LINES:
+                self.complete = False
+                damage.add(start, len(self.data) - start, "too_many_lines", line=number)
+                return
+            if end == len(self.data) and match[2] is None and not self.complete:
+                return
+            short = match.end(1) - start <= MAX_LINE_BYTES
+            if not short:
+                damage.add(start, end - start, "line_too_long", line=number)
+            yield TextLine(number, start, end - start, match[1] if short else None, match[2] is not None)
+
+
+def read_text(file: ByteFile, damage: DamageList, limit: int = MAX_TEXT_BYTES) -> Text:
+    """The first `limit` bytes of `file`; a longer file is damage `oversized`, one of NUL bytes alone damage `zeros` and no text."""
+    size = file.size_in_bytes
+    data = file.read_at(0, min(size, limit))
+    if size > limit:
+        damage.add(limit, size - limit, "oversized", limit=limit)
+    if data and data.count(0) == len(data):
+        damage.add(0, len(data), "zeros")
+        return Text(b"", complete=False)
+    return Text(data, complete=size <= limit)
+
+
+_INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,19}")
+
+
+def parse_integer(token: bytes, smallest: int, largest: int) -> int | None:
+    """The ASCII decimal number `token`, None if it is none of at most 19 digits or lies outside the bounds (both inclusive)."""
+    if not _INTEGER.fullmatch(token):
+        return None
+    value = int(token)
+    return value if smallest <= value <= largest else None
+
+
+@dataclass(slots=True)
+class IndexEntries:
+    """Fixed-size entries of an index file: a structured array, the zeros behind it, and damage.
+
+    Entries, zero tail and the damage noted here tile the file.
+    """
+
+    entries: "NDArray[Any]"
+    zero_tail_bytes: int
+    damage: list[Damage]
+
+
+def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_INDEX_BYTES) -> IndexEntries:
+    """Every entry of type `entry` up to the last that is not all zeros, holes skipped.
+
+    Trailing bytes that make no entry are damage `INDEX_MISMATCH` (`partial_entry`); data past `limit` is `BUDGET_EXCEEDED`
+    and not decoded. Zeros between entries are entries.
+    """
+    size, width = file.size_in_bytes, entry.itemsize
+    whole, limit = size - size % width, limit - limit % width
+    scanned = min(whole, MAX_SCANNED_BYTES - MAX_SCANNED_BYTES % width)
+    windows, data_end = _windows_with_data(file, scanned, limit)
+    kept_end = min(-(-data_end // width) * width, limit)
+    content = np.zeros(kept_end, np.uint8)
+    for position, data in windows:
+        kept = np.frombuffer(data, np.uint8)[: kept_end - position]
+        content[position : position + len(kept)] = kept
+    unread = whole
+    if data_end > limit:
+        unread = limit
+    elif any(stop > scanned for _, stop in file.data_ranges()):
+        unread = scanned
+    damage = []
+    if unread < whole:
+        detail: dict[str, int | str | bool | list[int]] = {"reason": "index_too_large", "limit": limit}
+        damage.append(Damage("BUDGET_EXCEEDED", unread, whole - unread, detail=detail))
+    if whole < size:
+        detail = {"reason": "partial_entry", "entry_size": width, "file_size": size}
+        damage.append(Damage("INDEX_MISMATCH", whole, size - whole, detail=detail))
+    return IndexEntries(content.view(entry), unread - kept_end, damage)
+
+
+def _windows_with_data(file: ByteFile, end: int, limit: int) -> tuple[list[tuple[int, bytes]], int]:
+    """Windows (position, bytes without trailing zeros) that start below `limit`, and the end of the last byte not zero."""
+    windows: list[tuple[int, bytes]] = []
+    data_end = 0
+    for start, stop in file.data_ranges():
+        for position in range(start, min(stop, end), _WINDOW):
+            data = file.read_at(position, min(_WINDOW, min(stop, end) - position)).rstrip(b"\0")
+            if data:
+                data_end = position + len(data)
+                if position < limit:
+                    windows.append((position, data))
+    return windows, data_end
