@@ -1,0 +1,283 @@
+"""Discovery: which log directories, partitions and segments a tree of evidence holds, by names and listings alone.
+
+Content decides before names do: a folder `broker-1` reads like partition 1 of topic `broker`. No file is opened, no link followed.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.file_names import (
+    LOG_DIRECTORY_KINDS,
+    PARTITION_KINDS,
+    SEGMENT_KINDS,
+    FileKind,
+    FileName,
+    PartitionName,
+    classify_file,
+    parse_file_name,
+    parse_partition_name,
+)
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+__all__ = [
+    "Discovery",
+    "FileKind",
+    "LeftoverFile",
+    "LogDirectory",
+    "PartitionDirectory",
+    "SegmentFiles",
+    "classify_file",
+    "discover",
+    "parse_file_name",
+    "parse_partition_name",
+]
+
+MAX_DEPTH: Final = 3
+"""Log directories are looked for down to this many levels below the root."""
+_SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
+_SYSTEM_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
+_PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
+_ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip)\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The files of one segment; None for each that is absent."""
+
+    base_offset: int
+    log: Entry | None = None
+    index: Entry | None = None
+    time_index: Entry | None = None
+    transaction_index: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverFile:
+    """A file on its way in or out: one of Kafka's names with `.deleted`, `.swap`, `.cleaned`, `.tmp` or `.part` behind it."""
+
+    entry: Entry
+    base_offset: int | None
+    """None where such names hold no offset."""
+    kind: FileKind
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """One replica's directory. `topic` and `partition` are None where the name does not say (`legal` False).
+
+    An illegal name inside a log directory is kept with everything below it in `unknown` and nothing in the other lists. A
+    partition directory that stands alone is read whatever its name is.
+    """
+
+    path: str
+    name: str
+    """Raw, for a directory that is the source itself the last part of the source's name."""
+    topic: str | None
+    partition: int | None
+    suffix: str | None
+    """`delete`, `future`, `stray`, None for an ordinary replica."""
+    unique_id: str | None
+    """32 hexadecimal digits that go with a suffix."""
+    segments: list[SegmentFiles]
+    """By base offset."""
+    leftovers: list[LeftoverFile]
+    entries: dict[str, Entry]
+    """By name: `leader-epoch-checkpoint`, `partition.metadata`, `quorum-state`, and what systems leave (`.DS_Store`)."""
+    snapshots: list[tuple[int, Entry]]
+    """(offset, file), by offset."""
+    metadata_snapshots: list[tuple[int, int, Entry]]
+    """(offset, leader epoch, file) of KRaft snapshots, in order."""
+    unknown: list[Entry]
+    irregular: list[Entry]
+    """Symlinks, FIFOs, sockets, devices."""
+    legal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One entry of a broker's `log.dirs`; `path` is relative to the source ("" is the source itself)."""
+
+    path: str
+    entries: dict[str, Entry]
+    """By name: what is known at this level, unfinished `.tmp` twins and recognised directories included."""
+    partitions: list[PartitionDirectory]
+    unknown: list[Entry]
+    irregular: list[Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """All that was found, in the order of paths. `files` is the source itself where that is a file, as `stat("")` gives it."""
+
+    log_directories: list[LogDirectory] = field(default_factory=list)
+    files: list[Entry] = field(default_factory=list)
+    unknown: list[Entry] = field(default_factory=list)
+    """Files outside log directories, and folders too deep to be searched."""
+    irregular: list[Entry] = field(default_factory=list)
+    """Symlinks, FIFOs, sockets, devices outside log directories."""
+    incomplete: list[Incomplete] = field(default_factory=list)
+    """Directories that could not be listed."""
+
+    def take(self, other: "Discovery") -> None:
+        """Append what was found elsewhere."""
+        self.log_directories.extend(other.log_directories)
+        self.unknown.extend(other.unknown)
+        self.irregular.extend(other.irregular)
+        self.incomplete.extend(other.incomplete)
+
+
+def discover(source: ByteSource) -> Discovery:
+    """Find what `source` holds: a log directory, folders of them to depth 3, a partition directory, or one file.
+
+    A log directory holds `meta.properties`, an offset checkpoint or `.kafka_cleanshutdown`, or directories that are partitions by
+    name and content. Raises SourceError if the root cannot be listed; what cannot be listed below it is `incomplete`.
+    """
+    root = source.stat("")
+    if root.kind is EntryKind.FILE:
+        return Discovery(files=[root])
+    if root.kind is not EntryKind.DIRECTORY:
+        return Discovery(irregular=[root])
+    name = _ARCHIVE_SUFFIX.sub("", source.name.rstrip("/").rpartition("/")[2])
+    return _search(source, _folder("", name, source.list("")), depth=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A directory with its listing, what its files' names say, and what it is by them."""
+
+    path: str
+    name: str
+    files: list[tuple[Entry, FileName | None]]
+    directories: list[Entry]
+    irregular: list[Entry]
+    is_log_directory: bool
+    is_partition: bool
+
+
+def _folder(path: str, name: str, entries: list[Entry]) -> _Folder:
+    files = [(entry, parse_file_name(entry.name)) for entry in entries if entry.kind is EntryKind.FILE]
+    said = [parsed for _, parsed in files if parsed is not None]
+    is_log_directory = any(parsed.kind in LOG_DIRECTORY_KINDS and parsed.suffix is None for parsed in said)
+    is_partition = not is_log_directory and any(parsed.offset is not None or parsed.kind in PARTITION_KINDS for parsed in said)
+    directories = [entry for entry in entries if entry.kind is EntryKind.DIRECTORY]
+    irregular = [entry for entry in entries if entry.kind not in (EntryKind.FILE, EntryKind.DIRECTORY)]
+    return _Folder(path, name, files, directories, irregular, is_log_directory, is_partition)
+
+
+def _search(source: ByteSource, folder: _Folder, depth: int) -> Discovery:
+    """What `folder`, `depth` levels below the root, is or holds."""
+    if folder.is_partition:
+        return _alone(folder)
+    found = Discovery()
+    if depth > MAX_DEPTH:
+        found.unknown.extend([entry for entry, _ in folder.files] + folder.directories)
+        found.irregular.extend(folder.irregular)
+        return found
+    members, inner = [], []
+    for entry in folder.directories:
+        child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, found)
+        if child is not None:
+            members.append(child)
+            inner.append(Discovery() if child.is_partition else _search(source, child, depth + 1))
+    if not folder.is_log_directory and not any(child.is_partition and parse_partition_name(child.name) for child in members):
+        found.unknown.extend(entry for entry, _ in folder.files)
+        found.irregular.extend(folder.irregular)
+        for child, below in zip(members, inner, strict=True):
+            found.take(_alone(child) if child.is_partition else below)
+        return found
+    partitions = [child for child, below in zip(members, inner, strict=True) if not below.log_directories]
+    found.log_directories.append(_log_directory(folder, partitions))
+    for below in inner:
+        if below.log_directories:
+            found.take(below)
+        found.incomplete.extend([] if below.log_directories else below.incomplete)
+    return found
+
+
+def _listed(source: ByteSource, entry: Entry, found: Discovery) -> _Folder | None:
+    """The directory `entry` with its listing; None, and a row in `found.incomplete`, if it has none to give."""
+    try:
+        return _folder(entry.path, entry.name, source.list(entry.path))
+    except SourceError as error:
+        found.incomplete.append(Incomplete(entry.path, error.reason))
+        return None
+
+
+def _alone(folder: _Folder) -> Discovery:
+    """A partition directory without the log directory around it."""
+    parsed = parse_partition_name(folder.name)
+    return Discovery([LogDirectory(folder.path, {}, [_partition_directory(folder, parsed)], [], [])])
+
+
+def _log_directory(folder: _Folder, children: list[_Folder]) -> LogDirectory:
+    """`folder` as a log directory; a child that no partition is named like is an illegal one, or `unknown` if nothing points to Kafka."""
+    entries: dict[str, Entry] = {}
+    unknown: list[Entry] = []
+    for entry, parsed in folder.files:
+        known = entry.name in _SYSTEM_FILES or (parsed is not None and parsed.offset is None and parsed.kind not in PARTITION_KINDS)
+        if known:
+            entries[entry.name] = entry
+        else:
+            unknown.append(entry)
+    partitions = []
+    by_path = {child.path: child for child in children}
+    for entry in folder.directories:
+        child = by_path.get(entry.path)
+        if entry.name in _SYSTEM_DIRECTORIES:
+            entries[entry.name] = entry
+        elif child is None:
+            continue
+        elif (name := parse_partition_name(child.name)) is not None:
+            partitions.append(_partition_directory(child, name))
+        elif folder.is_log_directory or child.is_partition or _PARTITION_SHAPE.fullmatch(child.name):
+            unread = replace(child, files=[(file, None) for file, _ in child.files])
+            partitions.append(_partition_directory(unread, None))
+        else:
+            unknown.append(entry)
+    return LogDirectory(folder.path, entries, partitions, unknown, folder.irregular)
+
+
+def _partition_directory(folder: _Folder, name: PartitionName | None) -> PartitionDirectory:
+    """`folder` sorted by what its files' names say."""
+    segments: dict[int, dict[FileKind, Entry]] = {}
+    leftovers: list[LeftoverFile] = []
+    entries: dict[str, Entry] = {}
+    snapshots: list[tuple[int, Entry]] = []
+    metadata_snapshots: list[tuple[int, int, Entry]] = []
+    unknown = list(folder.directories)
+    for entry, parsed in folder.files:
+        if parsed is None or (parsed.offset is None and parsed.kind not in PARTITION_KINDS):
+            if entry.name in _SYSTEM_FILES:
+                entries[entry.name] = entry
+            else:
+                unknown.append(entry)
+        elif parsed.suffix is not None:
+            leftovers.append(LeftoverFile(entry, parsed.offset, parsed.kind, parsed.suffix))
+        elif parsed.offset is None:
+            entries[entry.name] = entry
+        elif parsed.leader_epoch is not None:
+            metadata_snapshots.append((parsed.offset, parsed.leader_epoch, entry))
+        elif parsed.kind is FileKind.PRODUCER_SNAPSHOT:
+            snapshots.append((parsed.offset, entry))
+        else:
+            segments.setdefault(parsed.offset, {})[parsed.kind] = entry
+    return PartitionDirectory(
+        path=folder.path,
+        name=folder.name,
+        topic=None if name is None else name.topic,
+        partition=None if name is None else name.partition,
+        suffix=None if name is None else name.suffix,
+        unique_id=None if name is None else name.unique_id,
+        segments=[SegmentFiles(offset, *map(files.get, SEGMENT_KINDS)) for offset, files in sorted(segments.items())],
+        leftovers=leftovers,
+        entries=entries,
+        snapshots=sorted(snapshots, key=lambda row: row[0]),
+        metadata_snapshots=sorted(metadata_snapshots, key=lambda row: row[:2]),
+        unknown=unknown,
+        irregular=folder.irregular,
+        legal=name is not None,
+    )
