@@ -1,0 +1,67 @@
+"""Text files of a log directory: checkpoints, and the files that say whose a directory is."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kafka_forensics.model.files import EpochEntry
+
+_VERSION: Final = 0
+_ESCAPED_IN_PROPERTIES: Final = re.compile(r"[\\=:#! \t\n\r\f]|[^\x20-\x7e]")
+_CONTROL_ESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+
+
+def write_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """A `leader-epoch-checkpoint` with the entries in the order given."""
+    return _checkpoint(f"{entry.leader_epoch} {entry.start_offset}" for entry in entries)
+
+
+def write_offset_checkpoint(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    """A `*-offset-checkpoint` of (topic, partition) → offset, in the order given."""
+    return _checkpoint(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def write_meta_properties(
+    *, node_id: int | None = None, cluster_id: str | None = None, directory_id: str | None = None, version: int = 1
+) -> bytes:
+    """A `meta.properties`; what is None is left out. Version 0 calls the node's id `broker.id`, version 1 `node.id`."""
+    values = {
+        "version": str(version),
+        "node.id" if version else "broker.id": None if node_id is None else str(node_id),
+        "cluster.id": cluster_id,
+        "directory.id": directory_id,
+    }
+    lines = (f"{key}={_property_text(value)}\n" for key, value in values.items() if value is not None)
+    return ("#\n" + "".join(lines)).encode("ascii")
+
+
+def write_partition_metadata(topic_id: str) -> bytes:
+    """A `partition.metadata` for a topic id of 22 characters of base64url."""
+    return f"version: {_VERSION}\ntopic_id: {topic_id}".encode()
+
+
+def write_clean_shutdown(broker_epoch: int | None) -> bytes:
+    """A `.kafka_cleanshutdown`: with None as before Kafka 3.7, without a byte."""
+    if broker_epoch is None:
+        return b""
+    return json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def _checkpoint(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "".join(f"{line}\n" for line in [str(_VERSION), str(len(lines)), *lines]).encode()
+
+
+def _property_text(value: str) -> str:
+    """`value` with whatever Java's properties would read otherwise escaped; characters past ASCII as UTF-16 code units."""
+    return _ESCAPED_IN_PROPERTIES.sub(_escape, value)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    if " " <= character <= "~":
+        return "\\" + character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    unicode = "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+    return _CONTROL_ESCAPES.get(character, unicode)
