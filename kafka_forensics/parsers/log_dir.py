@@ -214,7 +214,7 @@ def _alone(folder: _Folder) -> Discovery:
 
 
 def _log_directory(folder: _Folder, children: list[_Folder]) -> LogDirectory:
-    """`folder` as a log directory; a child that no partition is named like is an illegal one, or `unknown` if nothing points to Kafka."""
+    """`folder` as a log directory; a child named like no partition is an illegal one, or `unknown` if nothing points to Kafka."""
     entries: dict[str, Entry] = {}
     unknown: list[Entry] = []
     for entry, parsed in folder.files:
