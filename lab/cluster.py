@@ -1,0 +1,238 @@
+"""A whole Kafka cluster on loopback, in one directory, for the length of a `with` block."""
+
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from lab.errors import LabError
+from lab.files import copy_tree, read_offset_checkpoint
+from lab.jvm import KAFKA_SERVER, LEADER_ELECTION, QUIET, STORAGE_TOOL, JavaServer, run_tool, wait_until
+from lab.kafka_jars import kafka_jars
+from lab.settings import LOOPBACK, free_ports, node_settings, properties_text
+
+FIRST_CONTROLLER: Final = 100
+START_TIMEOUT_SECONDS: Final = 60
+ADMIN_TIMEOUT_SECONDS: Final = 30
+STARTED: Final = "Kafka Server started"
+
+
+def random_uuid() -> str:
+    """A cluster id as Kafka spells it: 16 bytes in 22 characters."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+class Cluster:
+    """Controllers 100, 101 … and brokers 1 … n, each with one log directory `controller-100`, `broker-1` … below `directory`.
+
+    Everything listens on 127.0.0.1 only, every wait is bounded, and leaving the `with` block ends every process that was started,
+    by its own id, also after an exception. Raises LabError (with the node's last words) when a node does not come up.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        controllers: int = 1,
+        *,
+        version_jars: Path | None = None,
+        broker_settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory.resolve()
+        self.cluster_id = random_uuid()
+        self.brokers = list(range(1, brokers + 1))
+        self.controllers = list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers))
+        self.ports = dict(zip([*self.controllers, *self.brokers], free_ports(brokers + controllers), strict=True))
+        self._jars = version_jars or kafka_jars()
+        self._broker_settings = dict(broker_settings or {})
+        self._servers: dict[int, JavaServer] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._format()
+            self.start(*self.controllers, *self.brokers)
+        except BaseException:
+            self.kill(*self._servers)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if error is None:
+                self.stop()
+        finally:
+            self.kill(*self._servers)
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers` for clients: all brokers, up or not."""
+        return ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.brokers)
+
+    def log_dir(self, node: int) -> Path:
+        """The log directory of a node."""
+        return self.directory / (f"controller-{node}" if node in self.controllers else f"broker-{node}")
+
+    def server(self, node: int) -> JavaServer:
+        """The newest process of a node."""
+        return self._servers[node]
+
+    def running(self) -> list[int]:
+        """Brokers whose process runs and is not frozen."""
+        return [broker for broker in self.brokers if self._servers[broker].running and not self._servers[broker].frozen]
+
+    def start(self, *nodes: int) -> None:
+        """Start nodes (again), controllers first, and wait until each says it is up."""
+        for group in (self.controllers, self.brokers):
+            for node in [node for node in nodes if node in group]:
+                self._start(node)
+        for node in nodes:
+            self._await_start(self._servers[node])
+
+    def restart(self, *nodes: int) -> None:
+        """Stop nodes cleanly if they run, and start them again."""
+        self.stop(*nodes)
+        self.start(*nodes)
+
+    def freeze(self, *nodes: int) -> None:
+        """Stop nodes where they stand (SIGSTOP)."""
+        for node in nodes:
+            self._servers[node].freeze()
+
+    def thaw(self, *nodes: int) -> None:
+        """Let frozen nodes go on."""
+        for node in nodes:
+            self._servers[node].thaw()
+
+    def kill(self, *nodes: int) -> None:
+        """End nodes as a crash would (SIGKILL)."""
+        for node in nodes:
+            self._servers[node].kill()
+
+    def stop(self, *nodes: int) -> None:
+        """Stop nodes cleanly, all by default; brokers before controllers, else controlled shutdown waits in vain."""
+        chosen = nodes or (*self.brokers, *self.controllers)
+        for group in (self.brokers, self.controllers):
+            members = [self._servers[node] for node in group if node in chosen and node in self._servers]
+            with ThreadPoolExecutor(max_workers=max(len(members), 1)) as pool:
+                list(pool.map(JavaServer.stop, members))
+
+    def copy(self, destination: Path, nodes: Iterable[int] | None = None) -> None:
+        """Copy log directories (default: the brokers') to `destination/<name>`, each of one instant: what runs is frozen."""
+        chosen = list(self.brokers if nodes is None else nodes)
+        awake = [node for node in chosen if self._servers[node].running and not self._servers[node].frozen]
+        self.freeze(*awake)
+        try:
+            for node in chosen:
+                copy_tree(self.log_dir(node), destination / self.log_dir(node).name)
+        finally:
+            self.thaw(*awake)
+
+    def admin(self) -> AdminClient:
+        """An admin client that asks the brokers awake now; keep it as long as an answer is awaited."""
+        awake = ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.running())
+        return AdminClient({"bootstrap.servers": awake, "socket.timeout.ms": 10_000, "log_level": 0})
+
+    def create_topic(
+        self, name: str, *, assignment: list[list[int]] | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; `assignment` lists the replicas per partition, preferred leader first (default: one, on all)."""
+        given = assignment or [self.brokers]
+        topic = NewTopic(name, num_partitions=len(given), replica_assignment=given, config=dict(settings or {}))
+        admin = self.admin()
+        admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_SECONDS)[name].result(ADMIN_TIMEOUT_SECONDS)
+        wait_until(f"{name} has leaders", lambda: self._has_leaders(name), timeout_seconds=ADMIN_TIMEOUT_SECONDS)
+
+    def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
+        """The leader (-1 = none) and the in-sync replicas, as the brokers that can be reached say."""
+        admin = self.admin()
+        metadata = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic].partitions[partition]
+        return metadata.leader, sorted(metadata.isrs)
+
+    def await_isr(self, topic: str, isr: Iterable[int], *, timeout_seconds: float = 60) -> None:
+        """Wait until partition 0 of `topic` has exactly this in-sync set."""
+        wanted = sorted(isr)
+        wait_until(
+            f"ISR of {topic} is {wanted}",
+            lambda: self.leader_and_isr(topic)[1] == wanted,
+            timeout_seconds=timeout_seconds,
+            step_seconds=0.5,
+        )
+
+    def elect_unclean(self, topic: str, partition: int = 0) -> None:
+        """Let the controller take any living replica as leader. Raises LabError if it will not."""
+        # The tool and not the client: elect_leaders of confluent-kafka 2.16 fails in its own argument parsing.
+        awake = ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.running())
+        arguments = ["--bootstrap-server", awake, "--election-type", "unclean", "--topic", topic, "--partition", str(partition)]
+        done = run_tool(LEADER_ELECTION, arguments, jars=self._jars)
+        if done.exit_code != 0:
+            raise LabError(f"no unclean election of {topic}-{partition}: {done.stderr[-500:].decode(errors='replace')}")
+
+    def checkpointed(self, broker: int, checkpoint: str = "replication-offset-checkpoint") -> dict[tuple[str, int], int]:
+        """The offsets in a checkpoint file of a broker; by default its high watermarks."""
+        return read_offset_checkpoint(self.log_dir(broker) / checkpoint)
+
+    def await_high_watermark(
+        self, broker: int, topic: str, offset: int, *, partition: int = 0, timeout_seconds: float = 30
+    ) -> None:
+        """Wait until a broker's high-watermark checkpoint says `offset` (it is written every 5 s)."""
+
+        def reached() -> bool:
+            return self.checkpointed(broker).get((topic, partition)) == offset
+
+        wait_until(f"broker {broker} checkpoints {topic}-{partition} at {offset}", reached, timeout_seconds=timeout_seconds)
+
+    def _has_leaders(self, topic: str) -> bool:
+        try:
+            admin = self.admin()
+            metadata = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic]
+        except KafkaException:
+            return False
+        return metadata.error is None and all(partition.leader >= 0 for partition in metadata.partitions.values())
+
+    def _format(self) -> None:
+        controller_ports = {node: self.ports[node] for node in self.controllers}
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for node, port in self.ports.items():
+            extra = self._broker_settings if node in self.brokers else None
+            settings = node_settings(node, port, [self.log_dir(node)], controller_ports, extra)
+            self._properties(node).write_text(properties_text(settings))
+            arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(self._properties(node))]
+            done = run_tool(STORAGE_TOOL, arguments, jars=self._jars)
+            if done.exit_code != 0:
+                raise LabError(f"node {node} could not be formatted: {done.stderr[-1000:].decode(errors='replace')}")
+
+    def _properties(self, node: int) -> Path:
+        return self.directory / f"node-{node}.properties"
+
+    def _start(self, node: int) -> None:
+        output = self.directory / f"node-{node}.output"
+        output.unlink(missing_ok=True)
+        options = ("-Xms64m", "-Xmx384m", "-Djava.awt.headless=true", QUIET.replace("warn", "info"))
+        self._servers[node] = JavaServer(
+            f"node {node}", KAFKA_SERVER, [str(self._properties(node))], output=output, jars=self._jars, options=options
+        )
+
+    def _await_start(self, server: JavaServer) -> None:
+        def up() -> bool:
+            if not server.running:
+                raise LabError(f"{server.name} ended while starting: {server.last_words()}")
+            return server.mentions(STARTED)
+
+        wait_until(f"{server.name} starts", up, timeout_seconds=START_TIMEOUT_SECONDS)
+
+
+def settled(cluster: Cluster, expected: Mapping[tuple[str, int], int]) -> Callable[[], bool]:
+    """A condition: every running broker's high-watermark checkpoint says what `expected` says."""
+
+    def holds() -> bool:
+        files = [cluster.checkpointed(broker) for broker in cluster.running()]
+        return all(file.get(place) == offset for file in files for place, offset in expected.items())
+
+    return holds

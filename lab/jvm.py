@@ -1,0 +1,135 @@
+"""Java processes: tools that run to their end, and servers that are frozen, killed and stopped by their own process id."""
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lab.errors import LabError, LabTimeoutError
+from lab.kafka_jars import kafka_jars
+
+TOOL_TIMEOUT_SECONDS: Final = 60
+STOP_TIMEOUT_SECONDS: Final = 60
+DUMP_LOG_SEGMENTS: Final = "org.apache.kafka.tools.DumpLogSegments"
+LEADER_ELECTION: Final = "org.apache.kafka.tools.LeaderElectionCommand"
+STORAGE_TOOL: Final = "kafka.tools.StorageTool"
+KAFKA_SERVER: Final = "kafka.Kafka"
+QUICK_START: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """How a tool ended and the bytes it wrote."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+def java_command(main_class: str, arguments: Sequence[str], *, jars: Path, options: Sequence[str]) -> list[str]:
+    """The command line of a Java main class. Raises LabError without a `java`."""
+    java = shutil.which("java")
+    if java is None:
+        raise LabError("the laboratory needs Java 17 or newer (`java`)")
+    return [java, *options, "-cp", f"{jars}/*", main_class, *arguments]
+
+
+def run_tool(
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    directory: Path | None = None,
+    jars: Path | None = None,
+    timeout_seconds: float = TOOL_TIMEOUT_SECONDS,
+) -> ToolResult:
+    """Run a tool of Kafka in `directory` to its end, UTF-8 out, time zone UTC. Raises subprocess.TimeoutExpired."""
+    options = [*QUICK_START, QUIET, "-Xmx256m", "-Dfile.encoding=UTF-8", "-Duser.timezone=UTC"]
+    command = java_command(main_class, arguments, jars=jars or kafka_jars(), options=options)
+    done = subprocess.run(
+        command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_seconds, check=False
+    )
+    return ToolResult(done.returncode, done.stdout, done.stderr)
+
+
+def wait_until(what: str, condition: Callable[[], bool], *, timeout_seconds: float, step_seconds: float = 0.2) -> None:
+    """Poll `condition` until it holds. Raises LabTimeoutError naming `what`."""
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LabTimeoutError(f"not within {timeout_seconds:g} s: {what}")
+        time.sleep(step_seconds)
+
+
+class JavaServer:
+    """A server process of our own; its output goes to `output`, and only its own process id is ever signalled."""
+
+    def __init__(
+        self,
+        name: str,
+        main_class: str,
+        arguments: Sequence[str],
+        *,
+        output: Path,
+        jars: Path,
+        options: Sequence[str] = ("-Xmx384m",),
+    ) -> None:
+        command = java_command(main_class, arguments, jars=jars, options=[*QUICK_START, *options])
+        self.name = name
+        self.output = output
+        self.frozen = False
+        with output.open("ab") as sink:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """True until the process has ended; a frozen one still runs."""
+        return self._process.poll() is None
+
+    def freeze(self) -> None:
+        """Stop the process where it stands (SIGSTOP): it keeps its files, its sockets and its memory, and does nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Let a frozen process go on (SIGCONT)."""
+        self._process.send_signal(signal.SIGCONT)
+        self.frozen = False
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL), as a crash would; harmless if it has ended."""
+        self._process.kill()
+        self._process.wait(timeout=STOP_TIMEOUT_SECONDS)
+
+    def stop(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> bool:
+        """Ask the process to end (SIGTERM); True if it ended by itself, False if it had to be killed after `timeout_seconds`."""
+        if not self.running:
+            return True
+        if self.frozen:
+            self.thaw()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        return True
+
+    def last_words(self, size: int = 2000) -> str:
+        """The end of what the process wrote, for an error message."""
+        return self.output.read_bytes()[-size:].decode(errors="replace") if self.output.exists() else ""
+
+    def mentions(self, text: str) -> bool:
+        """Whether the process wrote `text` so far."""
+        return text.encode() in self.output.read_bytes()
