@@ -95,7 +95,7 @@ class Trouble:
         """No batch proves itself at `position`: find the next one, and name what lies between."""
         window = self._window
         rest = window.size - position
-        found, candidates, spent = self._next_batch(position + 1)
+        found, candidates, spent = self.next_batch(position + 1)
         if found < 0 and spent:
             detail: dict[str, int | str | bool | list[int]] = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
             return Outcome(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=detail)])
@@ -139,12 +139,13 @@ class Trouble:
             return Damage("SEG_HOLE", position, rest, detail=detail | {"zero_bytes": zeros})
         return Damage("FRAMING_LOST", position, rest, detail=detail | {"reason": "nothing_follows"})
 
-    def _next_batch(self, position: int) -> tuple[int, int, bool]:
-        """(position of the next batch that proves itself or -1, candidates refused, whether the budget was spent)."""
+    def next_batch(self, position: int, limit: int | None = None) -> tuple[int, int, bool]:
+        """(position of the first batch from `position` on that proves itself or -1, candidates refused, whether the budget was spent)."""
         window = self._window
         candidates = 0
         budget = CRC_BYTES_PER_BYTE_SEARCHED * (1 << 20)
-        while position + HEADER_BYTES <= window.size:
+        limit = window.size if limit is None else limit
+        while position + HEADER_BYTES <= window.size and position < limit:
             length = window.move(position, HEADER_BYTES)
             args = (window.size, self.last_offset, self._max_offset, self.legacy)
             stop, why, budget = search(window.buffer, 0, length, position, *args, budget)

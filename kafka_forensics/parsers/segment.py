@@ -128,4 +128,14 @@ class SegmentReader:
         return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)
 
 
+def find_batch(file: "ByteFile", start: int, end: int) -> int | None:
+    """Position of the first batch in `[start, end)` that proves itself and is followed by something sound; None if there is none.
+
+    For split points: what it finds may lie inside a record's value, so the walk from the left has the last word.
+    """
+    window = Window(file)
+    found, _, _ = Trouble(window, no_key(), None).next_batch(start, end)
+    return found if 0 <= found < end else None
+
+
 _SKIPPED: Final = frozenset({"SEG_ZERO_TAIL", "BUDGET_EXCEEDED"})

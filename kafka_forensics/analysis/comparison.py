@@ -1,0 +1,211 @@
+"""Replicas of one partition against each other: agreement, forks, losses, lag, and who holds a good copy."""
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.differences import BatchReader, Difference, differences
+from kafka_forensics.analysis.forks import fork_finding, trailing_epoch_loss
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.results import Agreement
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What comparing gave: how the replicas agree, the findings, and a lower bound of the high watermark with its witness."""
+
+    agreement: Agreement
+    findings: list[Finding] = field(default_factory=list)
+    high_watermark: int | None = None
+    witness: str | None = None
+
+
+def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = True) -> Comparison:
+    """Compare the replicas of one partition. `comparable` False: they are different topics' or clusters' logs by their ids."""
+    high_watermark, witness = _high_watermark(replicas)
+    if not comparable:
+        return Comparison(Agreement("not_compared"), [], high_watermark, witness)
+    result = Comparison(Agreement("identical"), [], high_watermark, witness)
+    if len(replicas) < 2:
+        return result
+    result.agreement.common_end_offset = min(one.log_end_offset for one in replicas)
+    pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
+    conflicts = {pair: [one for one in found if one.kind == "content"] for pair, found in pairs.items()}
+    result.findings += _damaged(replicas, pairs)
+    result.findings += _headers(replicas, pairs)
+    result.findings += _reencoded(replicas, pairs)
+    forked = {pair: found for pair, found in conflicts.items() if found}
+    ends = {one.log_end_offset for one in replicas}
+    loss = None if forked else trailing_epoch_loss(replicas)
+    if forked:
+        fork, epochs, first = fork_finding(replicas, forked)
+        result.findings.append(fork)
+        result.agreement = Agreement("conflict", first, epochs)
+    elif loss is not None:
+        result.findings.append(loss)
+        result.agreement.kind = "prefix"
+    elif replicas[0].context.compacted:
+        result.agreement.kind = "compacted"
+    elif any(one.kind in ("damaged", "header") for found in pairs.values() for one in found):
+        result.agreement.kind = "content"
+    elif len(ends) > 1:
+        result.agreement.kind = "prefix"
+    result.findings += _lagging(replicas, forked)
+    return result
+
+
+def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
+    """The largest checkpointed high watermark: a lower bound for the log it was read with."""
+    known = [one for one in replicas if one.context.high_watermark]
+    if not known:
+        return None, None
+    best = max(known, key=lambda one: one.context.high_watermark or 0)
+    return best.context.high_watermark, f"replication-offset-checkpoint of broker {best.broker}"
+
+
+def _damaged(replicas: list[Replica], pairs: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
+    """Batches that differ because their bytes rotted on one replica, once for each such batch, with the majority's view."""
+    rotten: dict[tuple[int, int], dict[str, Any]] = {}
+    for (i, j), found in pairs.items():
+        for one in found:
+            if one.kind != "damaged":
+                continue
+            for side, other, row in ((i, j, one.left), (j, i, one.right)):
+                if row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED]:
+                    entry = rotten.setdefault((side, int(row[BatchColumn.BASE_OFFSET])), {"row": row, "against": set()})
+                    entry["against"].add(other)
+    findings = []
+    for (side, offset), entry in sorted(rotten.items()):
+        row = entry["row"]
+        holders = [replicas[k].broker for k in sorted(entry["against"]) if (k, offset) not in rotten]
+        context = replicas[side].context
+        place = context.place(
+            context.log_file(int(row[-1])),
+            byte_start=int(row[BatchColumn.POSITION]),
+            byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
+            offset_start=offset,
+            offset_end=int(row[BatchColumn.LAST_OFFSET]) + 1,
+        )
+        evidence = {
+            "kind": "rot",
+            "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
+            "minority": [replicas[side].broker],
+            "majority": holders,
+            "held_by": holders,
+        }
+        findings.append(finding("REPLICA_DIFFERS", place, evidence))
+    return findings
+
+
+def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
+    """Batches with equal bytes under the CRC but another epoch in the header: who stands alone with his."""
+    votes: dict[int, dict[int, Any]] = {}
+    for (i, j), found in pairs.items():
+        for one in found:
+            if one.kind == "header" and one.epochs[0] != one.epochs[1]:
+                rows = votes.setdefault(one.offset, {})
+                rows[i], rows[j] = one.left, one.right
+    findings = []
+    for offset, rows in sorted(votes.items()):
+        epochs: dict[int, list[int]] = {}
+        for k, row in rows.items():
+            epochs.setdefault(int(row[BatchColumn.PARTITION_LEADER_EPOCH]), []).append(k)
+        majority = max(epochs, key=lambda epoch: (len(epochs[epoch]), -epoch))
+        for epoch, holders in sorted(epochs.items()):
+            for k in holders if epoch != majority else []:
+                row, context = rows[k], replicas[k].context
+                place = context.place(
+                    context.log_file(int(row[-1])),
+                    byte_start=int(row[BatchColumn.POSITION]),
+                    byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
+                    offset_start=offset,
+                    offset_end=int(row[BatchColumn.LAST_OFFSET]) + 1,
+                )
+                brokers = [replicas[n].broker for n in sorted(epochs[majority])]
+                evidence = {"epoch": epoch, "expected_epoch": majority, "witnesses": ["other replicas"], "held_by": brokers}
+                findings.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
+    return findings
+
+
+def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
+    """Batches whose bytes differ and whose records do not: harmless, one finding a pair."""
+    findings = []
+    for (i, j), found in sorted(pairs.items()):
+        same = [one for one in found if one.kind == "reencoded"]
+        if same:
+            place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
+            evidence = {"brokers": [replicas[i].broker, replicas[j].broker], "batches": len(same)}
+            findings.append(finding("BATCHES_REENCODED", place, evidence))
+    return findings
+
+
+def _lagging(replicas: list[Replica], forked: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
+    """Replicas that are a strict prefix of another and fork from none."""
+    findings = []
+    longest = max(one.log_end_offset for one in replicas)
+    for index, one in enumerate(replicas):
+        if one.log_end_offset >= longest or any(index in pair for pair in forked):
+            continue
+        holders = [other.broker for other in replicas if other.log_end_offset > one.log_end_offset]
+        place = one.context.place(offset_start=one.log_end_offset, offset_end=longest)
+        evidence = {"behind": longest - one.log_end_offset, "leader_end": longest, "held_by": holders}
+        findings.append(finding("REPLICA_LAGS", place, evidence))
+    return findings
+
+
+def _partition(replicas: list[Replica]) -> Place:
+    return Place(replicas[0].context.topic, replicas[0].context.partition)
+
+
+def with_holders(replicas: list[Replica], findings: list[Finding], high_watermark: int | None) -> list[Finding]:
+    """Add to findings of damage and gaps who holds the offsets whole, and raise gaps below the high watermark to critical.
+
+    A gap of committed offsets that no replica holds is `COMMITTED_LOST_EVERYWHERE`.
+    """
+    judged = []
+    lost: set[tuple[int, int]] = set()
+    for one in findings:
+        start, end = one.place.offset_start, one.place.offset_end
+        if one.kind not in _HELD or start is None or end is None:
+            judged.append(one)
+            continue
+        holders = [other.broker for other in replicas if other.broker != one.place.broker and other.covers(start, end)]
+        evidence = dict(one.evidence) | {"held_by": holders}
+        severity = one.severity
+        if one.kind in _MISSING and high_watermark is not None:
+            evidence |= {"high_watermark": high_watermark, "below_high_watermark": start < high_watermark}
+            if start < high_watermark and one.kind in ("OFFSET_GAP", "OFFSET_DISCONTINUITY"):
+                severity = Severity.CRITICAL
+            if one.kind == "OFFSET_GAP" and start < high_watermark and not holders and len(replicas) > 1:
+                lost.add((start, end))
+        judged.append(replace(one, severity=severity, evidence=evidence))
+    for start, end in sorted(lost):
+        place = replace(_partition(replicas), offset_start=start, offset_end=end)
+        evidence = {"missing": end - start, "high_watermark": high_watermark, "held_by": []}
+        judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
+    return judged
+
+
+_MISSING = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "SEGMENT_MISSING", "HW_BEYOND_LEO"})
+_HELD = _MISSING | frozenset(
+    {
+        "BATCH_CRC_MISMATCH",
+        "BATCH_MAGIC_UNKNOWN",
+        "BATCH_MAGIC_REGRESSION",
+        "BATCH_COUNT_LIE",
+        "BATCH_RANGE_INCONSISTENT",
+        "RECORD_VARINT_OVERLONG",
+        "RECORD_LENGTH_OUT_OF_BOUNDS",
+        "RECORD_MALFORMED",
+        "FRAMING_LOST",
+        "HIDDEN_BYTES",
+        "SEG_HOLE",
+        "SEG_SHORT",
+        "OFFSET_NON_MONOTONIC",
+        "OFFSET_REGRESSION",
+        "EPOCH_FIELD_MISMATCH",
+    }
+)

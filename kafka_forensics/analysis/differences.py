@@ -1,0 +1,126 @@
+"""Where two logs differ: blocks by their digests, then batches by their identities, then records."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafka_forensics.analysis.digests import differing_blocks
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.batches import BatchColumn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+RUNS_READ: Final = 32
+"""Runs of differing blocks that are read again from either end of the list; between them only their number is known."""
+BLOCK_OFFSETS: Final = 1 << 16
+"""Offsets read at a time, so that the batches in hand are few."""
+DIFFERENCES_KEPT: Final = 4096
+_UNPROTECTED: Final = (BatchColumn.CRC, BatchColumn.CRC_COMPUTED, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET)
+
+
+class BatchReader(Protocol):
+    """Reads a replica's log again; what an engine lends to the comparison."""
+
+    def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
+        """Batches that hold an offset of `[start, end)`, as a (BATCH_COLUMNS + 1, n) matrix; the last row is the segment."""
+
+    def same_records(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
+    ) -> bool | None:
+        """Whether two batches hold equal records (`common`: equal wherever both hold the offset); None if one cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One pair of batches that overlap and differ: the first offset both hold, and where the last of them ends."""
+
+    kind: str
+    """damaged | header | reencoded | content"""
+    offset: int
+    end_offset: int
+    left: "NDArray[np.int64]"
+    right: "NDArray[np.int64]"
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Leader epochs of the two batches."""
+        return int(self.left[BatchColumn.PARTITION_LEADER_EPOCH]), int(self.right[BatchColumn.PARTITION_LEADER_EPOCH])
+
+
+def differences(left: Replica, right: Replica, reader: BatchReader) -> list[Difference]:
+    """Differences between two logs over the offsets both have, in offset order; empty if they agree.
+
+    Of many runs of differing blocks only the first and last few are read; within a run, everything up to the first content
+    difference and the last block.
+    """
+    start = max(left.first_batch_offset, right.first_batch_offset)
+    end = min(left.log_end_offset, right.log_end_offset)
+    ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
+    if len(ranges) > 2 * RUNS_READ and not left.context.compacted:
+        ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
+    found: list[Difference] = []
+    for low, high in ranges:
+        _read_range(left, right, reader, low, high, found)
+        if len(found) >= DIFFERENCES_KEPT:
+            break
+    return found
+
+
+def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, found: list[Difference]) -> None:
+    """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains."""
+    position = low
+    while position < high and len(found) < DIFFERENCES_KEPT:
+        stop = min((position // BLOCK_OFFSETS + 1) * BLOCK_OFFSETS, high)
+        before = len(found)
+        ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
+        _walk(left, ours, right, theirs, reader, (position, stop), found)
+        position = stop
+        if any(one.kind == "content" for one in found[before:]) and high - stop > BLOCK_OFFSETS:
+            position = max(stop, high - BLOCK_OFFSETS)
+
+
+def _walk(
+    left: Replica,
+    ours: "NDArray[np.int64]",
+    right: Replica,
+    theirs: "NDArray[np.int64]",
+    reader: BatchReader,
+    bounds: tuple[int, int],
+    found: list[Difference],
+) -> None:
+    """Walk two lists of batches side by side and add every pair that overlaps and differs, first offset inside `bounds`."""
+    i = j = 0
+    hash_high, hash_low = BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW
+    while i < ours.shape[1] and j < theirs.shape[1] and len(found) < DIFFERENCES_KEPT:
+        a, b = ours[:, i], theirs[:, j]
+        a_last, b_last = int(a[BatchColumn.LAST_OFFSET]), int(b[BatchColumn.LAST_OFFSET])
+        if a[hash_high] != b[hash_high] or a[hash_low] != b[hash_low]:
+            offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
+            overlap = offset <= min(a_last, b_last)
+            if (
+                overlap
+                and bounds[0] <= max(offset, bounds[0]) < bounds[1]
+                and (offset >= bounds[0] or bounds[0] <= min(a_last, b_last))
+            ):
+                kind = _kind(left, a, right, b, reader)
+                if kind is not None:
+                    found.append(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
+        i += a_last <= b_last
+        j += b_last <= a_last
+
+
+def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:
+    """How two batches at one place differ; None if they differ as two cleaned copies may."""
+    if a[BatchColumn.CRC] != a[BatchColumn.CRC_COMPUTED] or b[BatchColumn.CRC] != b[BatchColumn.CRC_COMPUTED]:
+        return "damaged"
+    same_bytes = all(a[column] == b[column] for column in (*_UNPROTECTED, BatchColumn.SIZE_IN_BYTES))
+    if same_bytes:
+        return "header"
+    compacted = left.context.compacted or right.context.compacted
+    same = reader.same_records(left, a, right, b, common=compacted)
+    if same is None:
+        return "damaged"
+    if same:
+        return None if compacted else "reencoded"
+    return "content"

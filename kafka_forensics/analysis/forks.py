@@ -1,0 +1,218 @@
+"""Naming a fork: by epochs and watermarks, the kind of conflict and what it costs (`docs/soundness.md`).
+
+Where logs first differ at offset o: equal epochs there cannot come from elections; a fork at or above every side's watermark is
+what a failover leaves; a side that a higher epoch would make cut below its own watermark loses committed records; anything else
+below a watermark is a fork that Kafka will not repair.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.differences import Difference
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Confidence, Finding, Place
+from kafka_forensics.replication.epochs import truncation_offset
+
+
+@dataclass(slots=True)
+class Version:
+    """Replicas that hold the same batch at the fork."""
+
+    replicas: list[Replica]
+    epoch: int
+
+    @property
+    def witness(self) -> int:
+        """Highest watermark any of them checkpointed: it speaks for this version of the log only."""
+        return max(one.context.high_watermark or 0 for one in self.replicas)
+
+    @property
+    def log_end_offset(self) -> int:
+        """End of the longest copy."""
+        return max(one.log_end_offset for one in self.replicas)
+
+    @property
+    def committed_end(self) -> int:
+        """Up to where its records are known to have been committed."""
+        return min(self.witness, self.log_end_offset)
+
+    @property
+    def brokers(self) -> list[int | str]:
+        """Who holds it."""
+        return [one.broker for one in self.replicas]
+
+    def as_evidence(self) -> dict[str, Any]:
+        """The row of `evidence.versions`."""
+        return {
+            "brokers": self.brokers,
+            "epoch": self.epoch,
+            "log_end_offset": self.log_end_offset,
+            "high_watermark": self.witness,
+        }
+
+
+def fork_finding(
+    replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]]
+) -> tuple[Finding, dict[str, int], int]:
+    """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ."""
+    first = min(found[0].offset for found in conflicts.values())
+    versions = _versions(replicas, conflicts, first)
+    epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
+    known = sorted({version.epoch for version in versions})
+    evidence: dict[str, Any] = {
+        "offset": first,
+        "versions": [version.as_evidence() for version in versions],
+        "premises": premises(replicas),
+    }
+    confidence = Confidence.PROVEN if known[0] >= 0 else Confidence.INFERRED
+    end = max(version.committed_end for version in versions)
+    last = max(found[-1].end_offset for found in conflicts.values())
+    if known[0] >= 0 and len(known) == 1:
+        best = [v for v in versions if len(v.replicas) == max(len(other.replicas) for other in versions)]
+        evidence["held_by"] = best[0].brokers if len(best) == 1 else []
+        return finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence), epochs, first
+    if first >= max(version.witness for version in versions):
+        evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)}
+        place = _place(replicas, first, max(one.log_end_offset for one in replicas))
+        return finding("FORK_ABOVE_HW", place, evidence), epochs, first
+    loser = _loser(versions, first)
+    if loser is not None:
+        evidence |= {"held_by": loser.brokers, "truncation_offsets": _truncations(versions), "loses": loser.committed_end - first}
+        return finding("UNCLEAN_LOSS", _place(replicas, first, loser.committed_end), evidence), epochs, first
+    most = [version for version in versions if version.committed_end == end]
+    evidence |= {"held_by": most[0].brokers if len(most) == 1 else [], "truncation_offsets": _truncations(versions)}
+    return finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence), epochs, first
+
+
+def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]], first: int) -> list[Version]:
+    """Groups of replicas that hold offset `first` and do not conflict with each other there, ordered by broker."""
+    at = {pair: next((one for one in found if one.offset == first), None) for pair, found in conflicts.items()}
+    epoch_of: dict[int, int] = {}
+    for (i, j), one in at.items():
+        if one is not None:
+            epoch_of[i] = int(one.left[BatchColumn.PARTITION_LEADER_EPOCH])
+            epoch_of[j] = int(one.right[BatchColumn.PARTITION_LEADER_EPOCH])
+    versions: list[tuple[int, list[int]]] = []
+    for index in sorted(epoch_of):
+        for epoch, members in versions:
+            if epoch == epoch_of[index] and all(at.get((min(m, index), max(m, index))) is None for m in members):
+                members.append(index)
+                break
+        else:
+            versions.append((epoch_of[index], [index]))
+    return [Version([replicas[index] for index in members], epoch) for epoch, members in versions]
+
+
+def _loser(versions: list[Version], first: int) -> Version | None:
+    """The version with committed records at `first` that a version of a higher last epoch would make cut there."""
+    losers = []
+    for version in versions:
+        if first >= version.committed_end:
+            continue
+        for other in versions:
+            cut = _cut(version.replicas[0], other.replicas[0])
+            if cut is not None and cut <= first:
+                losers.append(version)
+                break
+    return max(losers, key=lambda version: version.committed_end, default=None)
+
+
+def _cut(follower: Replica, leader: Replica) -> int | None:
+    """Where `follower` would cut its log under `leader`; None unless the leader's last epoch is higher."""
+    mine, theirs = lineage(follower), lineage(leader)
+    if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:
+        return None
+    return truncation_offset(mine, follower.log_end_offset, theirs, leader.log_end_offset)
+
+
+def lineage(replica: Replica) -> list[EpochEntry]:
+    """Epochs of the batches, with the checkpoint's last epoch if it began at the log end and has written nothing yet."""
+    entries = list(replica.epochs)
+    checkpoint = replica.context.leader_epochs
+    if checkpoint is not None and checkpoint.entries:
+        last = max(checkpoint.entries)
+        if last.start_offset == replica.log_end_offset and (not entries or last.leader_epoch > entries[-1].leader_epoch):
+            entries.append(last)
+    return entries
+
+
+def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
+    """For each version under each other with a higher last epoch: where it would cut, by its checkpoint and by its batches."""
+    rows = []
+    for version in versions:
+        for other in versions:
+            follower, leader = version.replicas[0], other.replicas[0]
+            by_batches = _cut(follower, leader)
+            if version is other or by_batches is None:
+                continue
+            checkpoint = follower.context.leader_epochs
+            entries = [] if checkpoint is None else sorted(checkpoint.entries)
+            by_file = (
+                truncation_offset(entries, follower.log_end_offset, lineage(leader), leader.log_end_offset) if entries else None
+            )
+            rows.append(
+                {
+                    "follower": follower.broker,
+                    "leader": leader.broker,
+                    "from_batches": by_batches,
+                    "from_checkpoint": by_file,
+                }
+            )
+    return rows
+
+
+def trailing_epoch_loss(replicas: list[Replica]) -> Finding | None:
+    """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark."""
+    worst: Finding | None = None
+    for leader in replicas:
+        entries = lineage(leader)
+        if not entries or entries[-1].start_offset != leader.log_end_offset or entries[-1] in leader.epochs:
+            continue
+        for follower in replicas:
+            cut = _cut(follower, leader)
+            end = min(follower.context.high_watermark or 0, follower.log_end_offset)
+            if cut is None or cut >= end:
+                continue
+            holders = [one.broker for one in replicas if one.log_end_offset >= end]
+            evidence = {
+                "offset": cut,
+                "versions": [
+                    {"brokers": [one.broker], "epoch": lineage(one)[-1].leader_epoch, "log_end_offset": one.log_end_offset}
+                    | {"high_watermark": one.context.high_watermark or 0}
+                    for one in (follower, leader)
+                ],
+                "held_by": holders,
+                "loses": end - cut,
+                "premises": premises(replicas),
+            }
+            candidate = finding("UNCLEAN_LOSS", _place(replicas, cut, end), evidence)
+            if worst is None or (candidate.place.offset_end or 0) > (worst.place.offset_end or 0):
+                worst = candidate
+    return worst
+
+
+def premises(replicas: list[Replica]) -> list[str]:
+    """Where watermarks, epochs, ids and the cleanup policy came from, one short line each."""
+    lines = []
+    for one in replicas:
+        high_watermark = one.context.high_watermark
+        epochs = one.context.leader_epochs
+        told = "no high watermark" if high_watermark is None else f"high watermark {high_watermark}"
+        checkpoint = (
+            "no leader-epoch-checkpoint"
+            if epochs is None
+            else "epochs " + ",".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in epochs.entries[-8:])
+        )
+        lines.append(f"broker {one.broker}: {told}, {checkpoint}, log end {one.log_end_offset}")
+    ids = {one.context.topic_id for one in replicas}
+    lines.append("one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known")
+    lines.append("compacted" if any(one.context.compacted for one in replicas) else "not listed in cleaner-offset-checkpoint")
+    return lines
+
+
+def _place(replicas: list[Replica], start: int, end: int) -> Place:
+    context = replicas[0].context
+    return Place(context.topic, context.partition, offset_start=start, offset_end=end)

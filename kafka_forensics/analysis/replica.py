@@ -1,0 +1,132 @@
+"""All folds of one replica in one pass: the state of a stretch of its log, and the summary when the log is whole."""
+
+from dataclasses import dataclass, field
+
+from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.continuity import ContinuityFold, Course, Run, judge
+from kafka_forensics.analysis.digests import BlockDigests
+from kafka_forensics.analysis.epochs import EpochsFold
+from kafka_forensics.analysis.framing import FramingFold
+from kafka_forensics.analysis.indexes import BadEntry, IndexFold
+from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.model.batches import BatchChunk
+from kafka_forensics.model.files import EpochEntry, OffsetIndex, TimeIndex
+from kafka_forensics.model.findings import Finding
+
+_LOSING = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED", "SEG_TORN_TAIL", "BATCH_CRC_MISMATCH"})
+
+
+class ReplicaState:
+    """State of every fold over one stretch of a replica's log; `merge` adds the stretch that follows."""
+
+    def __init__(
+        self,
+        segment_base_offset: int,
+        *,
+        compacted: bool,
+        index: OffsetIndex | None = None,
+        time_index: TimeIndex | None = None,
+    ) -> None:
+        self._segment = segment_base_offset
+        self.framing = FramingFold(segment_base_offset)
+        self.continuity = ContinuityFold(segment_base_offset, compacted=compacted)
+        self.epochs = EpochsFold(segment_base_offset)
+        self.digests = BlockDigests()
+        self.producers = ProducersFold(segment_base_offset)
+        self.transactions = TransactionsFold(segment_base_offset)
+        self.index: IndexFold | None = IndexFold(segment_base_offset, index, time_index)
+        self.bad_entries: list[BadEntry] = []
+
+    def step(self, chunk: BatchChunk) -> None:
+        """Add the batches and the damage of a chunk."""
+        self.framing.step(chunk)
+        self.continuity.step(chunk.columns, chunk.damage)
+        if any(one.kind in _LOSING for one in chunk.damage):
+            self.producers.damage()
+            self.transactions.damage()
+        if chunk.rows == 0:
+            return
+        self.epochs.step(chunk.columns)
+        self.digests.step(chunk.columns)
+        self.producers.step(chunk.columns)
+        self.transactions.step(chunk.columns)
+        if self.index is not None:
+            self.index.step(chunk.columns)
+
+    def merge(self, right: "ReplicaState") -> None:
+        """Add the stretch that follows ours; a segment's indexes are judged when the next segment begins."""
+        if right._segment != self._segment:
+            self.close_segment()
+            self.index = right.index
+        elif self.index is not None and right.index is not None:
+            self.index.merge(right.index)
+        self.bad_entries.extend(right.bad_entries)
+        self.framing.merge(right.framing)
+        self.continuity.merge(right.continuity)
+        self.epochs.merge(right.epochs)
+        self.digests.merge(right.digests)
+        self.producers.merge(right.producers)
+        self.transactions.merge(right.transactions)
+        self._segment = right._segment
+
+    def close_segment(self) -> None:
+        """Judge the indexes of the segment that ends here and let go of them."""
+        if self.index is not None:
+            self.bad_entries.extend(self.index.finish())
+            self.index = None
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica, whole: what is known beside the log, the folded log, and what follows from both."""
+
+    context: ReplicaContext
+    state: ReplicaState
+    course: Course
+    log_start_offset: int
+    log_end_offset: int
+    epochs: list[EpochEntry]
+    """As the batches show them."""
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def broker(self) -> int | str:
+        """Who holds it."""
+        return self.context.broker
+
+    @property
+    def first_batch_offset(self) -> int:
+        """First offset of the bytes that are there, which may lie below the log start."""
+        runs = self.state.continuity.runs
+        return min((run.start_offset for run in runs), default=self.log_start_offset)
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether good batches join over all of `[start, end)`; on compacted logs, over its surroundings."""
+        runs: list[Run] = self.state.continuity.runs
+        return any(run.start_offset <= start and end <= run.end_offset for run in runs)
+
+
+def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
+    """The replica from its context and merged state: where its log starts and ends."""
+    state.close_segment()
+    runs = state.continuity.runs
+    course = judge(runs)
+    first = runs[0].start_offset if runs else None
+    named = context.segment_base_offsets[0] if context.segment_base_offsets else 0
+    start = named if first is None else min(max(first, 0), max(named, 0)) if first < named else named
+    start = max(start, context.log_start_checkpoint or 0)
+    end = course.end_offset if runs else max(context.segment_base_offsets, default=0)
+    end = max(end, _end_with_damaged_tail(state, end))
+    if not state.framing.batches:
+        end = max(end, start)
+    return Replica(context, state, course, start, end, state.epochs.lineage())
+
+
+def _end_with_damaged_tail(state: ReplicaState, end: int) -> int:
+    """Log end if the last batches keep their frame and their offsets join, though their bytes are bad."""
+    for kind in ("BATCH_CRC_MISMATCH", "SEG_HOLE"):
+        for _, one in state.framing.damage.get(kind, ()):
+            if one.base_offset == end and one.base_offset <= one.last_offset < one.base_offset + (1 << 31):
+                end = one.last_offset + 1
+    return end

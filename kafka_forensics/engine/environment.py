@@ -1,0 +1,143 @@
+"""Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.parsers.log_dir import PartitionDirectory
+from kafka_forensics.storage.source import Entry
+
+NAMES_LISTED = 16
+SPARSE_BYTES = 1 << 20
+"""A `.log` with at least this many bytes in holes is called sparse."""
+
+
+def environment_findings(inputs: Inputs) -> list[Finding]:
+    """Everything that is said of log directories rather than of replicas."""
+    found: list[Finding] = []
+    for log_dir in inputs.log_dirs:
+        found += _log_dir_findings(log_dir)
+        found += _missing_indexes(log_dir)
+    for name, discovery in inputs.discoveries:
+        found += [_irregular(entry, None, name) for entry in discovery.irregular]
+        found += _unknown(discovery.unknown, None, name)
+    ids = {}
+    for log_dir in inputs.log_dirs:
+        if log_dir.meta is not None and log_dir.meta.cluster_id is not None:
+            ids[str(log_dir.broker)] = log_dir.meta.cluster_id
+    if len(set(ids.values())) > 1:
+        found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
+    for broker, names in inputs.clashes:
+        found.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
+    return found
+
+
+def changed_findings(inputs: Inputs) -> list[Finding]:
+    """`EVIDENCE_CHANGED` for each file that is not what it was when first seen; asked for at the end."""
+    found = []
+    for path, before, after in inputs.manifest.changes():
+        evidence = {
+            "before": {"size": before.size_in_bytes, "mtime_ns": before.mtime_ns},
+            "after": None if after is None else {"size": after.size_in_bytes, "mtime_ns": after.mtime_ns},
+        }
+        found.append(finding("EVIDENCE_CHANGED", Place(file=path), evidence))
+    return found
+
+
+def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
+    broker, name = log_dir.broker, log_dir.name
+    found = [_irregular(entry, broker, name) for entry in log_dir.found.irregular]
+    found += _unknown(log_dir.found.unknown, broker, name)
+    for file in CHECKPOINTS:
+        if file in log_dir.checkpoints:
+            found += _malformed(log_dir.checkpoints[file].damage, broker, name, file)
+    if log_dir.meta is not None:
+        found += _malformed(log_dir.meta.damage, broker, name, "meta.properties")
+    if log_dir.clean_shutdown is not None:
+        found += _malformed(log_dir.clean_shutdown.damage, broker, name, ".kafka_cleanshutdown")
+    data = [one for one in log_dir.found.partitions if one.legal and one.topic != CLUSTER_METADATA_TOPIC and one.suffix is None]
+    has_files = bool(log_dir.found.entries)
+    if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
+        place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")
+        found.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
+    for directory in log_dir.found.partitions:
+        found += _directory_findings(directory, broker, name)
+    return found
+
+
+def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
+    place = Place(directory.topic, directory.partition, broker, name)
+    found = [_irregular(entry, broker, name) for entry in directory.irregular]
+    if not directory.legal:
+        found.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), {"name": directory.name}))
+    found += _unknown(directory.unknown, broker, name)
+    swaps = [one.entry.name for one in directory.leftovers if one.suffix in ("swap", "cleaned")]
+    if swaps:
+        found.append(finding("INTERRUPTED_SWAP", place, {"leftovers": swaps[:NAMES_LISTED], "count": len(swaps)}))
+    for segment in directory.segments:
+        log = segment.log
+        if log is None or log.allocated_bytes is None or log.size_in_bytes - log.allocated_bytes < SPARSE_BYTES:
+            continue
+        evidence = {"allocated_bytes": log.allocated_bytes, "size_in_bytes": log.size_in_bytes}
+        where = Place(directory.topic, directory.partition, broker, name, f"{directory.name}/{log.name}")
+        found.append(finding("SPARSE_FILE", where, evidence))
+    return found
+
+
+def _missing_indexes(log_dir: LogDir) -> list[Finding]:
+    """One finding a log directory: how many segments lack `.index` or `.timeindex`."""
+    lacking: list[str] = []
+    for directory in log_dir.found.partitions:
+        if not directory.legal or directory.suffix is not None:
+            continue
+        for segment in directory.segments:
+            if segment.log is not None and (segment.index is None or segment.time_index is None) and segment.log.path:
+                lacking.append(f"{directory.name}/{segment.log.name}")
+    if not lacking:
+        return []
+    evidence = {"segments": len(lacking), "files": lacking[:NAMES_LISTED]}
+    return [finding("INDEX_MISSING", Place(broker=log_dir.broker, log_dir=log_dir.name), evidence)]
+
+
+def _irregular(entry: Entry, broker: int | str | None, name: str) -> Finding:
+    return finding("NON_REGULAR_SKIPPED", Place(broker=broker, log_dir=name, file=entry.path), {"entry_kind": entry.kind.value})
+
+
+def _unknown(entries: list[Entry], broker: int | str | None, name: str) -> list[Finding]:
+    if not entries:
+        return []
+    names = sorted(entry.path for entry in entries)
+    return [finding("FILE_UNKNOWN", Place(broker=broker, log_dir=name), {"names": names[:NAMES_LISTED], "count": len(names)})]
+
+
+def _malformed(damage: list[Damage], broker: int | str, name: str, file: str, place: Place | None = None) -> list[Finding]:
+    """One `CHECKPOINT_MALFORMED` a file, with its first damage and how many there are."""
+    if not damage:
+        return []
+    first = damage[0]
+    evidence = dict(first.detail) | {"places": len(damage)}
+    where = place or Place(
+        broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
+    )
+    return [finding(first.kind, where, evidence)]
+
+
+def identity_groups(plans: list[ReplicaPlan]) -> tuple[bool, list[Finding]]:
+    """Whether the replicas of one partition are one topic's, by topic ids and cluster ids; the finding if they are not."""
+    ids = {str(plan.context.broker): plan.context.topic_id for plan in plans if plan.context.topic_id is not None}
+    clusters = {plan.log_dir.meta.cluster_id for plan in plans if plan.log_dir.meta is not None} - {None}
+    if len(set(ids.values())) > 1:
+        place = Place(plans[0].context.topic, plans[0].context.partition)
+        return False, [finding("TOPIC_ID_MISMATCH", place, {"topic_ids": ids})]
+    return len(clusters) <= 1, []
+
+
+def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
+    """Damage in the small files of one replica's directory."""
+    context = plan.context
+    found: list[Finding] = []
+    if context.leader_epochs is not None and context.leader_epochs.damage:
+        place = context.place("leader-epoch-checkpoint")
+        found += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, "", place)
+    return found

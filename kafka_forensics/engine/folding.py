@@ -1,0 +1,78 @@
+"""Folding one split: the step that every engine runs somewhere."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_forensics.analysis.replica import ReplicaState
+from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.splits import Split
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.files import OffsetIndex, TimeIndex
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.offset_index import parse_offset_index
+from kafka_forensics.parsers.segment import SegmentReader
+from kafka_forensics.parsers.time_index import parse_time_index
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class Folded:
+    """A split's state, where its walk landed, and why it is incomplete (None: it is not)."""
+
+    split: Split
+    state: ReplicaState
+    landed: int
+    incomplete: Incomplete | None = None
+
+
+@dataclass(slots=True)
+class SegmentIndexes:
+    """Both indexes of a segment as parsed; None where the file is absent or unreadable."""
+
+    index: OffsetIndex | None
+    time_index: TimeIndex | None
+
+
+def read_indexes(plan: ReplicaPlan, split: Split) -> SegmentIndexes:
+    """Parse the indexes of the split's segment. An unreadable one counts as absent here; its reading is reported elsewhere."""
+    source, segment = plan.log_dir.source, split.segment
+    found = SegmentIndexes(None, None)
+    if segment.index is not None:
+        with source.open(segment.index.path) as file:
+            found.index = parse_offset_index(file, segment.base_offset)
+    if segment.time_index is not None:
+        with source.open(segment.time_index.path) as file:
+            found.time_index = parse_time_index(file, segment.base_offset)
+    return found
+
+
+def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", *, deep: bool) -> Folded:
+    """Read the split once and fold it. A file that cannot be read (further) gives what was read, and says so."""
+    log = split.segment.log
+    assert log is not None
+    source = plan.log_dir.source
+    state = ReplicaState(split.segment.base_offset, compacted=plan.context.compacted)
+    landed = split.start
+    path = f"{source.name}/{log.path}" if log.path else source.name
+    try:
+        indexes = read_indexes(plan, split)
+        state = ReplicaState(
+            split.segment.base_offset,
+            compacted=plan.context.compacted,
+            index=indexes.index,
+            time_index=indexes.time_index,
+        )
+        with source.open(log.path) as file:
+            reader = SegmentReader(file, key=key, next_base_offset=split.next_base_offset, inspect=inspector(deep=deep))
+            for chunk in reader.chunks(split.start, split.end):
+                state.step(chunk)
+                landed = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped
+            landed = max(reader.landed, landed)
+    except SourceError as error:
+        state.framing.bytes_skipped += max(split.end - landed, 0)
+        return Folded(split, state, split.end, Incomplete(path, error.reason))
+    return Folded(split, state, landed)

@@ -1,0 +1,213 @@
+"""From paths to replicas: which brokers, which log directories, which partitions, and what their small files say."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
+from kafka_forensics.parsers.file_names import parse_partition_name
+from kafka_forensics.parsers.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
+from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
+from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, PartitionDirectory, SegmentFiles, discover
+from kafka_forensics.storage.manifest import Manifest
+from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
+
+Parsed = TypeVar("Parsed")
+
+CHECKPOINTS = (
+    "replication-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+
+
+@dataclass(slots=True)
+class LogDir:
+    """One log directory with its small files read; `checkpoints` by file name, absent where there is no such file."""
+
+    source: ByteSource
+    name: str
+    found: LogDirectory
+    broker: int | str
+    meta: MetaProperties | None = None
+    clean_shutdown: CleanShutdown | None = None
+    checkpoints: dict[str, OffsetCheckpoint] = field(default_factory=dict)
+
+    def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
+        """The partition's offset in a checkpoint file; None if it is not there."""
+        file = self.checkpoints.get(checkpoint)
+        return None if file is None else file.offsets.get((topic, partition))
+
+
+@dataclass(slots=True)
+class ReplicaPlan:
+    """One replica to be folded."""
+
+    log_dir: LogDir
+    directory: PartitionDirectory
+    context: ReplicaContext
+    bytes: int
+
+
+@dataclass(slots=True)
+class Inputs:
+    """All that a scan reads. `discoveries` pairs each source's name with what was found in it."""
+
+    log_dirs: list[LogDir] = field(default_factory=list)
+    replicas: list[ReplicaPlan] = field(default_factory=list)
+    discoveries: list[tuple[str, Discovery]] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+    clashes: list[tuple[int | str, list[str]]] = field(default_factory=list)
+    """(node id, log directories) of brokers that claim one id and hold the same partitions."""
+    manifest: Manifest = field(default_factory=Manifest)
+
+    def read(self, source: ByteSource, entry: Entry, parse: Callable[[ByteFile], Parsed]) -> Parsed | None:
+        """Parse one small file; a file that cannot be read is listed as incomplete and gives None."""
+        self.manifest.record(source, entry)
+        try:
+            with source.open(entry.path) as file:
+                return parse(file)
+        except SourceError as error:
+            self.incomplete.append(Incomplete(os.path.join(source.name, entry.path), error.reason))
+            return None
+
+
+def gather(paths: list[str], options: ScanOptions) -> Inputs:
+    """Open every path and read the small files of all log directories. Raises UsageError for paths that do not exist."""
+    inputs = Inputs()
+    for path in paths:
+        given, path = _named(path)
+        source = open_source(path)
+        found = discover(source)
+        inputs.discoveries.append((source.name, found))
+        inputs.incomplete += found.incomplete
+        inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
+        for log_directory in found.log_directories:
+            inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
+        for entry in found.files:
+            inputs.log_dirs.append(_lone_file(source, entry, given))
+    _separate_clashes(inputs)
+    compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
+    for one in inputs.log_dirs:
+        for directory in one.found.partitions:
+            if directory.legal and directory.suffix is None and _wanted(one, directory, options):
+                inputs.replicas.append(_plan(inputs, one, directory, compacted, options))
+    inputs.replicas.sort(
+        key=lambda plan: (plan.context.topic, plan.context.partition, _order(plan.context.broker), plan.log_dir.name)
+    )
+    return inputs
+
+
+def _named(path: str) -> tuple[int | str | None, str]:
+    """Split `NAME=PATH`; a path that exists as it stands is no such pair."""
+    name, equals, rest = path.partition("=")
+    if not equals or os.path.lexists(path) or not rest or "/" in name:
+        return None, path
+    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), rest
+
+
+def _order(broker: int | str) -> tuple[int, int, str]:
+    return (0, broker, "") if isinstance(broker, int) else (1, 0, broker)
+
+
+def broker_order(broker: int | str) -> tuple[int, int, str]:
+    """Sort key of broker ids: numbers first, then names."""
+    return _order(broker)
+
+
+def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
+    name = os.path.join(source.name, found.path) if found.path else source.name
+    folder = os.path.basename((found.path or source.name).rstrip("/")) or name
+    log_dir = LogDir(source, name, found, given if given is not None else folder)
+    entry = found.entries.get("meta.properties")
+    if entry is not None:
+        log_dir.meta = inputs.read(source, entry, parse_meta_properties)
+        if given is None and log_dir.meta is not None and log_dir.meta.node_id is not None:
+            log_dir.broker = log_dir.meta.node_id
+    entry = found.entries.get(".kafka_cleanshutdown")
+    if entry is not None:
+        log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
+    for checkpoint in CHECKPOINTS:
+        entry = found.entries.get(checkpoint)
+        parsed = None if entry is None else inputs.read(source, entry, parse_offset_checkpoint)
+        if parsed is not None:
+            log_dir.checkpoints[checkpoint] = parsed
+    return log_dir
+
+
+def _lone_file(source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
+    """A single `.log` file given by itself, as a partition directory that holds nothing else."""
+    absolute = os.path.abspath(source.name)
+    base, folder = os.path.basename(absolute), os.path.basename(os.path.dirname(absolute))
+    parsed = parse_partition_name(folder)
+    digits = base.split(".", 1)[0]
+    segments = []
+    if base.endswith(".log"):
+        segments = [SegmentFiles(int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0, log=entry)]
+    topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
+    directory = PartitionDirectory("", folder, topic, partition, None, None, segments, [], {}, [], [], [], [], legal=bool(segments))
+    found = LogDirectory("", {}, [directory], [], [])
+    return LogDir(
+        source, source.name, found, given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
+    )
+
+
+def _separate_clashes(inputs: Inputs) -> None:
+    """Log directories of one node id that hold the same partition are two brokers under one name: call them by their paths."""
+    by_broker: dict[int | str, list[LogDir]] = {}
+    for one in inputs.log_dirs:
+        by_broker.setdefault(one.broker, []).append(one)
+    for broker, log_dirs in by_broker.items():
+        held = [(d.topic, d.partition) for one in log_dirs for d in one.found.partitions if d.legal and d.suffix is None]
+        names = [one.name for one in log_dirs]
+        if len(held) > len(set(held)) and len(set(names)) == len(names):
+            inputs.clashes.append((broker, sorted(names)))
+            for one in log_dirs:
+                one.broker = one.name
+
+
+def _compacted(log_dir: LogDir) -> set[tuple[str, int]]:
+    checkpoint = log_dir.checkpoints.get("cleaner-offset-checkpoint")
+    return set() if checkpoint is None else set(checkpoint.offsets)
+
+
+def _wanted(log_dir: LogDir, directory: PartitionDirectory, options: ScanOptions) -> bool:
+    if options.broker is not None and str(log_dir.broker) != options.broker:
+        return False
+    if options.partition is not None and directory.partition != options.partition:
+        return False
+    return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
+
+
+def _plan(
+    inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
+) -> ReplicaPlan:
+    topic, partition = directory.topic or "", directory.partition or 0
+    context = ReplicaContext(topic, partition, log_dir.broker, log_dir.name, directory.name)
+    context.compacted = topic in INTERNAL_TOPICS or (topic, partition) in compacted
+    context.high_watermark = log_dir.offset("replication-offset-checkpoint", topic, partition)
+    context.recovery_point = log_dir.offset("recovery-point-offset-checkpoint", topic, partition)
+    context.log_start_checkpoint = log_dir.offset("log-start-offset-checkpoint", topic, partition)
+    context.cleaner_checkpoint = log_dir.offset("cleaner-offset-checkpoint", topic, partition)
+    context.clean_shutdown = log_dir.clean_shutdown is not None
+    context.live = options.live
+    entry = directory.entries.get("leader-epoch-checkpoint")
+    if entry is not None:
+        context.leader_epochs = inputs.read(log_dir.source, entry, parse_leader_epochs)
+    entry = directory.entries.get("partition.metadata")
+    if entry is not None:
+        metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
+        context.topic_id = None if metadata is None else metadata.topic_id
+    context.segment_base_offsets = [segment.base_offset for segment in directory.segments if segment.log is not None]
+    size = sum(segment.log.size_in_bytes for segment in directory.segments if segment.log is not None)
+    return ReplicaPlan(log_dir, directory, context, size)

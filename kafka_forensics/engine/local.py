@@ -1,0 +1,184 @@
+"""The local engine: this machine's cores, no Java. Threads, because kernels and reads hold no interpreter lock."""
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
+from kafka_forensics.compiled import COMPILED_ABOVE_BYTES, use_compiled, using_compiled
+from kafka_forensics.engine.environment import changed_findings, environment_findings
+from kafka_forensics.engine.folding import Folded, fold_split
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.partitions import PartitionResult, judge_partition
+from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.splits import Split, splits_of
+from kafka_forensics.engine.transactions import SnapshotCheck
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Progress = Callable[[int, int], None]
+"""Called as `progress(bytes_done, bytes_total)`, from one thread."""
+
+DEEP_BELOW_BYTES: Final = 256 << 20
+"""Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""
+
+
+def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ScanResult:
+    """Scan log directories, archives and files. Raises UsageError for paths that make no sense; bad bytes are findings."""
+    inputs = gather(paths, options)
+    total = sum(plan.bytes for plan in inputs.replicas)
+    deep = total <= DEEP_BELOW_BYTES if options.deep is None else options.deep
+    use_compiled(total > COMPILED_ABOVE_BYTES)
+    key = np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
+    totals = Totals(records_decoded=deep)
+    findings = environment_findings(inputs)
+    partitions: list[PartitionSummary] = []
+    incomplete = list(inputs.incomplete)
+    for result in _partitions(inputs, key, options, deep, progress, incomplete, total):
+        partitions.append(result.summary)
+        findings += result.findings
+        incomplete += result.incomplete
+        _count(totals, result)
+    findings += changed_findings(inputs)
+    findings.sort(key=Finding.sort_key)
+    brokers = _brokers(inputs)
+    totals.brokers = len(brokers)
+    seen = {(one.path, one.reason): one for one in incomplete}
+    return ScanResult("local", brokers, partitions, findings, totals, [seen[key] for key in sorted(seen)])
+
+
+def _brokers(inputs: Inputs) -> list[BrokerSummary]:
+    by_broker: dict[int | str, BrokerSummary] = {}
+    for one in inputs.log_dirs:
+        cluster = None if one.meta is None else one.meta.cluster_id
+        summary = by_broker.setdefault(one.broker, BrokerSummary(one.broker, cluster, [], clean_shutdown=True))
+        summary.log_dirs.append(one.name)
+        summary.clean_shutdown &= one.clean_shutdown is not None
+    return [by_broker[broker] for broker in sorted(by_broker, key=broker_order)]
+
+
+def _count(totals: Totals, result: PartitionResult) -> None:
+    totals.partitions += 1
+    for replica in result.summary.replicas:
+        totals.replicas += 1
+        totals.segments += replica.segments
+        totals.batches += replica.batches
+        totals.records += replica.records
+    decoded, damaged, skipped = result.bytes
+    totals.bytes_decoded += decoded
+    totals.bytes_damaged += damaged
+    totals.bytes_skipped += skipped
+    totals.bytes_total += decoded + damaged + skipped
+
+
+def _partitions(
+    inputs: Inputs,
+    key: "NDArray[np.int64]",
+    options: ScanOptions,
+    deep: bool,
+    progress: Progress | None,
+    incomplete: list[Incomplete],
+    total: int,
+) -> Iterator[PartitionResult]:
+    """Results partition by partition, in order; splits of later partitions are folded meanwhile."""
+    pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]] = []
+    for plan, replica, snapshot in _replicas(inputs, key, options.jobs, deep, _Report(progress, total, incomplete)):
+        if pending and _partition(pending[0][0]) != _partition(plan):
+            yield _judged(pending, key)
+            pending = []
+        pending.append((plan, replica, snapshot))
+    if pending:
+        yield _judged(pending, key)
+
+
+def _partition(plan: ReplicaPlan) -> tuple[str, int]:
+    return plan.context.topic, plan.context.partition
+
+
+def _judged(pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]], key: "NDArray[np.int64]") -> PartitionResult:
+    plans = [plan for plan, _, _ in pending]
+    replicas = [replica for _, replica, _ in pending]
+    return judge_partition(plans, replicas, [snapshot for _, _, snapshot in pending], LogReader(plans, key))
+
+
+@dataclass(slots=True)
+class _Report:
+    """Where the merging thread tells how far it is and what could not be read."""
+
+    progress: Progress | None
+    total: int
+    incomplete: list[Incomplete]
+    done: int = 0
+
+    def folded(self, one: Folded) -> None:
+        """Count a split that has been merged."""
+        self.done += one.split.end - one.split.start
+        if one.incomplete is not None:
+            self.incomplete.append(one.incomplete)
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+
+def _replicas(
+    inputs: Inputs, key: "NDArray[np.int64]", jobs: int, deep: bool, report: _Report
+) -> Iterator[tuple[ReplicaPlan, Replica, SnapshotCheck]]:
+    """Every replica, folded and whole, in the order of the plans."""
+    plans = inputs.replicas
+
+    def fold(split: Split) -> Folded:
+        return fold_split(plans[split.replica], split, key, deep=deep)
+
+    splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
+    merged: ReplicaState | None = None
+    index = 0
+    landed = 0
+    snapshot = SnapshotCheck(plans[0], inputs) if plans else None
+    for folded in _in_order(fold, splits, jobs if using_compiled() else 1):
+        plan = plans[index]
+        assert snapshot is not None
+        if folded is None:
+            state = merged or ReplicaState(0, compacted=plan.context.compacted)
+            replica = whole(plan.context, state)
+            snapshot.at(replica.log_end_offset, state)
+            yield plan, replica, snapshot
+            merged = None
+            index += 1
+            snapshot = SnapshotCheck(plans[index], inputs) if index < len(plans) else None
+            continue
+        split = folded.split
+        if not split.first and landed != split.start:
+            folded = fold(replace(split, start=min(landed, split.end)))
+        landed = folded.landed
+        report.folded(folded)
+        if merged is None:
+            merged = folded.state
+            continue
+        if split.first:
+            snapshot.at(split.segment.base_offset, merged)
+        merged.merge(folded.state)
+
+
+def _in_order(fold: Callable[[Split], Folded], splits: Iterator[Split | None], jobs: int) -> Iterator[Folded | None]:
+    """Fold the splits on `jobs` threads, a few ahead, and give the results in order; None passes through."""
+    if jobs <= 1:
+        for split in splits:
+            yield None if split is None else fold(split)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        ahead: deque[Future[Folded] | None] = deque()
+        for split in splits:
+            ahead.append(None if split is None else pool.submit(fold, split))
+            while len(ahead) > 3 * jobs:
+                first = ahead.popleft()
+                yield None if first is None else first.result()
+        for first in ahead:
+            yield None if first is None else first.result()

@@ -1,0 +1,122 @@
+"""One partition, from folded replicas to findings and a summary; the same for every engine."""
+
+from dataclasses import dataclass, field
+
+from kafka_forensics.analysis.comparison import compare, with_holders
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.verdicts import own_findings
+from kafka_forensics.engine.environment import identity_groups, replica_file_findings
+from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.transactions import SnapshotCheck, transaction_findings
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import (
+    Incomplete,
+    PartitionSummary,
+    ReplicaSummary,
+    TransactionCounts,
+    verdict_of,
+)
+
+
+@dataclass(slots=True)
+class PartitionResult:
+    """A partition's summary, its findings sorted, and what could not be read again."""
+
+    summary: PartitionSummary
+    findings: list[Finding]
+    bytes: tuple[int, int, int]
+    """Decoded, damaged, skipped, over all its replicas' `.log` files."""
+    incomplete: list[Incomplete] = field(default_factory=list)
+
+
+def judge_partition(
+    plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader
+) -> PartitionResult:
+    """Every finding about one partition. `plans`, `replicas` and `snapshots` go together, one each a replica."""
+    comparable, findings = identity_groups(plans)
+    for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
+        findings += replica_file_findings(plan)
+        findings += own_findings(replica)
+        findings += transaction_findings(plan, replica, snapshot)
+    comparison = compare(replicas, reader, comparable=comparable)
+    witnesses = replicas if comparable else []
+    findings = with_holders(witnesses, findings + comparison.findings, comparison.high_watermark if comparable else None)
+    findings = _once(findings)
+    if any(one.context.live for one in replicas):
+        findings = [_capped(one) for one in findings]
+    findings.sort(key=Finding.sort_key)
+    context = replicas[0].context
+    ids = {plan.context.topic_id for plan in plans} - {None}
+    summary = PartitionSummary(
+        context.topic,
+        context.partition,
+        next(iter(ids)) if len(ids) == 1 else None,
+        "compact" if context.compacted else "unknown",
+        verdict_of(findings),
+        comparison.high_watermark,
+        comparison.witness,
+        comparison.agreement,
+        [summarise(one) for one in replicas],
+    )
+    framings = [one.state.framing for one in replicas]
+    counted = (
+        sum(one.bytes_decoded for one in framings),
+        sum(one.bytes_damaged for one in framings),
+        sum(one.bytes_skipped for one in framings),
+    )
+    return PartitionResult(summary, findings, counted, reader.incomplete)
+
+
+def summarise(replica: Replica) -> ReplicaSummary:
+    """The row of one replica."""
+    context, state = replica.context, replica.state
+    counts = state.transactions.counts
+    stable = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
+    gaps = sum(one.end - one.start for one in replica.course.irregularities if one.kind == "OFFSET_GAP")
+    return ReplicaSummary(
+        context.broker,
+        context.log_dir,
+        context.directory,
+        replica.log_start_offset,
+        replica.log_end_offset,
+        context.high_watermark,
+        stable,
+        context.recovery_point,
+        [(entry.leader_epoch, entry.start_offset) for entry in replica.epochs],
+        len(context.segment_base_offsets),
+        state.framing.batches,
+        state.framing.records,
+        state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped,
+        gaps + state.continuity.missing_by_compaction,
+        TransactionCounts(counts.committed, counts.aborted, counts.open),
+    )
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Drop a finding that says what another of its kind said of the same bytes (neighbours and replicas may both see it)."""
+    seen: dict[tuple[object, ...], Finding] = {}
+    for one in findings:
+        place = one.place
+        key = (
+            (one.kind, str(place.broker), place.file, place.byte_start, place.offset_start)
+            if place.byte_start is not None
+            else (id(one),)
+        )
+        if key in seen:
+            merged = dict(seen[key].evidence)
+            merged |= {name: value for name, value in one.evidence.items() if name not in merged}
+            seen[key].evidence.update(merged)
+        else:
+            seen[key] = one
+    return list(seen.values())
+
+
+_TAIL_OF_LIVE_COPY = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL", "REPLICA_LAGS", "HW_BEYOND_LEO", "CHECKPOINT_OUT_OF_ORDER"})
+
+
+def _capped(one: Finding) -> Finding:
+    """Of a live copy, what concerns the tail is at most `info`: the files are of different moments."""
+    if one.kind in _TAIL_OF_LIVE_COPY and one.severity.rank > 0:
+        return Finding(one.kind, Severity.INFO, one.confidence, one.place, one.evidence | {"capped_by": "--live"})
+    return one

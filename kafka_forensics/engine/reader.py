@@ -1,0 +1,118 @@
+"""Reading replicas a second time: only the offsets that the comparison asks for."""
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.records import Record
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.offset_index import parse_offset_index
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.segment import SegmentReader
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_BATCH_BYTES = 64 << 20
+"""A batch larger than this is not opened to compare its records."""
+
+
+class LogReader:
+    """`BatchReader` over the plans of one partition; `plans` by the identity of their context."""
+
+    def __init__(self, plans: list[ReplicaPlan], key: "NDArray[np.int64]") -> None:
+        self._plans = {id(plan.context): plan for plan in plans}
+        self._key = key
+        self.incomplete: list[Incomplete] = []
+
+    def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
+        """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order."""
+        plan = self._plans[id(replica.context)]
+        found = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
+        logs = [segment for segment in plan.directory.segments if segment.log is not None]
+        for segment, following in zip(logs, [*logs[1:], None], strict=True):
+            if segment.base_offset >= end or (following is not None and following.base_offset <= start):
+                continue
+            try:
+                found += self._of_segment(plan, segment, None if following is None else following.base_offset, start, end)
+            except SourceError as error:
+                self.incomplete.append(Incomplete(error.path, error.reason))
+        return np.concatenate(found, axis=1)
+
+    def _of_segment(
+        self, plan: ReplicaPlan, segment: SegmentFiles, next_base_offset: int | None, start: int, end: int
+    ) -> list["NDArray[np.int64]"]:
+        assert segment.log is not None
+        found = []
+        with plan.log_dir.source.open(segment.log.path) as file:
+            reader = SegmentReader(file, key=self._key, next_base_offset=next_base_offset, inspect=inspector(deep=False))
+            for chunk in reader.chunks(self._position(plan, segment, start)):
+                columns = chunk.columns
+                base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
+                wanted = (last >= start) & (base < end)
+                rows = np.empty((BATCH_COLUMNS + 1, int(wanted.sum())), np.int64)
+                rows[:BATCH_COLUMNS] = columns[:, wanted]
+                rows[BATCH_COLUMNS] = segment.base_offset
+                found.append(rows)
+                if base.size and int(base.min()) >= end:
+                    break
+        return found
+
+    @staticmethod
+    def _position(plan: ReplicaPlan, segment: SegmentFiles, offset: int) -> int:
+        """Where to begin reading for `offset`: the last index entry below it that really begins a batch, else 0."""
+        if segment.index is None or segment.log is None:
+            return 0
+        with plan.log_dir.source.open(segment.index.path) as file:
+            index = parse_offset_index(file, segment.base_offset)
+        below = np.flatnonzero((index.offsets < offset) & (index.positions > 0))
+        if not below.size:
+            return 0
+        position = int(index.positions[below[-1]])
+        with plan.log_dir.source.open(segment.log.path) as file:
+            first = next(SegmentReader(file).chunks(position, position + 1))
+        sound = first.rows == 1 and not first.damage and int(first.columns[BatchColumn.BASE_OFFSET, 0]) <= offset
+        return position if sound else 0
+
+    def same_records(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
+    ) -> bool | None:
+        """Whether two batches hold equal records, see `BatchReader`."""
+        ours, theirs = self._records(left, left_row), self._records(right, right_row)
+        if ours is None or theirs is None:
+            return None
+        if common:
+            shared = ours.keys() & theirs.keys()
+            return all(ours[offset] == theirs[offset] for offset in shared)
+        return ours == theirs
+
+    def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, tuple[object, ...]] | None:
+        """Offset → what must be equal on every replica; None if the batch cannot be decoded."""
+        plan = self._plans[id(replica.context)]
+        segment = next(one for one in plan.directory.segments if one.base_offset == int(row[BATCH_COLUMNS]))
+        size = int(row[BatchColumn.SIZE_IN_BYTES])
+        if segment.log is None or size > MAX_BATCH_BYTES:
+            return None
+        source = plan.log_dir.source
+        try:
+            with source.open(segment.log.path) as file:
+                batch = file.read_at(int(row[BatchColumn.POSITION]), size)
+        except SourceError as error:
+            self.incomplete.append(Incomplete(os.path.join(source.name, segment.log.path), error.reason))
+            return None
+        decoded = decode_batch(batch)
+        if decoded.problems:
+            return None
+        producer = tuple(int(row[c]) for c in (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH))
+        return {record.offset: (*_content(record), *producer) for record in decoded.iter_records()}
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    return record.key, record.value, record.headers, record.timestamp
