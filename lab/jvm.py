@@ -48,7 +48,7 @@ def run_tool(
     timeout_seconds: float = TOOL_TIMEOUT_SECONDS,
 ) -> ToolResult:
     """Run a tool of Kafka in `directory` to its end, UTF-8 out, time zone UTC. Raises subprocess.TimeoutExpired."""
-    options = [*QUICK_START, QUIET, "-Xmx256m", "-Dfile.encoding=UTF-8", "-Duser.timezone=UTC"]
+    options = [*QUICK_START, QUIET, "-Xmx256m", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Duser.timezone=UTC"]
     command = java_command(main_class, arguments, jars=jars or kafka_jars(), options=options)
     done = subprocess.run(
         command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_seconds, check=False
