@@ -1,0 +1,35 @@
+"""Names to choose from, and what a mistyped one was probably meant to be."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from kafka_forensics.errors import UsageError
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def choose(what: str, name: str, names: Iterable[str]) -> str:
+    """`name` if it is one of `names`. Raises UsageError with the nearest name, or all of them, as hint."""
+    known = list(names)
+    if name in known:
+        return name
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    near = get_close_matches(name[:80].lower(), known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
+    raise UsageError(f"there is no {what} {name!r}", hint=hint)
+
+
+def time_ms(text: str) -> int:
+    """Milliseconds since 1970 of an ISO 8601 time (UTC if it names no zone) or of such a number. Raises UsageError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        if text.isdecimal() and len(text) <= 15:
+            return int(text)
+        raise UsageError(
+            f"{text!r} is not a time", hint="write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970"
+        ) from None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,135 @@
+"""What `doctor` looks at: each check is a function that answers in one row and never takes long."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata, util
+from typing import Any, Final
+
+from kafka_forensics import __version__
+from kafka_forensics.cli.progress import size
+
+LIBRARIES: Final = ("numpy", "numba", "pyarrow", "google-crc32c", "cramjam", "xxhash", "construct", "typer", "rich", "jinja2")
+JAVA_SECONDS: Final = 10.0
+_CRC_BYTES: Final = 32 << 20
+_PATTERN: Final = b"kafka-forensics " * 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One row: `status` is `ok`, `absent` or `broken`; `needed` says whether the local engine depends on it."""
+
+    name: str
+    status: str
+    detail: str
+    needed: bool = True
+
+
+def run_checks() -> list[Check]:
+    """Every check, in the order in which things depend on each other."""
+    return [*_software(), *_codecs(), *_speeds(), kernel_cache(), *_storage(), java(), spark()]
+
+
+def _software() -> Iterator[Check]:
+    yield Check("kafka-forensics", "ok", __version__)
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    yield Check("python", "ok" if sys.version_info >= (3, 11) else "broken", python)
+    for library in LIBRARIES:
+        try:
+            yield Check(library, "ok", metadata.version(library))
+        except metadata.PackageNotFoundError:
+            yield Check(library, "absent", "pip install kafka-forensics installs it")
+
+
+def _codecs() -> Iterator[Check]:
+    import cramjam
+
+    for name, codec in (("gzip", cramjam.gzip), ("snappy", cramjam.snappy), ("lz4", cramjam.lz4), ("zstd", cramjam.zstd)):
+        yield round_trip(f"codec {name}", partial(_there_and_back, codec))
+
+
+def _there_and_back(codec: Any, data: bytes) -> bytes:
+    return bytes(codec.decompress(codec.compress(data)))
+
+
+def round_trip(name: str, there_and_back: Callable[[bytes], bytes]) -> Check:
+    """Whether 64 KiB survive compression and decompression."""
+    try:
+        same = there_and_back(_PATTERN) == _PATTERN
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        return Check(name, "broken", str(error))
+    return Check(name, "ok" if same else "broken", "64 KiB there and back" if same else "gives other bytes back")
+
+
+def _speeds() -> Iterator[Check]:
+    import numpy as np
+
+    from kafka_forensics.parsers.kernels.crc import crc32c
+
+    buffer = np.zeros(_CRC_BYTES, np.uint8)
+    yield _speed("crc-32c, library", lambda: crc32c.interpreted(buffer, 0, _CRC_BYTES, 0))
+    yield _speed("crc-32c, compiled kernel", lambda: crc32c.compiled(buffer, 0, _CRC_BYTES, 0))
+
+
+def _speed(name: str, work: Callable[[], object]) -> Check:
+    try:
+        work()  # loads or compiles what it needs
+        started = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - started
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        return Check(name, "broken", str(error))
+    return Check(name, "ok", f"{size(int(_CRC_BYTES / seconds))}/s on one core")
+
+
+def kernel_cache() -> Check:
+    """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
+    from kafka_forensics import compiled
+
+    directory = compiled._cache_directory()
+    if directory is None:
+        return Check("kernel cache", "absent", "no private directory below XDG_CACHE_HOME or ~/.cache can be written", needed=False)
+    files = list(os.scandir(directory)) if os.path.isdir(directory) else []
+    held = sum(entry.stat().st_size for entry in files if entry.is_file())
+    return Check("kernel cache", "ok", f"{directory}: {len(files)} entries, {size(held)}", needed=False)
+
+
+def _storage() -> Iterator[Check]:
+    yield Check("storage local, tar, zip", "ok", "always there")
+    import pyarrow.fs
+
+    for scheme, name in (
+        ("s3", "S3FileSystem"),
+        ("gs", "GcsFileSystem"),
+        ("abfs", "AzureFileSystem"),
+        ("hdfs", "HadoopFileSystem"),
+    ):
+        built_in = hasattr(pyarrow.fs, name)
+        yield Check(f"storage {scheme}", "ok" if built_in else "absent", f"pyarrow.fs.{name}", needed=False)
+    other = util.find_spec("fsspec") is not None
+    yield Check("storage other URIs", "ok" if other else "absent", "fsspec" if other else "pip install fsspec", needed=False)
+
+
+def java() -> Check:
+    """Which Java is on the path; only Spark needs one."""
+    if shutil.which("java") is None:
+        return Check("java", "absent", "needed only for --engine spark: install a JDK 17 or newer", needed=False)
+    try:
+        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check("java", "broken", str(error), needed=False)
+    first = (done.stderr or done.stdout).partition("\n")[0].strip()
+    return Check("java", "ok" if done.returncode == 0 else "broken", first, needed=False)
+
+
+def spark() -> Check:
+    """Whether pyspark can be imported, and whether it has a Spark of its own to talk to."""
+    if util.find_spec("pyspark") is None:
+        return Check("spark", "absent", "pip install 'kafka-forensics[spark]', or use the cluster's own pyspark", needed=False)
+    return Check("spark", "ok", f"pyspark {metadata.version('pyspark')}", needed=False)

@@ -1,0 +1,166 @@
+"""The entry point: the list of commands, and the one place where errors become a line on stderr and an exit status.
+
+A new command is a module beside this one and a line in `COMMANDS`. A command returns its exit status as an int and raises the
+errors of `kafka_forensics.errors`; it never catches what it cannot mend.
+"""
+
+import os
+import select
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from kafka_forensics import __version__
+from kafka_forensics.cli.choices import choose
+from kafka_forensics.cli.doctor import doctor
+from kafka_forensics.cli.explain import explain
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.scan import scan
+from kafka_forensics.errors import ForensicsError, UsageError
+
+PROGRAM: Final = "kafka-forensics"
+COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
+    "scan": (scan, "Find what is wrong, where, and what was lost."),
+    "explain": (explain, "Say what a finding means and what to do about it."),
+    "doctor": (doctor, "Check this installation."),
+}
+"""Name → the function, and what the list of commands says of it."""
+
+EXIT_USAGE: Final = 2
+EXIT_INCOMPLETE: Final = 3
+EXIT_BUG: Final = 70
+EXIT_INTERRUPTED: Final = 130
+EXIT_CLOSED_PIPE: Final = 141
+
+_COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
+"""The parser's base of all complaints about a command line; it has no public name in every version."""
+
+
+class Commands(TyperGroup):
+    """The group of commands, which knows what a mistyped one was meant to be."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command named by the first argument. Raises UsageError if there is none."""
+        if not ctx.resilient_parsing and not args[0].startswith("-"):
+            choose("command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"{PROGRAM} {__version__}")  # noqa: T201 - the answer
+        raise typer.Exit
+
+
+def root(
+    ctx: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> int:
+    """Read Kafka log directories copied from several brokers: where replicas part, what was lost, which copy to keep.
+
+    Nothing is ever written to the directories that are read. Start with `kafka-forensics scan PATH...`.
+    """
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help(), file=sys.stderr)  # noqa: T201 - a hint, not data
+        return EXIT_USAGE
+    return 0
+
+
+def build_app() -> typer.Typer:
+    """The command line as a typer application."""
+    app = typer.Typer(
+        name=PROGRAM,
+        cls=Commands,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(root)
+    for name, (command, short_help) in COMMANDS.items():
+        app.command(name, short_help=short_help)(command)
+    return app
+
+
+def run() -> NoReturn:
+    """Run the command line of this process and end it with the exit status."""
+    sys.exit(outcome(sys.argv[1:]))
+
+
+def outcome(arguments: list[str]) -> int:
+    """Run one command line; its exit status. Says on stderr, in one line, what went wrong."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    try:
+        status = typer.main.get_command(build_app()).main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()  # a closed pipe shows here at the latest
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the top level: every error ends here, as a line and a status
+        return _status_of(error, debug="--debug" in options)
+    if status == EXIT_INTERRUPTED:
+        _say("interrupted")
+    return status if isinstance(status, int) else 0
+
+
+def _status_of(error: BaseException, *, debug: bool) -> int:
+    """The exit status that `error` means; the user is told on stderr, unless the reader of our output went away."""
+    if debug and not isinstance(error, _COMMAND_LINE_ERROR):
+        for line in traceback.format_exception(error):
+            _say(*line.rstrip("\n").split("\n"))
+    if isinstance(error, UsageError):
+        _say(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
+        return EXIT_USAGE
+    if isinstance(error, _COMMAND_LINE_ERROR):
+        _say(f"error: {_sentence(error)}", f"hint: `{_command_path(error)} --help` shows how it is used")
+        return EXIT_USAGE
+    if isinstance(error, ForensicsError):
+        _say(f"error: {error}")
+        return EXIT_INCOMPLETE
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        _say("interrupted")
+        return EXIT_INTERRUPTED
+    if isinstance(error, BrokenPipeError) and _reader_is_gone():
+        return EXIT_CLOSED_PIPE
+    _say(f"bug: {type(error).__name__}: {error}" + ("" if debug else "; run again with --debug for the traceback"))
+    return EXIT_BUG
+
+
+def _sentence(error: BaseException) -> str:
+    text = str(getattr(error, "format_message", lambda: error)())
+    return (text[:1].lower() + text[1:]).rstrip(".")
+
+
+def _command_path(error: BaseException) -> str:
+    context = getattr(error, "ctx", None)
+    return PROGRAM if context is None else str(context.command_path)
+
+
+def _reader_is_gone() -> bool:
+    """Whether stdout or stderr is a pipe that nobody reads; stdout then goes nowhere, so that ending stays silent."""
+    poll = select.poll()
+    for stream in (1, 2):
+        poll.register(stream, 0)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    return True
+
+
+def _say(*lines: str) -> None:
+    """Lines for stderr, safe for a terminal; lost in silence if nobody can read them."""
+    try:
+        for line in lines:
+            sys.stderr.write(printable(line) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        return

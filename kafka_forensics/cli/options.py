@@ -1,0 +1,62 @@
+"""The options that commands share, each declared once."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
+FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
+ENGINES: Final = ("local", "spark")
+
+Paths = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH",
+        help="A broker's log directory, a folder of them, a partition directory, one file, or a .tar/.tar.gz/.tar.xz/.tar.zst/.zip"
+        " of those; NAME=PATH names the broker.",
+    ),
+]
+Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
+Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition of each topic.")]
+Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only this broker.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes at work at once [default: one a core].")]
+Engine = Annotated[
+    str, typer.Option("--engine", metavar="NAME", autocompletion=lambda: list(ENGINES), help="Where the work runs: local or spark.")
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=lambda: list(FORMATS),
+        help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]} [default: table on a terminal, tsv elsewhere].",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="FILE", help="Write to FILE, never inside an input. Without --format its ending decides."),
+]
+FailOn = Annotated[
+    str,
+    typer.Option(
+        "--fail-on",
+        metavar="SEVERITY",
+        autocompletion=lambda: list(FAIL_ON),
+        help="End with status 1 from this severity on: none, info, warning, error or critical.",
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="The moment ages are counted to [default: the newest timestamp in the evidence]."),
+]
+Live = Annotated[bool, typer.Option("--live", help="The copy was taken from running brokers.")]
+Deep = Annotated[
+    bool | None,
+    typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size]."),
+]
+ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; so do NO_COLOR and TERM=dumb.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding, and what is being done.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the traceback of an error.")]

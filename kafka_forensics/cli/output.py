@@ -1,0 +1,27 @@
+"""A scan's answer in every format of the contract."""
+
+from kafka_forensics.cli import output_json
+from kafka_forensics.cli.rows import tsv_lines
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.model.results import ScanResult
+
+
+def write_result(result: ScanResult, format_name: str, to: Destination, *, verbose: bool = False) -> None:
+    """Write `result` to `to` in one of the formats of `options.FORMATS`; `verbose` leaves nothing out of a table."""
+    match format_name:
+        case "table":
+            from kafka_forensics.cli.output_table import write_table
+
+            write_table(result, to, verbose=verbose)
+        case "tsv":
+            to.stream.writelines(tsv_lines(output_json.FINDING_COLUMNS, map(output_json.finding_object, result.findings)))
+        case "json":
+            to.stream.writelines(output_json.document(result))
+        case "jsonl":
+            to.stream.writelines(output_json.lines(result))
+        case "markdown":
+            from kafka_forensics.cli.output_markdown import report_lines
+
+            to.stream.writelines(report_lines(result))
+        case _:
+            raise AssertionError(format_name)

@@ -1,0 +1,248 @@
+"""A scan's answer as JSON: one document, or one object a line. `schema/scan-1.0.json` describes both."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kafka_forensics import __version__
+from kafka_forensics.cli.rows import json_text
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import (
+    SCHEMA_VERSION,
+    BrokerSummary,
+    Incomplete,
+    PartitionSummary,
+    ReplicaSummary,
+    ScanResult,
+)
+from kafka_forensics.wording import advice, message
+
+Json = dict[str, Any]
+
+FINDING_COLUMNS: Final = (
+    "kind",
+    "severity",
+    "confidence",
+    "topic",
+    "partition",
+    "broker",
+    "log_dir",
+    "file",
+    "byte_start",
+    "byte_end",
+    "offset_start",
+    "offset_end",
+    "message",
+    "evidence",
+    "advice",
+)
+_TIME: Final = re.compile(r"(?:^|_)(?:timestamp|time|horizon|as_of)(?:_ms)?$")
+_WIDE: Final = re.compile(r"(?:^|_)producer_ids?$")
+_EXACT_IN_JSON: Final = 2**53
+_LAST_TIME_MS: Final = 253_402_300_799_999
+
+
+def document(result: ScanResult) -> Iterator[str]:
+    """The JSON document in pieces: the contract's order of keys, a line a row."""
+    yield f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(tool(result))},\n'
+    yield from _list(' "input": {"brokers"', map(broker_object, result.brokers), "},\n")
+    yield f' "summary": {json_text(summary_object(result))},\n'
+    partitions = (
+        {**partition_object(each), "replicas": [replica_object(one) for one in each.replicas]} for each in result.partitions
+    )
+    yield from _list(' "partitions"', partitions, ",\n")
+    yield from _list(' "findings"', map(finding_object, result.findings), ",\n")
+    yield from _list(' "incomplete"', map(incomplete_object, result.incomplete), "}\n")
+
+
+def lines(result: ScanResult) -> Iterator[str]:
+    """The same as JSON Lines, an object with its `type` each: brokers, every partition and what is its own, the summary."""
+    for each in result.brokers:
+        yield _line("broker", broker_object(each))
+    partitions = {(each.topic, each.partition): each for each in result.partitions}
+    findings: dict[tuple[str, int], list[Finding]] = {}
+    for finding in result.findings:
+        place = finding.place
+        key = (place.topic or "", -1 if place.partition is None else place.partition)
+        findings.setdefault(key, []).append(finding)
+    for key in sorted(partitions.keys() | findings.keys()):
+        if partition := partitions.get(key):
+            yield _line("partition", partition_object(partition))
+            for replica in partition.replicas:
+                yield _line("replica", {"topic": partition.topic, "partition": partition.partition, **replica_object(replica)})
+        for finding in findings.get(key, ()):
+            yield _line("finding", finding_object(finding))
+    for gap in result.incomplete:
+        yield _line("incomplete", incomplete_object(gap))
+    yield _line("summary", {"schema_version": SCHEMA_VERSION, "tool": tool(result), **summary_object(result)})
+
+
+def tool(result: ScanResult) -> Json:
+    """What made the answer."""
+    return {"name": "kafka-forensics", "version": __version__, "engine": result.engine}
+
+
+def broker_object(broker: BrokerSummary) -> Json:
+    """An element of `input.brokers`."""
+    return {
+        "broker": broker.broker,
+        "cluster_id": broker.cluster_id,
+        "log_dirs": broker.log_dirs,
+        "clean_shutdown": broker.clean_shutdown,
+    }
+
+
+def summary_object(result: ScanResult) -> Json:
+    """`summary`: totals, and the number of findings of each severity, worst first."""
+    totals = result.totals
+    return {
+        "verdict": result.verdict,
+        "brokers": totals.brokers,
+        "partitions": totals.partitions,
+        "replicas": totals.replicas,
+        "segments": totals.segments,
+        "batches": totals.batches,
+        "records": totals.records,
+        "bytes_total": totals.bytes_total,
+        "bytes_decoded": totals.bytes_decoded,
+        "bytes_damaged": totals.bytes_damaged,
+        "bytes_skipped": totals.bytes_skipped,
+        "findings": {severity.value: count for severity, count in severity_counts(result.findings).items()},
+    }
+
+
+def severity_counts(findings: Iterable[Finding]) -> dict[Severity, int]:
+    """Number of findings of every severity, worst first, none left out."""
+    counts = dict.fromkeys(sorted(Severity, key=lambda severity: -severity.rank), 0)
+    for finding in findings:
+        counts[finding.severity] += 1
+    return counts
+
+
+def partition_object(partition: PartitionSummary) -> Json:
+    """An element of `partitions`, without its replicas."""
+    agreement = partition.agreement
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "topic_id": partition.topic_id,
+        "cleanup_policy": partition.cleanup_policy,
+        "verdict": partition.verdict,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "isr": partition.isr,
+        "replica_assignment": partition.replica_assignment,
+        "high_watermark_at_least": partition.high_watermark_at_least,
+        "high_watermark_witness": partition.high_watermark_witness,
+        "agreement": {
+            "kind": agreement.kind,
+            "common_end_offset": agreement.common_end_offset,
+            "fork_epochs": agreement.fork_epochs,
+        },
+    }
+
+
+def replica_object(replica: ReplicaSummary) -> Json:
+    """An element of a partition's `replicas`."""
+    transactions = replica.transactions
+    return {
+        "broker": replica.broker,
+        "log_dir": replica.log_dir,
+        "log_start_offset": replica.log_start_offset,
+        "log_end_offset": replica.log_end_offset,
+        "high_watermark": replica.high_watermark,
+        "last_stable_offset": replica.last_stable_offset,
+        "recovery_point": replica.recovery_point,
+        "leader_epochs": replica.leader_epochs,
+        "segments": replica.segments,
+        "batches": replica.batches,
+        "records": replica.records,
+        "bytes": replica.bytes,
+        "missing_offsets": replica.missing_offsets,
+        "transactions": {
+            "committed": transactions.committed,
+            "aborted": transactions.aborted,
+            "open": transactions.open,
+            "hanging": transactions.hanging,
+        },
+    }
+
+
+def finding_object(finding: Finding) -> Json:
+    """An element of `findings`, its keys in the order of `FINDING_COLUMNS`."""
+    place = finding.place
+    return {
+        "kind": finding.kind,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence.value,
+        "topic": place.topic,
+        "partition": place.partition,
+        "broker": place.broker,
+        "log_dir": place.log_dir,
+        "file": place.file,
+        "byte_start": place.byte_start,
+        "byte_end": place.byte_end,
+        "offset_start": place.offset_start,
+        "offset_end": place.offset_end,
+        "message": message(finding),
+        "evidence": with_twins(finding.evidence),
+        "advice": advice(finding),
+    }
+
+
+def incomplete_object(gap: Incomplete) -> Json:
+    """An element of `incomplete`."""
+    return {"path": gap.path, "reason": gap.reason}
+
+
+def with_twins(evidence: Any) -> Any:
+    """Evidence as the contract writes numbers: times as `…_ms` beside RFC 3339 text, wide integers beside their digits."""
+    if isinstance(evidence, list | tuple):
+        return [with_twins(each) for each in evidence]
+    if not isinstance(evidence, dict):
+        return evidence
+    told: Json = {}
+    for key, value in evidence.items():
+        name = str(key)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if whole and _TIME.search(name):
+            plain = name.removesuffix("_ms")
+            told[f"{plain}_ms"] = value
+            told[plain] = rfc3339(value)
+            continue
+        told[name] = with_twins(value)
+        if whole and (_WIDE.search(name) or abs(value) > _EXACT_IN_JSON):
+            told[f"{name}_string"] = str(value)
+        elif isinstance(value, list | tuple) and _WIDE.search(name):
+            told[f"{name}_string"] = [str(each) for each in value]
+    return told
+
+
+def rfc3339(time_ms: int) -> str | None:
+    """Milliseconds since 1970 as `2026-03-01T12:00:00.000Z`; None for -1 and what no calendar holds."""
+    if not 0 <= time_ms <= _LAST_TIME_MS:
+        return None
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+def _line(kind: str, content: Json) -> str:
+    return json_text({"type": kind, **content}) + "\n"
+
+
+def _list(opening: str, objects: Iterable[Json], closing: str) -> Iterator[str]:
+    """`opening: [` and a line an object, then `]` and `closing`."""
+    yield f"{opening}: ["
+    for index, each in enumerate(objects):
+        yield f"{',' if index else ''}\n  {json_text(each)}"
+    yield f"]{closing}"
+
+
+def json_schema() -> Json:
+    """The JSON Schema (2020-12) of the document; `$defs/line` describes a line of JSON Lines."""
+    from importlib.resources import files
+
+    text = files("kafka_forensics").joinpath("schema", f"scan-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))

@@ -1,0 +1,60 @@
+"""A scan's answer as Markdown, for a ticket or a review: verdict, partitions worst first, every finding."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from kafka_forensics.cli.output_words import (
+    by_kind,
+    crowded_brokers,
+    headline,
+    incomplete_lines,
+    name,
+    place_words,
+    plural,
+    replica_words,
+    summary_lines,
+)
+from kafka_forensics.cli.rows import markdown
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.results import PartitionSummary, ScanResult
+from kafka_forensics.wording import advice, message, title
+
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+
+def report_lines(result: ScanResult) -> Iterator[str]:
+    """The report, line by line."""
+    verdict, *totals = summary_lines(result)
+    yield f"# kafka-forensics: {markdown(verdict)}\n\n"
+    yield from (f"{markdown(line)}  \n" for line in [*totals, *incomplete_lines(result)])
+    found = [partition for partition in result.partitions if partition.verdict != "clean"]
+    if found:
+        yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
+        for partition in sorted(found, key=lambda each: -Severity(each.verdict).rank):
+            yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"
+    if clean := len(result.partitions) - len(found):
+        yield f"\n{plural(clean, 'partition')}: nothing found.\n"
+    if result.findings:
+        yield "\n## Findings\n"
+    crowded = crowded_brokers(result)
+    for group in by_kind(result.findings):
+        first = group[0]
+        yield f"\n### {markdown(first.kind)}: {markdown(title(first.kind))} ({first.severity.value}, {first.confidence.value})\n\n"
+        for finding in group:
+            yield f"- {markdown(message(finding))}  \n"
+            if where := place_words(finding.place, crowded):
+                yield f"  Where: {markdown(where)}  \n"
+            if step := advice(finding):
+                yield f"  Advice: {_with_code(step)}\n"
+
+
+def _with_code(step: str) -> str:
+    """`step` with its commands as code and everything else as plain text."""
+    return "".join(f"`{printable(part)}`" if number % 2 else markdown(part) for number, part in enumerate(_CODE.split(step)))
+
+
+def _replicas(partition: PartitionSummary) -> str:
+    words = [markdown(", ".join(word for word in replica_words(replica) if word)) for replica in partition.replicas]
+    return "<br>".join([markdown(headline(partition)), *words])

@@ -1,0 +1,137 @@
+"""A scan's answer for a person at a terminal: a verdict a partition, worst first, findings as sentences, the healthy as counts."""
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from kafka_forensics.cli.output_words import (
+    by_kind,
+    crowded_brokers,
+    headline,
+    is_harmless,
+    kinds_and_places,
+    name,
+    place_words,
+    plural,
+    replica_words,
+)
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import PartitionSummary, ScanResult, verdict_of
+from kafka_forensics.wording import advice, message
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning": "yellow", "info": "cyan", "clean": "green"}
+_SHOWN_OF_A_KIND: Final = 3
+_COMMAND: Final = re.compile(r"`(kafka-forensics [^`]+)`(?:\.(?=\s|$)|$)")
+_GUTTER: Final = 10
+_INDENT: Final = 4
+
+Key = tuple[str | None, int | None]
+Group = tuple[PartitionSummary | None, Key, list[Finding]]
+
+
+def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
+    """Write the table to `to`, wrapped to its width."""
+    page = _Page(to.console(), crowded_brokers(result), verbose=verbose)
+    groups = _groups(result)
+    sick = [group for group in groups if (verbose and group[2]) or not is_harmless(group[2])]
+    for group in sorted(sick, key=lambda group: -max(finding.severity.rank for finding in group[2])):
+        page.block(*group)
+    well = [group for group in groups if group not in sick]
+    page.counts([group for group in well if group[2]], [group for group in well if not group[2]])
+
+
+def _groups(result: ScanResult) -> list[Group]:
+    """Every partition with its findings, and the findings of none, in the order of the result."""
+    partitions: dict[Key, PartitionSummary] = {(each.topic, each.partition): each for each in result.partitions}
+    findings: dict[Key, list[Finding]] = {}
+    for finding in result.findings:
+        findings.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+    keys = [key for key in findings if key not in partitions] + list(partitions)
+    return [(partitions.get(key), key, findings.get(key, [])) for key in keys]
+
+
+class _Page:
+    def __init__(self, console: "Console", crowded: frozenset[str], *, verbose: bool) -> None:
+        self._console = console
+        self._crowded = crowded
+        self._verbose = verbose
+
+    def block(self, partition: PartitionSummary | None, key: Key, findings: list[Finding]) -> None:
+        """One partition: verdict and headline, a line a replica, its findings."""
+        verdict = verdict_of(findings)
+        title = Text(name(*key) or "brokers and directories", "bold")
+        if partition is not None:
+            title.append(f"  {headline(partition)}", "not bold")
+        self._hanging(Text(verdict.upper(), STYLES[verdict]), title, _GUTTER)
+        if partition is not None:
+            self._aligned([replica_words(replica) for replica in partition.replicas])
+        harmless = [] if self._verbose else [each for each in findings if each.severity is Severity.INFO]
+        for group in by_kind(finding for finding in findings if finding not in harmless):
+            self._kind(group)
+        if harmless:
+            self._console.print()
+            counts = ", ".join(f"{group[0].kind}{f' {len(group)}' if len(group) > 1 else ''}" for group in by_kind(harmless))
+            self._hanging(Text("  harmless:", "dim"), Text(f"{counts} (-v explains)", "dim"), 12)
+        self._console.print()
+
+    def _kind(self, findings: list[Finding]) -> None:
+        first = findings[0]
+        title = Text.assemble((first.kind, STYLES[first.severity.value]), f"  {first.severity.value}, {first.confidence.value}")
+        self._console.print()
+        self._hanging(Text(), title, 2)
+        shown = findings if self._verbose else findings[:_SHOWN_OF_A_KIND]
+        for step, group in groupby(shown, key=advice):
+            for finding in group:
+                self._hanging(Text(), Text(printable(message(finding))), _INDENT)
+                if where := place_words(finding.place, self._crowded):
+                    self._hanging(Text(" " * _INDENT + "where", "dim"), Text(where), _INDENT + 6)
+            if step:
+                self._step(printable(step))
+        if hidden := len(findings) - len(shown):
+            self._hanging(Text(), Text(f"... and {hidden} more {first.kind}; -v shows all", "dim"), _INDENT)
+
+    def _step(self, step: str) -> None:
+        """Advice: sentences wrapped, and each command that ends one in a line of its own, never broken, ready to copy."""
+        label = Text(" " * _INDENT + "do", "bold")
+        for number, part in enumerate(_COMMAND.split(step)):
+            if number % 2:
+                self._console.print(Text(" " * (_INDENT + 6) + f"$ {part}"), soft_wrap=True)
+            elif part.strip():
+                self._hanging(label, Text(part.strip()), _INDENT + 6)
+                label = Text()
+
+    def counts(self, harmless: list[Group], clean: list[Group]) -> None:
+        """What needs no attention, in a line or two."""
+        if harmless:
+            words = kinds_and_places(finding for _, _, findings in harmless for finding in findings)
+            partitions = sum(partition is not None for partition, _, _ in harmless)
+            text = f"{plural(partitions, 'partition')} with harmless findings only (-v explains): {words}"
+            self._hanging(Text("info", STYLES["info"]), Text(text), _GUTTER)
+        if clean:
+            replicas = sum(len(partition.replicas) for partition, _, _ in clean if partition is not None)
+            text = f"{plural(len(clean), 'partition')}, {plural(replicas, 'replica')}: nothing found"
+            self._hanging(Text("clean", STYLES["clean"]), Text(text), _GUTTER)
+
+    def _aligned(self, rows: Iterable[list[str]]) -> None:
+        table = list(rows)
+        widths = [max(len(row[column]) for row in table) for column in range(3)]
+        for row in table:
+            text = "   ".join(word.ljust(width) for word, width in zip(row, [*widths, 0], strict=True))
+            self._hanging(Text(), Text(text.rstrip(), "dim"), 2, deeper=2)
+
+    def _hanging(self, label: Text, body: Text, indent: int, deeper: int = 0) -> None:
+        """Print `label`, and `body` wrapped in the columns from `indent` on (lines after the first `deeper`)."""
+        width = max(20, self._console.width - indent - deeper)
+        for number, line in enumerate(body.wrap(self._console, width)):
+            line.rstrip()
+            left = label.copy() if number == 0 else Text()
+            left.pad_right(max(0, indent + (deeper if number else 0) - left.cell_len))
+            self._console.print(left + line, soft_wrap=True)

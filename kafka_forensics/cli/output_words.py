@@ -1,0 +1,139 @@
+"""What the formats for people share: where a finding is, how replicas agree, what a summary says. All of it safe to print."""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
+
+from kafka_forensics.cli.output_json import severity_counts
+from kafka_forensics.cli.progress import size
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
+
+_NAMED_PARTITIONS: Final = 3
+_NAMED_EPOCHS: Final = 3
+_AGREEMENTS: Final = {
+    "identical": "the replicas are identical",
+    "prefix": "the replicas agree as far as they go",
+    "conflict": "the replicas conflict",
+    "missing": "some replicas lack records that others have",
+    "compacted": "the replicas were compacted differently and hold the same values",
+    "content": "the replicas hold different records of one leader epoch",
+    "not_compared": "the replicas were not compared",
+}
+_FROM_COMMON_END: Final = frozenset({"conflict", "content"})
+
+
+def headline(partition: PartitionSummary) -> str:
+    """How the replicas agree and what is known to be committed, in a sentence without a full stop."""
+    agreement = partition.agreement
+    text = _AGREEMENTS[agreement.kind] if len(partition.replicas) > 1 else "one replica was given"
+    if agreement.common_end_offset is not None and agreement.kind in _FROM_COMMON_END:
+        text += f" from offset {agreement.common_end_offset} on"
+    if (high_watermark := partition.high_watermark_at_least) is not None:
+        witness = f" ({printable(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
+        text += f"; offsets below {high_watermark} were committed{witness}"
+    return text
+
+
+def name(topic: str | None, partition: int | None) -> str:
+    """`audit-0`, `audit`, or nothing."""
+    return "-".join(printable(str(part)) for part in (topic, partition) if part is not None)
+
+
+def place_words(place: Place, crowded: Iterable[str]) -> str:
+    """`broker 2, audit-0/….log, bytes 0 to 60, offsets 300 to 369`; the log directory too for brokers in `crowded`."""
+    words = [] if place.broker is None else [f"broker {printable(str(place.broker))}"]
+    path = [place.file] if place.file else []
+    if place.log_dir and (not path or place.broker is None or str(place.broker) in crowded):
+        path.insert(0, place.log_dir.rstrip("/"))
+    if path:
+        words.append(printable("/".join(path)))
+    words += span("byte", place.byte_start, place.byte_end), span("offset", place.offset_start, place.offset_end)
+    return ", ".join(word for word in words if word)
+
+
+def span(noun: str, start: int | None, end: int | None) -> str:
+    """`offset 5` for [5, 6), `offsets 5 to 9` for [5, 10), `offset 5` where the end is not known."""
+    if start is None:
+        return ""
+    return f"{noun}s {start} to {end - 1}" if end is not None and end > start + 1 else f"{noun} {start}"
+
+
+def crowded_brokers(result: ScanResult) -> frozenset[str]:
+    """Brokers with several log directories, whose files need the directory's name."""
+    return frozenset(str(each.broker) for each in result.brokers if len(each.log_dirs) > 1)
+
+
+def replica_words(replica: ReplicaSummary) -> list[str]:
+    """A replica in four columns: broker, offsets, high watermark, the rest."""
+    start, end = replica.log_start_offset, replica.log_end_offset
+    latest = replica.leader_epochs[-_NAMED_EPOCHS:]
+    epochs = ", ".join(f"{epoch} from {first}" if first > start else str(epoch) for epoch, first in latest)
+    earlier = "..., " if len(replica.leader_epochs) > len(latest) else ""
+    rest = [f"epoch{'s' if len(replica.leader_epochs) > 1 else ''} {earlier}{epochs}" if epochs else ""]
+    rest.append(f"{replica.missing_offsets} offsets missing" if replica.missing_offsets else "")
+    rest += [
+        f"{count} {word} transaction{'s' if count > 1 else ''}"
+        for word, count in (("open", replica.transactions.open), ("hanging", replica.transactions.hanging))
+        if count
+    ]
+    return [
+        f"broker {printable(str(replica.broker))}",
+        span("offset", start, end) if end > start else f"empty at offset {start}",
+        "high watermark " + ("unknown" if replica.high_watermark is None else str(replica.high_watermark)),
+        ", ".join(word for word in rest if word),
+    ]
+
+
+def kinds_and_places(findings: Iterable[Finding]) -> str:
+    """`INDEX_MISSING on 12 partitions, TXN_OPEN on ledger-0`: harmless findings in few words."""
+    by_kind: dict[str, Counter[str]] = {}
+    for finding in findings:
+        by_kind.setdefault(finding.kind, Counter())[name(finding.place.topic, finding.place.partition)] += 1
+    words = []
+    for kind, places in sorted(by_kind.items()):
+        named = [place for place in places if place]
+        many = f"{len(named)} partitions" if len(named) > _NAMED_PARTITIONS else ", ".join(named)
+        words.append(f"{kind} on {many}" if named else kind)
+    return "; ".join(words)
+
+
+def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Findings worst first, those of one severity and kind together."""
+    ordered = sorted(findings, key=lambda finding: (-finding.severity.rank, finding.kind))
+    return [list(group) for _, group in groupby(ordered, key=lambda finding: (finding.severity, finding.kind))]
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 batch`, `2 batches`, `0 segments`."""
+    return f"{count} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
+
+
+def summary_lines(result: ScanResult) -> list[str]:
+    """What was read and what came of it, in two or three lines."""
+    totals = result.totals
+    counts = severity_counts(result.findings)
+    found = ", ".join(f"{count} {severity.value}" for severity, count in counts.items() if count) or "nothing found"
+    scope = f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
+    records = f"{totals.records} records" + ("" if totals.records_decoded else " by batch headers (--deep decodes them)")
+    counted = f"{plural(totals.segments, 'segment')}, {plural(totals.batches, 'batch')}, {records}"
+    decoded, damaged, skipped = map(size, (totals.bytes_decoded, totals.bytes_damaged, totals.bytes_skipped))
+    lines = [
+        f"{result.verdict}: {found} in {scope}",
+        f"{size(totals.bytes_total)} read: {decoded} decoded, {damaged} damaged, {skipped} skipped; {counted}",
+    ]
+    if not totals.partitions:
+        lines.append("no partition was found: is this a Kafka log directory, and does --topic, --partition or --broker leave one?")
+    return lines
+
+
+def incomplete_lines(result: ScanResult) -> list[str]:
+    """A line for each input that could not be read."""
+    return [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in result.incomplete]
+
+
+def is_harmless(findings: Iterable[Finding]) -> bool:
+    """Whether nothing is worse than info."""
+    return all(finding.severity is Severity.INFO for finding in findings)

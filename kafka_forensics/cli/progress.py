@@ -1,0 +1,84 @@
+"""How far a long work has come, on stderr: a bar on a terminal, else a line every half minute."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from kafka_forensics.cli.streams import Destination
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+BAR_AFTER_SECONDS: Final = 2.0
+LINE_EVERY_SECONDS: Final = 30.0
+_REDRAW_SECONDS: Final = 0.1
+
+
+class Progress:
+    """Called with (bytes done, bytes in all) as often as the work likes; shows nothing of what is over soon."""
+
+    def __init__(self, screen: Destination, *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._screen = screen
+        self._quiet = quiet
+        self._clock = clock
+        self._bar: Bar | None = None
+        self._started = self._shown = clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Note that `done` of `total` bytes are read."""
+        if self._quiet:
+            return
+        now = self._clock()
+        if not self._screen.stream.isatty():
+            if now - self._shown >= LINE_EVERY_SECONDS:
+                self._shown = now
+                self._screen.stream.write(self._line(done, total, now - self._started))
+                self._screen.stream.flush()
+        elif now - self._started >= BAR_AFTER_SECONDS and now - self._shown >= _REDRAW_SECONDS:
+            self._shown = now
+            self._draw(done, total)
+
+    def _line(self, done: int, total: int, seconds: float) -> str:
+        rate = done / seconds
+        left = f", about {duration((total - done) / rate)} left" if done else ""
+        return f"read {size(done)} of {size(total)} ({100 * done // max(total, 1)} %), {size(int(rate))}/s{left}\n"
+
+    def _draw(self, done: int, total: int) -> None:
+        if self._bar is None:
+            from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+            from rich.progress import Progress as Bar
+
+            columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+            self._bar = Bar(*columns, console=self._screen.console(), transient=True, auto_refresh=False, get_time=self._clock)
+            self._bar.add_task("read", total=total)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, refresh=True)
+
+
+def size(size_in_bytes: int) -> str:
+    """Bytes for people, in powers of 1000: `20774` is `20.8 kB`."""
+    amount = float(size_in_bytes)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 999.5:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.4g} PB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: `75` is `1 min 15 s`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,126 @@
+"""`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
+
+import dataclasses
+import os
+import sys
+from typing import Final
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import ScanResult
+
+_PAYLOAD_NAMES: Final = frozenset({"key", "keys", "value", "values", "header", "headers", "payload"})
+_HIDDEN: Final = "(hidden; --show-payloads shows it)"
+
+
+def scan(
+    paths: options.Paths,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    broker: options.Broker = None,
+    jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    format_name: options.Format = None,
+    output: options.Output = None,
+    fail_on: options.FailOn = "error",
+    as_of: options.AsOf = None,
+    live: options.Live = False,
+    deep: options.Deep = None,
+    show_payloads: options.ShowPayloads = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> int:
+    """What is wrong with these log directories, on which replica, what was lost, which copy to keep.
+
+    Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
+    was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
+    """
+    if choose("engine", engine, options.ENGINES) == "spark":
+        raise UsageError("the Spark engine is not in this version", hint="leave out --engine: the local one uses every core here")
+    wanted = chosen_format(format_name, output)
+    choose("severity", fail_on, options.FAIL_ON)
+    check_output(output, paths)
+    asked = ScanOptions(
+        topic_glob=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        live=live,
+        deep=deep,
+        as_of_ms=None if as_of is None else time_ms(as_of),
+    )
+    screen = destination(sys.stderr, no_color=no_color)
+    if verbose or debug:
+        _log_to(screen)
+    result = _run(paths, asked, screen, quiet=quiet)
+    if not show_payloads:
+        result.findings = [without_payloads(finding) for finding in result.findings]
+    with open_output(output, no_color=no_color) as to:
+        from kafka_forensics.cli.output import write_result
+
+        write_result(result, wanted, to, verbose=verbose or debug)
+    _say_summary(result, screen, quiet=quiet)
+    return exit_status(result, fail_on)
+
+
+def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, quiet: bool) -> ScanResult:
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine import local
+
+    with Progress(screen, quiet=quiet) as progress:
+        return local.scan(paths, asked, progress)
+
+
+def exit_status(result: ScanResult, fail_on: str) -> int:
+    """3 if some input could not be read, else 1 if a finding is at or above `fail_on`, else 0."""
+    if result.incomplete:
+        return 3
+    if fail_on == "none":
+        return 0
+    return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in result.findings))
+
+
+def without_payloads(finding: Finding) -> Finding:
+    """`finding` with what came out of records hidden in its evidence, at any depth."""
+    return dataclasses.replace(finding, evidence={name: _hidden(name, value) for name, value in finding.evidence.items()})
+
+
+def _hidden(name: str, value: object) -> object:
+    if name in _PAYLOAD_NAMES and value is not None:
+        return _HIDDEN
+    if isinstance(value, dict):
+        return {inner: _hidden(inner, each) for inner, each in value.items()}
+    if isinstance(value, list):
+        return [_hidden("", each) for each in value]
+    return value
+
+
+def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> None:
+    from kafka_forensics.cli.output_words import incomplete_lines, summary_lines
+
+    lines = incomplete_lines(result) if quiet else [*summary_lines(result), *incomplete_lines(result)]
+    screen.stream.writelines(line + "\n" for line in lines)
+    screen.stream.flush()
+
+
+def _log_to(screen: Destination) -> None:
+    """Show what the package says of its own doing (`-v`)."""
+    import logging
+
+    from kafka_forensics.cli.safe_text import printable
+
+    class Plain(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return printable(record.getMessage())
+
+    handler = logging.StreamHandler(screen.stream)
+    handler.setFormatter(Plain())
+    logger = logging.getLogger("kafka_forensics")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)

@@ -1,0 +1,91 @@
+"""Where words go: data to stdout or a file, everything else to stderr; and whether there is a terminal at the end."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from kafka_forensics.cli.choices import choose
+from kafka_forensics.cli.options import FORMATS
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLAIN_WIDTH: Final = 80
+"""Columns where no terminal says how many there are."""
+_FORMAT_OF_ENDING: Final = {".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".tsv": "tsv", ".txt": "table"}
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A text stream with what a renderer must know of it: columns, and whether colours may be used."""
+
+    stream: TextIO
+    width: int
+    colour: bool
+
+    def console(self) -> "Console":
+        """A rich console that takes every string literally: no markup, no emoji, no links, no guessing."""
+        from rich.console import Console
+
+        return Console(
+            file=self.stream,
+            width=self.width,
+            color_system="standard" if self.colour else None,
+            force_terminal=self.colour,
+            legacy_windows=False,
+            markup=False,
+            highlight=False,
+            emoji=False,
+            soft_wrap=False,
+        )
+
+
+def destination(stream: TextIO, *, no_color: bool) -> Destination:
+    """`stream` as it is: a terminal's own width, else `COLUMNS` or 80; colours only on a terminal that shows them."""
+    colour = stream.isatty() and not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Destination(stream, max(40, shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns), colour)
+
+
+@contextmanager
+def open_output(output: Path | None, *, no_color: bool) -> Iterator[Destination]:
+    """stdout, or the file `output`. Raises UsageError if the file cannot be written."""
+    if output is None:
+        yield destination(sys.stdout, no_color=no_color)
+        sys.stdout.flush()
+        return
+    try:
+        with output.open("w", encoding="utf-8", newline="\n") as stream:
+            yield destination(stream, no_color=True)
+    except OSError as error:
+        raise UsageError(f"cannot write to {output}: {error.strerror}") from error
+
+
+def check_output(output: Path | None, inputs: list[str]) -> None:
+    """Raise UsageError early if `output` cannot be written, or would write into the evidence at `inputs`."""
+    if output is None:
+        return
+    if output.is_dir() or not output.parent.is_dir():
+        raise UsageError(
+            f"cannot write to {output}: " + ("it is a directory" if output.is_dir() else "its directory does not exist")
+        )
+    target = output.resolve()
+    for given in inputs:
+        for root in map(Path, {given, given.partition("=")[2]} - {""}):
+            inside = root.is_dir() and target.is_relative_to(root.resolve())
+            if inside or (root.exists() and output.exists() and root.samefile(output)):
+                raise UsageError(f"{output} lies inside the evidence {root}", hint="write to a file outside of every PATH")
+
+
+def chosen_format(name: str | None, output: Path | None) -> str:
+    """The format asked for, or what fits the destination. Raises UsageError for an unknown one."""
+    if name is not None:
+        return choose("format", name, FORMATS)
+    if output is not None:
+        return _FORMAT_OF_ENDING.get(output.suffix.lower(), "tsv")
+    return "table" if sys.stdout.isatty() else "tsv"

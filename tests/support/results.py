@@ -1,0 +1,160 @@
+"""Hand-made answers of a scan, for tests of everything that shows one."""
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.results import (
+    Agreement,
+    BrokerSummary,
+    Incomplete,
+    PartitionSummary,
+    ReplicaSummary,
+    ScanResult,
+    Totals,
+    TransactionCounts,
+    verdict_of,
+)
+
+EVIL = "\x1b]0;pwned\x07\x1b[31m\x9b5m\x7f\u202e\u2066\u200b\u2028\ud800\r\n\t|`<script>\\&*_"
+"""All that a hostile name may try at once: sequences for the terminal, bidirectional marks, forged rows, Markdown."""
+
+
+def replica(broker: int | str, end: int, epochs: list[tuple[int, int]] | None = None, **given: object) -> ReplicaSummary:
+    """A replica of one segment from offset 0 to `end`."""
+    made = ReplicaSummary(
+        broker=broker,
+        log_dir=f"copies/broker-{broker}",
+        directory="audit-0",
+        log_start_offset=0,
+        log_end_offset=end,
+        high_watermark=end,
+        last_stable_offset=end,
+        recovery_point=None,
+        leader_epochs=epochs or [(0, 0)],
+        segments=1,
+        batches=2,
+        records=end,
+        bytes=end * 60,
+    )
+    for name, value in given.items():
+        setattr(made, name, value)
+    return made
+
+
+def partition(
+    topic: str, number: int, agreement: Agreement, replicas: list[ReplicaSummary], findings: list[Finding]
+) -> PartitionSummary:
+    """A partition whose verdict follows from those of `findings` that are its own."""
+    own = [each for each in findings if (each.place.topic, each.place.partition) == (topic, number)]
+    ends = [each.high_watermark for each in replicas if each.high_watermark is not None]
+    witness = f"replication-offset-checkpoint of broker {replicas[0].broker}"
+    return PartitionSummary(
+        topic=topic,
+        partition=number,
+        topic_id="q3Vb0Q0BQ7mKk0yJ9wS3tA",
+        cleanup_policy="delete",
+        verdict=verdict_of(own),
+        high_watermark_at_least=max(ends, default=None),
+        high_watermark_witness=witness if ends else None,
+        agreement=agreement,
+        replicas=replicas,
+    )
+
+
+def lost_records() -> Finding:
+    """What an unclean election leaves behind."""
+    place = Place("audit", 0, 2, "copies/broker-2", "audit-0/00000000000000000000.log", 18204, 22409, 300, 370)
+    evidence = {
+        "offset": 300,
+        "versions": [{"brokers": [1], "epoch": 2, "witness": 345}, {"brokers": [2], "epoch": 0, "witness": 370}],
+        "truncation_offsets": {"2": 300},
+        "held_by": [2],
+        "premises": ["not compacted", "one topic id"],
+        "producer_id": 4001,
+        "first_timestamp_ms": 1767225600123,
+    }
+    return finding("UNCLEAN_LOSS", place, evidence)
+
+
+def unclean_result() -> ScanResult:
+    """Three brokers, one partition that lost data, one that lags, one damaged, two healthy."""
+    crc = {"stored_crc": 0xDEADBEEF, "computed_crc": 0x12345678, "held_by": [1, 3]}
+    damaged = [
+        finding(
+            "BATCH_CRC_MISMATCH",
+            Place("orders", 1, 2, "copies/broker-2", "orders-1/00000000000000000000.log", 9000 + n, 9100 + n, 10 * n, 10 * n + 10),
+            crc,
+        )
+        for n in range(5)
+    ]
+    findings = [
+        finding("DIR_NAME_ILLEGAL", Place(broker=3, log_dir="copies/broker-3", file="lost+found"), {"name": "lost+found"}),
+        lost_records(),
+        finding("SEG_TORN_TAIL", Place("audit", 0, 3, "copies/broker-3", "audit-0/00000000000000000000.log", 18000, 18204)),
+        finding("REPLICA_LAGS", Place("clicks", 0, 3, "copies/broker-3", None, None, None, 200, 600), {"behind": 400}),
+        *damaged,
+    ]
+    identical = Agreement("identical", 600)
+    partitions = [
+        partition(
+            "audit",
+            0,
+            Agreement("conflict", 300, {"1": 2, "2": 0}),
+            [replica(1, 345, [(0, 0), (2, 300)]), replica(2, 370), replica(3, 300)],
+            findings,
+        ),
+        partition("clicks", 0, Agreement("prefix", 200), [replica(1, 600), replica(2, 600), replica(3, 200)], findings),
+        partition("orders", 0, identical, [replica(each, 600) for each in (1, 2, 3)], findings),
+        partition("orders", 1, Agreement("conflict", 10), [replica(each, 600) for each in (1, 2, 3)], findings),
+        partition(
+            "payments", 0, identical, [replica(1, 600, transactions=TransactionCounts(3, 1, 1, 0)), replica(2, 600)], findings
+        ),
+    ]
+    replicas = [each for one in partitions for each in one.replicas]
+    size = sum(each.bytes for each in replicas)
+    return ScanResult(
+        engine="local",
+        brokers=[BrokerSummary(each, "5L6g3nShT-eMCtK--X86sw", [f"copies/broker-{each}"], each != 2) for each in (1, 2, 3)],
+        partitions=partitions,
+        findings=sorted(findings, key=Finding.sort_key),
+        totals=Totals(
+            brokers=3,
+            partitions=len(partitions),
+            replicas=len(replicas),
+            segments=len(replicas),
+            batches=2 * len(replicas),
+            records=sum(each.records for each in replicas),
+            bytes_total=size,
+            bytes_decoded=size - 500,
+            bytes_damaged=500,
+            bytes_skipped=0,
+        ),
+    )
+
+
+def result_of(*findings: Finding, incomplete: tuple[Incomplete, ...] = ()) -> ScanResult:
+    """An answer with just these findings."""
+    return ScanResult("local", [], [], list(findings), Totals(), list(incomplete))
+
+
+def clean_result() -> ScanResult:
+    """Two healthy partitions."""
+    partitions = [partition("orders", number, Agreement("identical", 9), [replica(1, 9), replica(2, 9)], []) for number in (0, 1)]
+    return ScanResult("local", [], partitions, [], Totals(brokers=2, partitions=2, replicas=4, records_decoded=True))
+
+
+def hostile_result() -> ScanResult:
+    """Every text that comes out of evidence is hostile."""
+    place = Place(EVIL, 0, EVIL, EVIL, EVIL, 0, 10, 0, 10)
+    evidence = {"name": EVIL, EVIL: [EVIL, {"held_by": EVIL}], "held_by": [EVIL, 1], "reason": EVIL}
+    findings = [
+        finding("DIR_NAME_ILLEGAL", place, evidence),
+        finding("BATCH_CRC_MISMATCH", place, evidence),
+        finding("NODE_ID_CLASH", Place(log_dir=EVIL), evidence, severity=Severity.CRITICAL),
+        finding("FILE_UNKNOWN", Place(EVIL, 7), {"names": [EVIL]}),
+    ]
+    one = partition(EVIL, 0, Agreement("conflict", 3, {EVIL: 1}), [replica(EVIL, 5, log_dir=EVIL), replica(2, 5)], findings)
+    one.high_watermark_witness = EVIL
+    other = partition(EVIL, 7, Agreement("identical"), [replica(EVIL, 5)], findings)
+    brokers = [BrokerSummary(EVIL, EVIL, [EVIL, EVIL + "2"], clean_shutdown=False)]
+    totals = Totals(brokers=1, partitions=2, replicas=3)
+    return ScanResult("local", brokers, [one, other], findings, totals, [Incomplete(EVIL, EVIL)])
