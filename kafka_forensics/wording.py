@@ -34,20 +34,20 @@ RECORD_LENGTH_OUT_OF_BOUNDS: record with a length beyond its end
 RECORD_MALFORMED: record that cannot be decoded
     [record {record_index} of {batch}|a record of {batch}] cannot be decoded[ ({reason})]<held>
 FRAMING_LOST: bytes that are no batch
-    {bytes} are no batch[ ({reason})][; {batches_recovered:batch} follow, from offset {first_recovered_offset}]<held>
+    no batch starts at {bytes}[ ({reason})][; then {batches_recovered:batch}, from offset {first_recovered_offset}]<held>
 HIDDEN_BYTES: good batches that Kafka does not see
     [{batches_recovered:good batch}|good batches] in {bytes}[, offsets {first_recovered_offset} to {last_recovered_offset},] cannot
     be seen by Kafka and would be cut off at its next recovery<held>
     > Copy this log directory elsewhere before the broker starts: recovery cuts the file before these batches. <look>
 SEG_TORN_TAIL: last batch cut short
-    {bytes} are the beginning of a batch whose end is missing[{clean_shutdown:if}, although the broker says it stopped cleanly]
+    the log ends inside a batch, at {bytes}[{clean_shutdown:if}, although the broker says it stopped cleanly]
     > Kafka cuts this off when it next recovers the log; see whether another replica has the whole batch with {compare}
 SEG_SHORT: older segment cut short
     {file} ends within a batch, although a later segment follows<held>
 SEG_ZERO_TAIL: zeros after the last batch
-    {bytes} are zeros after the last batch, as preallocation or a crash leaves them
+    only zeros follow the last batch, at {bytes}, as preallocation or a crash leaves them
 SEG_HOLE: zeros where batches should be
-    {bytes} are no batch and hold [{zero_bytes:zero byte}|zeros][; {batches_recovered:batch} follow]<held>
+    no batch starts at {bytes}, where [{zero_bytes:zero byte}|zeros] stand[; then {batches_recovered:batch}]<held>
 SEG_NAME_MISMATCH: segment named after the wrong offset
     the name of {file} does not fit the offsets in it[: it starts at {found_offset}, its name says {expected_offset}]
     > Keep the file under the name it has[; see what is in it with {dump}|.]
@@ -62,7 +62,7 @@ CODEC_MALFORMED: compressed data that cannot be unpacked
 LEGACY_NESTED_COMPRESSION: compressed message within a compressed message
     {batch} holds a compressed message within a compressed one, which Kafka does not read<held>
 OFFSET_GAP: missing offsets
-    [{offsets}|some offsets] are missing from this log[{below_high_watermark:if}, although they were committed]<held>
+    no batch of this log covers [{offsets}|some offsets][{below_high_watermark:if}, although committed]<held>
     > See what the other replicas have there with {compare}
 OFFSET_REGRESSION: offsets that stand in the log twice
     {batch} goes back to offsets that the log has already passed[ (offset {found_offset} where {expected_offset} was due)]<held>
@@ -74,7 +74,7 @@ SEGMENT_MISSING: missing segment
     a whole segment is gone: no file of this replica holds [{offsets}|the offsets between its neighbours]<held>
     > Look for the file in backups and among names ending in .deleted, .swap or .cleaned; see who has the offsets with {compare}
 EPOCH_FIELD_MISMATCH: batch with a wrong leader epoch
-    {batch} says leader epoch[ {epoch}] where [{expected_epoch}|another] is due[ according to {witnesses:list}]<held>
+    {batch} says [leader epoch {epoch}|a leader epoch] where [{expected_epoch}|another] is due[ according to {witnesses:list}]<held>
 DUPLICATE_BATCH: batch written twice
     {batch} was already written[ at offset {first_offset}][ by producer {producer_id}], so that readers get its records twice
 PRODUCER_SEQ_GAP: skipped sequence numbers
@@ -91,10 +91,10 @@ TXN_LATE_WRITE: transactional data after its own marker
     {batch} was written[ by producer {producer_id}, epoch {producer_epoch},] after the marker that ended its transaction
     > On the running cluster look at this producer with kafka-transactions.sh describe-producers before aborting anything.
 INDEX_MISMATCH: index that contradicts its log
-    {file} does not fit its log[ ({reason})][ at entry {entry}]; the records are intact and Kafka can rebuild the file
+    {file} does not fit its log[ ({reason})][ at entry {entry}]; no record is harmed and Kafka can rebuild the file
     > Do not touch the .log; `kafka-forensics explain INDEX_MISMATCH` says how Kafka rebuilds the index.
 INDEX_MISSING: missing index files
-    index files[ ({file_kinds:list})] are missing; Kafka rebuilds them from the log
+    the index files[ ({file_kinds:list})] are missing; Kafka rebuilds them from the log
 TXNINDEX_MISSING_ABORT: aborted transaction missing from the index
     {file} lacks an aborted transaction[ of producer {producer_id}][, offsets {first_offset} to {last_offset}], so that
     read_committed readers would get its records
@@ -111,8 +111,8 @@ EPOCH_CACHE_MISMATCH: epoch checkpoint that contradicts the batches
     {truncation_offset_by_checkpoint} by the file, {truncation_offset_by_batches} by the batches]<held>
     > Copy this log directory elsewhere before the broker starts: Kafka truncates by the file, not by the batches. <look>
 HW_BEYOND_LEO: high watermark beyond the log's end
-    the checkpointed high watermark[ {high_watermark}] lies beyond the log's end[ {log_end_offset}], so [{offsets}|committed
-    offsets] are gone from this replica, unless it was copied while running<held>
+    the checkpointed high watermark[ {high_watermark}] lies beyond the log's end[ {log_end_offset}], so this replica lost
+    [{offsets}|committed offsets], unless it was copied while running<held>
     > If the copy was taken from a running broker, scan it again with --live; else find the offsets with {compare}
 HW_UNKNOWN: unknown high watermark
     no high watermark is known for this replica[ ({reason})], so nothing is said about what was committed
@@ -133,16 +133,16 @@ BATCHES_REENCODED: same records in other batches
 SAME_EPOCH_DIVERGENCE: different records of one leader epoch
     the replicas hold different records of one leader epoch[ at offset {offset}][ ({versions})], which no election can explain
 FORK_ABOVE_HW: logs that part above the high watermark
-    the logs part at [offset {offset}|one offset][ ({versions})], above every known high watermark[; a cut at {cut} settles it]
+    the logs part at [offset {offset}|one offset][ ({versions})], above every known high watermark[; Kafka cuts at {cut}]
     > Kafka settles this by cutting one side; if acks=1 was in use, copy that log directory first and see its records with {compare}
 FORK_BELOW_HW: logs that part below the high watermark
-    the logs part at [offset {offset}|one offset][ ({versions})], below what was committed: [{offsets}|committed offsets] are not
-    the same everywhere[; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown]
+    the logs part at [offset {offset}|one offset][ ({versions})], below what was committed, and differ in [{offsets}|committed
+    offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown]
 UNCLEAN_LOSS: committed records that a new leader lacks
-    [{offsets}|committed offsets], once committed, [exist only on {held_by:brokers}|are not on the present leader][ and would be cut
-    off at offset {cut} when that copy follows the new leader][ ({versions})]
+    [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
+    be cut off at offset {cut} when that copy follows the new leader][ ({versions})]
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
-    [{offsets}|some offsets], committed[ (high watermark {high_watermark})][ according to {witness}], are in no given copy
+    no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}]
     > Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Then scan them together.
 COMPACTED_VALUE_DIFFERS: keys with different latest values
     the replicas of this compacted partition disagree on the latest value of a key[ at {offsets}][ ({versions})]<held>
@@ -169,10 +169,10 @@ NON_REGULAR_SKIPPED: entry that is no regular file
 SPARSE_FILE: file with holes
     {file} occupies [only {allocated_bytes:byte} of its {size_in_bytes:byte}|less than its size]; the holes read as zeros
 DIR_NAME_ILLEGAL: illegal directory name
-    [{name:list}|a directory name] is not a name that Kafka gives to a partition directory
+    Kafka gives no partition directory [the name "{name:list}"|such a name]
     > Kafka refuses to start on such a directory; find out who made it.
 INTERRUPTED_SWAP: unfinished replacement of segments
-    [{leftovers:list}|leftover files] show that cleaning or splitting was interrupted; the next start finishes or undoes it
+    cleaning or splitting was interrupted[ and left {leftovers:list}]; the broker's next start finishes or undoes it
     > Copy the directory elsewhere before the broker starts: its start renames and removes files here.
 FILE_UNKNOWN: file of no known kind
     the directory holds [{count:file}|a file] of no known kind[: {names:list}]

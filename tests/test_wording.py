@@ -1,0 +1,339 @@
+"""Words: every kind has them everywhere, no evidence breaks them, and no advice costs the last copy."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics import wording
+from kafka_forensics.analysis.catalogue import CATALOGUE, finding
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.findings import Finding, Place, Severity
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "kafka_forensics" / "explanations"
+KINDS = list(CATALOGUE)
+COMMANDS = {"scan", "dump", "compare", "explain", "doctor"}
+OPTIONS = {"--topic", "--partition", "--offset", "--explain", "--records", "--show-payloads", "--live", "--verbose"}
+LEADS = ("What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule.")
+
+PLACE = Place("audit", 0, 2, "/evidence/b2", "audit-0/00000000000000000000.log", 100, 260, 300, 370)
+RICH: dict[str, Any] = {
+    "reason": "nothing_follows",
+    "stored_crc": 1,
+    "computed_crc": 0xDEADBEEF,
+    "declared_length": 2**31 - 1,
+    "batches_recovered": 3,
+    "first_recovered_offset": 2,
+    "last_recovered_offset": 4,
+    "limit": 1 << 28,
+    "codec": "zstd",
+    "record_index": 4,
+    "expected_offset": 5,
+    "found_offset": 7,
+    "missing": 70,
+    "high_watermark": 370,
+    "log_end_offset": 300,
+    "below_high_watermark": True,
+    "held_by": [1, 3],
+    "witness": "the checkpoint of broker 2",
+    "offset": 300,
+    "versions": [{"brokers": [1], "epoch": 2}, {"brokers": [2, 3], "epoch": 0}],
+    "truncation_offsets": {"from_checkpoint": 300, "from_batches": 290},
+    "behind": 40,
+    "leader_end": 600,
+    "majority": [1, 3],
+    "minority": [2],
+    "what": "recovery_point",
+    "value": 12,
+    "limit_name": "log_end_offset",
+    "truncation_offset_by_checkpoint": 3,
+    "truncation_offset_by_batches": 4,
+    "epoch": 1,
+    "expected_epoch": 2,
+    "witnesses": ["neighbours", "checkpoint"],
+    "producer_id": 1000,
+    "producer_epoch": 3,
+    "expected_sequence": 4,
+    "found_sequence": 9,
+    "first_offset": 11,
+    "last_offset": 12,
+    "last_timestamp": 1_700_000_000_000,
+    "hidden_records": 5,
+    "last_stable_offset": 11,
+    "entry": 4,
+    "file_kinds": [".index", ".timeindex"],
+    "topic_ids": {"1": "abc", "2": "def"},
+    "cluster_ids": ["a", "b"],
+    "node_id": 2,
+    "directories": ["data1", "data2"],
+    "before": {"size_in_bytes": 1},
+    "after": {"size_in_bytes": 2},
+    "entry_kind": "symlink",
+    "allocated_bytes": 4096,
+    "size_in_bytes": 8 << 40,
+    "zero_bytes": 4096,
+    "leftovers": ["00000000000000000000.log.swap"],
+    "names": ["notes.txt"],
+    "count": 2,
+    "name": "..-0",
+    "magic": 3,
+    "records_count": 99,
+}
+
+
+def assert_sentence(text: str) -> None:
+    assert text.endswith(".")
+    assert text.isprintable()
+    assert not re.search(r"[{}\[\]<>]", text), "a template shows through"
+    assert not re.search(r"  | [,;:]| \.\W|\(\)|\bNone\b|[.!?] ", text), "a hole, or a second sentence"
+    assert re.match(r"[A-Z0-9]|(?:[\w.-]+-\d+|broker \d+|[\w.-]+-\d+ on broker \d+): ", text)
+
+
+def test_every_kind_has_words_a_page_and_a_row_and_nothing_else_has() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs" / "soundness.md").read_text(), re.MULTILINE)
+    assert rows == KINDS
+    assert sorted(path.name for path in PAGES.iterdir()) == sorted(f"{kind}.md" for kind in KINDS)
+    assert list(wording._WORDS) == KINDS
+
+
+def test_soundness_rows_say_what_is_proven_what_is_not_seen_and_what_looks_like_it() -> None:
+    for line in (ROOT / "docs" / "soundness.md").read_text().splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            assert len(cells) == 4
+            assert all(cells)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_title_is_a_short_noun_phrase(kind: str) -> None:
+    title = wording.title(kind)
+    assert re.fullmatch(r"[a-z][\w' -]{5,60}", title)
+
+
+def test_titles_are_all_different() -> None:
+    assert len({wording.title(kind) for kind in KINDS}) == len(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", [Place(), Place("audit", 0), Place(broker=2), PLACE], ids=["none", "partition", "broker", "all"])
+@pytest.mark.parametrize("evidence", [{}, RICH, {**RICH, "held_by": []}], ids=["empty", "rich", "no holder"])
+def test_message_is_one_sentence(kind: str, place: Place, evidence: dict[str, Any]) -> None:
+    text = wording.message(finding(kind, place, evidence))
+    assert_sentence(text)
+    assert "audit-0" in text or place.topic is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rich_evidence_says_more_than_none(kind: str) -> None:
+    said_by_place = {"SEG_ZERO_TAIL", "SEG_TORN_TAIL", "BATCHES_REENCODED"}
+    differs = wording.message(finding(kind, PLACE, RICH)) != wording.message(finding(kind, PLACE, {}))
+    assert differs == (kind not in said_by_place)
+
+
+def test_only_gaps_in_committed_offsets_say_so() -> None:
+    assert "committed" in wording.message(finding("OFFSET_GAP", PLACE, {"below_high_watermark": True}))
+    assert "committed" not in wording.message(finding("OFFSET_GAP", PLACE, {"below_high_watermark": False}))
+
+
+def test_unclean_loss_reads_like_a_colleague() -> None:
+    evidence = {
+        "held_by": [2],
+        "versions": [{"brokers": [1], "epoch": 2, "log_end_offset": 345}, {"brokers": [2], "epoch": 0, "high_watermark": 370}],
+        "truncation_offsets": {"from_checkpoint": 300, "from_batches": 300},
+    }
+    loss = finding("UNCLEAN_LOSS", Place("audit", 0, offset_start=300, offset_end=370), evidence)
+    assert wording.message(loss) == (
+        "audit-0: offsets 300 to 369, once committed, can be had only from broker 2 and would be cut off at offset 300 when that"
+        " copy follows the new leader (epoch 2 on broker 1 against epoch 0 on broker 2)."
+    )
+    assert wording.advice(loss) == (
+        "Do not start broker 2, and copy its log directory elsewhere first: no other good copy is known. See what every replica"
+        " holds there with `kafka-forensics compare PATH... --topic audit --partition 0`."
+    )
+
+
+def test_a_fork_without_epochs_and_holders_admits_that_nobody_can_tell() -> None:
+    evidence = {"offset": 0, "held_by": [], "versions": [{"brokers": [1], "epoch": -1}, {"brokers": [2, 3], "epoch": -1}]}
+    fork = finding("FORK_BELOW_HW", Place("ledger", 0, offset_start=0, offset_end=3), evidence)
+    assert wording.message(fork) == (
+        "ledger-0: the logs part at offset 0 (broker 1 against brokers 2 and 3), below what was committed, and differ in offsets 0"
+        " to 2; which version was acknowledged is unknown."
+    )
+    assert (wording.advice(fork) or "").startswith("No good copy is known: keep every log directory")
+
+
+def test_single_offsets_and_bytes_are_singular() -> None:
+    place = replace(PLACE, byte_start=7, byte_end=8, offset_start=3, offset_end=4)
+    lost = wording.message(finding("FRAMING_LOST", place, {"batches_recovered": 1, "first_recovered_offset": 5}))
+    assert "at byte 7 of 00000000000000000000.log; then 1 batch, from offset 5" in lost
+    assert "covers offset 3" in wording.message(finding("OFFSET_GAP", place))
+
+
+def test_a_file_outside_of_the_partition_is_named_with_its_directory() -> None:
+    place = replace(PLACE, file="audit-0.8f-delete/00000000000000000000.log")
+    assert "audit-0.8f-delete/0000" in wording.message(finding("SEG_SHORT", place))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("severity", [Severity.WARNING, Severity.ERROR, Severity.CRITICAL])
+@pytest.mark.parametrize("broker", [None, 1, 2])
+def test_the_only_holder_is_left_stopped_and_copied(kind: str, severity: Severity, broker: int | None) -> None:
+    place = replace(PLACE, broker=broker)
+    text = wording.advice(finding(kind, place, {**RICH, "held_by": [2]}, severity=severity)) or ""
+    assert text.startswith("Do not start broker 2, and copy its log directory elsewhere first")
+    rest = text.split(".", 1)[1]
+    assert "To repair" not in rest
+    assert not re.search(r"(?:^|[.;:,] )(?:then )?(?:start|restart|delete|remove|move|wipe|truncate|abort)\b", rest, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("severity", list(Severity))
+def test_nothing_is_deleted_and_repairs_need_two_other_holders(kind: str, severity: Severity) -> None:
+    repaired = []
+    for holders in (None, [], [1], [2], [1, 2], [2, 3], ["2", "3"], [1, 3]):
+        for broker in (1, "1", None):
+            evidence = {} if holders is None else {"held_by": holders}
+            text = wording.advice(finding(kind, replace(PLACE, broker=broker), evidence, severity=severity)) or ""
+            assert not re.search(r"(?<!never )\b(?:delete|remove|wipe|format)\b", text)
+            if "To repair" in text:
+                repaired.append((holders, broker))
+                assert "move (never delete)" in text
+    offered = [] if severity is Severity.INFO else [(holders, broker) for holders in ([2, 3], ["2", "3"]) for broker in (1, "1")]
+    assert repaired in ([], offered)
+
+
+def test_a_damaged_batch_is_repaired_from_two_others_but_a_loss_never() -> None:
+    assert "To repair broker 2, stop it while one of brokers 1 and 3 leads" in (
+        wording.advice(finding("BATCH_CRC_MISMATCH", PLACE, {"held_by": [1, 3]})) or ""
+    )
+    for kind in ("UNCLEAN_LOSS", "FORK_BELOW_HW", "COMMITTED_LOST_EVERYWHERE", "SAME_EPOCH_DIVERGENCE"):
+        text = wording.advice(finding(kind, PLACE, {"held_by": [1, 3]})) or ""
+        assert text.startswith("Copy the log directories of brokers 1 and 3 elsewhere before any broker of this partition starts.")
+        assert "To repair" not in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_worse_than_info_has_advice(kind: str) -> None:
+    bare = finding(kind, PLACE)
+    assert bare.severity is Severity.INFO or wording.advice(bare)
+
+
+def test_advised_commands_can_be_pasted() -> None:
+    place = replace(PLACE, topic="a b;rm -rf", log_dir="/evidence of/b2")
+    text = wording.advice(finding("BATCH_CRC_MISMATCH", place)) or ""
+    assert "dump '/evidence of/b2/audit-0/00000000000000000000.log' --explain`" in text
+    assert "--topic 'a b;rm -rf' --partition 0`" in text
+
+
+HOSTILE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**4000, -1, 2**63]),
+    st.floats(),
+    st.text(),
+    st.binary(),
+    st.sampled_from(["\x1b]0;own\x07", "a\nb", "\u202eevil", "\udc80", "{x}", "[a|b]", "x" * 100_000]),
+)
+NESTED = st.recursive(
+    HOSTILE, lambda inner: st.lists(inner, max_size=9) | st.dictionaries(st.text() | st.integers(), inner, max_size=9)
+)
+PLACES = st.builds(
+    Place,
+    topic=st.none() | st.text(),
+    partition=st.none() | st.integers(),
+    broker=st.none() | st.integers() | st.text(),
+    log_dir=st.none() | st.text(),
+    file=st.none() | st.text(),
+    byte_start=st.none() | st.integers(),
+    byte_end=st.none() | st.integers(),
+    offset_start=st.none() | st.integers(),
+    offset_end=st.none() | st.integers(),
+)
+
+
+@pytest.mark.properties
+@given(
+    st.sampled_from(KINDS),
+    PLACES,
+    st.dictionaries(st.sampled_from([*RICH, "batches", "checkpoint"]), NESTED),
+    st.sampled_from(Severity),
+)
+def test_no_evidence_breaks_a_sentence(kind: str, place: Place, evidence: dict[str, Any], severity: Severity) -> None:
+    row = Finding(kind, severity, CATALOGUE[kind].confidence, place, evidence)
+    text = wording.message(row)
+    assert text.isprintable()
+    assert text.endswith(".")
+    assert len(text) < 10_000
+    given = wording.advice(row)
+    assert given is None or (given.isprintable() and given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_payload_bytes_are_never_shown(kind: str) -> None:
+    evidence = dict.fromkeys(RICH, b"secret-payload") | {"payload": "secret-payload", "key": b"secret-payload"}
+    row = finding(kind, PLACE, evidence)
+    assert "secret" not in wording.message(row) + str(wording.advice(row))
+    listed = finding(kind, PLACE, {name: [b"secret-payload", {"key": b"secret-payload"}] for name in RICH})
+    assert "secret" not in wording.message(listed) + str(wording.advice(listed))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_page_is_complete_and_its_commands_exist(kind: str) -> None:
+    page = wording.explain_page(kind)
+    lines = page.splitlines()
+    default = CATALOGUE[kind]
+    assert 12 <= len(lines) <= 30
+    assert max(map(len, lines)) <= 132
+    assert lines[0] == f"# {kind}"
+    title = wording.title(kind)
+    assert lines[2] == f"{title[0].upper()}{title[1:]}. Usually `{default.severity}`, `{default.confidence}`."
+    assert tuple(re.findall(r"^\*\*(.+?)\*\*", page, re.MULTILINE)) == LEADS
+    commands = re.search(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert commands
+    for command in commands[1].splitlines():
+        program, name, *rest = command.split()
+        assert (program, name in COMMANDS) == ("kafka-forensics", True)
+        assert {word for word in rest if word.startswith("--")} <= OPTIONS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_name_only_kinds_that_exist(kind: str) -> None:
+    named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", wording.explain_page(kind)))
+    assert {name for name in named if name not in CATALOGUE} <= {"REAL_DIRECTORY", "CURRENT_MAGIC_VALUE"}
+
+
+def test_explain_takes_any_spelling_of_a_kind() -> None:
+    assert wording.explain_page(" unclean-loss ") == wording.explain_page("UNCLEAN_LOSS")
+
+
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("UNCLEAN_LOS", "did you mean UNCLEAN_LOSS?"),
+        ("crc-mismatch", "did you mean BATCH_CRC_MISMATCH?"),
+        ("../../errors", "`kafka-forensics explain` lists the kinds"),
+        ("", "`kafka-forensics explain` lists the kinds"),
+        ("\x1b" * 10_000, "`kafka-forensics explain` lists the kinds"),
+    ],
+)
+def test_an_unknown_kind_gets_a_hint(kind: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="there is no finding kind") as caught:
+        wording.explain_page(kind)
+    assert caught.value.hint == hint
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
+
+
+def test_words_cost_no_start_up() -> None:
+    heavy = ["numpy", "pyarrow", "difflib", "importlib.resources"]
+    code = f"import sys, kafka_forensics.wording; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
