@@ -1,0 +1,117 @@
+"""`python -m bench`: measure this tool against `kafka-dump-log` 4.3.0 and against the limit, and print one table of ratios."""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.limit import limit_seconds
+from bench.workloads import Workload, logs, make, workloads
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from lab.jvm import DUMP_LOG_SEGMENTS, java_command
+from lab.kafka_jars import kafka_jars
+
+WORK: Final = Path(__file__).parent / "work"
+DUMP_TIMEOUT_SECONDS: Final = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process: seconds from start to end, and the most memory it held, in MiB."""
+
+    seconds: float
+    peak_mib: float
+
+
+def run(command: list[str], *, allowed: tuple[int, ...] = (0,)) -> Run:
+    """Run `command` with its output discarded."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in allowed:
+        raise SystemExit(f"{command[0]} ended with status {process.returncode}")
+    return Run(seconds, usage.ru_maxrss / 1024)
+
+
+def dump_log(workload: Workload, files: list[str]) -> Run:
+    """`kafka-dump-log` over the same files in one process."""
+    deep = ["--deep-iteration", "--skip-record-metadata"] if workload.name == "packed" else []
+    arguments = [*deep, "--files", ",".join(files)]
+    return run(java_command(DUMP_LOG_SEGMENTS, arguments, jars=kafka_jars(), options=["-Xmx256m"]))
+
+
+def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
+    """One row of the table."""
+    log_dir = make(workload, WORK)
+    files = logs(log_dir)
+    for name in files:
+        with open(name, "rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+    deep = workload.name == "packed"
+    command = [
+        sys.executable,
+        "-m",
+        "kafka_forensics",
+        "scan",
+        str(log_dir),
+        "--deep" if deep else "--no-deep",
+        "--jobs",
+        str(jobs),
+    ]
+    command += ["--format", "json", "-q"]
+    run(command)
+    ours = min((run(command) for _ in range(3)), key=lambda one: one.seconds)
+    options = ScanOptions(jobs=jobs, deep=deep)
+    local.scan([str(log_dir)], options)
+    inside = min(_timed(log_dir, options) for _ in range(3))
+    limit = min(limit_seconds(str(log_dir), jobs) for _ in range(3))
+    total = sum(os.path.getsize(name) for name in files)
+    row = [
+        workload.title,
+        f"{total / 2**30:.2f}",
+        f"{ours.seconds:.2f}",
+        f"{total / ours.seconds / 1e9:.2f}",
+        f"{ours.peak_mib:.0f}",
+    ]
+    row += [f"{inside:.2f}", f"{limit:.2f}", "-" if deep else f"{inside / limit:.2f}"]
+    if against_kafka:
+        theirs = dump_log(workload, files)
+        row += [f"{theirs.seconds:.2f}", f"{theirs.seconds / ours.seconds:.1f}"]
+    else:
+        row += ["-", "-"]
+    return row
+
+
+def _timed(log_dir: Path, options: ScanOptions) -> float:
+    begin = time.perf_counter()
+    local.scan([str(log_dir)], options)
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    """Parse the flags, measure, print a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
+    parser.add_argument("--only", action="append", help="name of a workload (large, packed, small, large-bare, small-bare)")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--no-kafka", action="store_true", help="leave kafka-dump-log out (no Java, no Maven)")
+    arguments = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {arguments.jobs} jobs\n")
+    print("| workload | GiB | scan s | GB/s | peak MiB | inside s | limit s | inside / limit | kafka-dump-log s | times faster |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for workload in workloads(arguments.scale):
+        if arguments.only and workload.name not in arguments.only:
+            continue
+        print("| " + " | ".join(measure(workload, arguments.jobs, against_kafka=not arguments.no_kafka)) + " |", flush=True)
+
+
+main()

@@ -1,0 +1,115 @@
+"""The files of the three workloads: large plain batches, compressed batches, very small batches."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.checkpoints import write_leader_epochs, write_meta_properties, write_offset_checkpoint
+from kafka_forensics.writers.indexes import write_offset_index
+
+GIB: Final = 1 << 30
+SEGMENT_BYTES: Final = GIB - (1 << 20)
+INDEX_INTERVAL_BYTES: Final = 4096
+BLOCK_BATCHES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One set of files: a template batch repeated, with its offset counted up (the offset lies outside the CRC)."""
+
+    name: str
+    title: str
+    total_bytes: int
+    templates: tuple[bytes, ...]
+    records_a_batch: int
+    with_indexes: bool = True
+
+
+def workloads(scale: float) -> list[Workload]:
+    """All workloads, their sizes multiplied by `scale`."""
+    rng = np.random.default_rng(7)
+
+    def records(count: int, size: int) -> list[RecordToWrite]:
+        words = [rng.bytes(5).hex().encode() for _ in range(200)]
+        values = [b" ".join(words[i] for i in rng.integers(0, 200, size // 11))[:size] for _ in range(count)]
+        return [RecordToWrite(f"key-{i:06d}".encode(), value, timestamp_delta=i) for i, value in enumerate(values)]
+
+    large = write_batch(records(64, 1000), base_offset=0, base_timestamp=1_700_000_000_000)
+    packed = tuple(
+        write_batch(records(500, 130), base_offset=0, base_timestamp=1_700_000_000_000, compression_type=codec)
+        for codec in ("lz4", "zstd")
+    )
+    small = write_batch(
+        [RecordToWrite(b"k", rng.bytes(23).hex().encode())],
+        base_offset=0,
+        base_timestamp=1_700_000_000_000,
+        producer_id=-1,
+    )
+    sizes = [int(size * scale) for size in (8 * GIB, GIB, 2 * GIB)]
+    return [
+        Workload("large", "64 KiB batches", sizes[0], (large,), 64),
+        Workload("packed", "64 KiB of records, lz4 and zstd, decoded", sizes[1], packed, 500),
+        Workload("small", f"single-record batches of {len(small)} bytes", sizes[2], (small,), 1),
+        Workload("large-bare", "64 KiB batches, no indexes", sizes[0], (large,), 64, with_indexes=False),
+        Workload(
+            "small-bare", f"single-record batches of {len(small)} bytes, no indexes", sizes[2], (small,), 1, with_indexes=False
+        ),
+    ]
+
+
+def make(workload: Workload, root: Path) -> Path:
+    """Write the workload below `root` unless it is there; the log directory."""
+    log_dir = root / f"{workload.name}-{workload.total_bytes}" / "broker-1"
+    if (log_dir / "meta.properties").exists():
+        return log_dir
+    shutil.rmtree(log_dir, ignore_errors=True)
+    ends = {}
+    for partition, template in enumerate(workload.templates):
+        directory = log_dir / f"bench-{partition}"
+        directory.mkdir(parents=True)
+        ends[("bench", partition)] = _write_partition(workload, template, directory)
+        (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (log_dir / name).write_bytes(write_offset_checkpoint(ends))
+    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="bench"))
+    return log_dir
+
+
+def _write_partition(workload: Workload, template: bytes, directory: Path) -> int:
+    """Segments of about 1 GiB; the offset behind the last record."""
+    size = len(template)
+    batches = workload.total_bytes // len(workload.templates) // size
+    a_segment = SEGMENT_BYTES // size
+    for first in range(0, batches, a_segment):
+        count = min(a_segment, batches - first)
+        base = first * workload.records_a_batch
+        with open(directory / f"{base:020d}.log", "wb", buffering=0) as file:
+            file.writelines(_blocks(template, first, count, workload.records_a_batch))
+        step = max(INDEX_INTERVAL_BYTES // size + 1, 1)
+        entries = (((first + n + 1) * workload.records_a_batch - 1, n * size) for n in range(step, count, step))
+        if workload.with_indexes:
+            (directory / f"{base:020d}.index").write_bytes(write_offset_index(entries, base))
+            (directory / f"{base:020d}.timeindex").write_bytes(b"")
+    return batches * workload.records_a_batch
+
+
+def _blocks(template: bytes, first: int, count: int, records: int) -> Iterator[memoryview]:
+    """The segment's bytes, some batches at a time."""
+    block = np.tile(np.frombuffer(template, np.uint8), (min(BLOCK_BATCHES, count), 1))
+    for start in range(first, first + count, BLOCK_BATCHES):
+        part = block[: min(BLOCK_BATCHES, first + count - start)]
+        offsets = np.arange(start, start + len(part), dtype=np.int64) * records
+        part[:, :8] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+        yield part.data
+
+
+def logs(log_dir: Path) -> list[str]:
+    """All `.log` files of a log directory, in order."""
+    return sorted(os.fspath(path) for path in log_dir.rglob("*.log"))
