@@ -142,6 +142,12 @@ def test_only_gaps_in_committed_offsets_say_so() -> None:
     assert "committed" not in wording.message(finding("OFFSET_GAP", PLACE, {"below_high_watermark": False}))
 
 
+def test_minus_one_is_none_and_is_not_shown() -> None:
+    text = wording.message(finding("PRODUCER_SEQ_GAP", PLACE, {"producer_id": -1, "found_sequence": 0, "expected_sequence": -1}))
+    assert text.startswith("audit-0 on broker 2: a producer skips sequence numbers")
+    assert "due" not in text
+
+
 def test_unclean_loss_reads_like_a_colleague() -> None:
     evidence = {
         "held_by": [2],
