@@ -31,7 +31,7 @@ class LocalSource:
     """A directory, or a single file whose path in the source is "".
 
     The path itself may be a symbolic link and is resolved once, here; below it no link is ever followed. Holds no descriptor
-    between calls, so it may be shared by threads, forked and pickled. Errors name the file as the user would: `name/path`.
+    between calls, so it may be shared by threads, forked and pickled. Errors carry the path below the root, as entries do.
     """
 
     def __init__(self, path: str) -> None:
@@ -78,10 +78,7 @@ class LocalSource:
         except SourceError:
             os.close(descriptor)
             raise
-        return _LocalFile(descriptor, self._display(path), info.st_size)
-
-    def _display(self, path: str) -> str:
-        return os.path.join(self.name, path) if path else self.name
+        return _LocalFile(descriptor, path, info.st_size)
 
     @contextmanager
     def _reasons(self, path: str) -> Iterator[None]:
@@ -89,7 +86,7 @@ class LocalSource:
         try:
             yield
         except OSError as error:
-            raise SourceError(self._display(path), _reason(error)) from error
+            raise SourceError(path, _reason(error)) from error
 
     @contextmanager
     def _at(self, path: str) -> Iterator[tuple[int | None, str]]:
@@ -102,7 +99,7 @@ class LocalSource:
             return
         parts = path.split("/")
         if "\0" in path or any(part in {"", ".", ".."} for part in parts):
-            raise SourceError(self._display(path.replace("\0", "\\0")), "not a path below the root")
+            raise SourceError(path, "not a path below the root")
         directory = os.open(self._root, _PASS_FLAGS)
         try:
             for part in parts[:-1]:

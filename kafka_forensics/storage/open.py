@@ -1,0 +1,154 @@
+"""From what a user typed to a source of bytes, and the promise that no output lands in an input."""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from itertools import islice
+from typing import Final
+from urllib.parse import unquote
+
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.storage.archive import TarSource, ZipSource
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteSource
+
+Opener = Callable[[str], ByteSource]
+
+ARCHIVES: Final[dict[str, Opener]] = {
+    ".tar": TarSource,
+    ".tar.gz": lambda path: TarSource(path, "gz"),
+    ".tgz": lambda path: TarSource(path, "gz"),
+    ".tar.xz": lambda path: TarSource(path, "xz"),
+    ".txz": lambda path: TarSource(path, "xz"),
+    ".tar.zst": lambda path: TarSource(path, "zst"),
+    ".tzst": lambda path: TarSource(path, "zst"),
+    ".zip": ZipSource,
+}
+"""How a regular file is opened, by the end of its name."""
+_OTHER_CONTAINERS: Final = (
+    ".tar.bz2",
+    ".tbz",
+    ".tbz2",
+    ".tar.lz",
+    ".tar.lz4",
+    ".tar.lzma",
+    ".tar.z",
+    ".7z",
+    ".rar",
+    ".gz",
+    ".xz",
+    ".zst",
+    ".bz2",
+)
+"""Ends of names that Kafka never gives a file: better to say so than to read such a file as a segment."""
+SCHEMES: Final[dict[str, Opener]] = {"file": lambda uri: open_source(_path_of_file_uri(uri))}
+"""How a URI is opened, by its scheme."""
+_PLANNED_SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_MOST_SIBLINGS: Final = 10_000
+"""Names looked at for a hint."""
+
+
+def open_source(path: str) -> ByteSource:
+    """The evidence at `path`: a directory, a file, an archive (a regular file named like one), or a URI.
+
+    Raises PathMissingError; UsageError for a URI that nothing here opens; SourceError for what cannot be read.
+    """
+    if not path or "\0" in path:
+        raise UsageError("an empty path" if not path else "a path with a NUL character in it")
+    uri = _URI.match(path)
+    if uri is not None and not os.path.lexists(path):
+        return _open_uri(path, uri[1].lower())
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+            raise _missing(path) from error
+        raise SourceError(path, (error.strerror or str(error)).lower()) from error
+    if stat.S_ISDIR(mode):
+        return LocalSource(path)
+    if not stat.S_ISREG(mode):
+        raise SourceError(path, "neither a regular file nor a directory; a pipe must be saved to a file first")
+    name = os.path.basename(path).lower()
+    for suffix, opener in ARCHIVES.items():
+        if name.endswith(suffix):
+            return opener(path)
+    if name.endswith(_OTHER_CONTAINERS):
+        raise SourceError(path, f"an unsupported container; supported are {', '.join(ARCHIVES)}")
+    return LocalSource(path)
+
+
+def refuse_output_inside(output: str, inputs: Iterable[str]) -> None:
+    """Raise UsageError if writing to `output` could change an input: it is one, or lies inside one.
+
+    Paths are compared as the system resolves them, through links and mounts; `output` need not exist yet.
+    """
+    target = os.path.realpath(output)
+    chain = _ancestors(target)
+    identities = {identity for path in chain if (identity := _identity(path)) is not None}
+    for given in inputs:
+        if _URI.match(given) and not os.path.lexists(given):
+            continue
+        path = os.path.realpath(given)
+        if path in chain or _identity(path) in identities:
+            where = "is the input" if path == target or _identity(path) == _identity(target) else "lies inside the input"
+            raise UsageError(
+                f"output {output} {where} {given}: evidence is never written to", hint="choose another place for the output"
+            )
+
+
+def _open_uri(uri: str, scheme: str) -> ByteSource:
+    opener = SCHEMES.get(scheme)
+    if opener is None:
+        planned = ", ".join(f"{name}://" for name in _PLANNED_SCHEMES)
+        raise UsageError(
+            f"{uri}: {scheme}:// is not supported; today: local directories, files and archives ({', '.join(ARCHIVES)})",
+            hint=f"copy the files here first; {planned} are planned" if scheme in _PLANNED_SCHEMES else f"planned are {planned}",
+        )
+    return opener(uri)
+
+
+def _path_of_file_uri(uri: str) -> str:
+    """The path in `file:///path` (RFC 8089). Raises UsageError if it names another host."""
+    host, slash, path = uri[len("file://") :].partition("/")
+    if host not in {"", "localhost"} or not slash:
+        raise UsageError(f"{uri}: a file URI looks like file:///directory/file")
+    return "/" + unquote(path, errors="surrogateescape")
+
+
+def _missing(path: str) -> PathMissingError:
+    """The error for a path that is not there, with the nearest thing that is."""
+    if os.path.islink(path):
+        return PathMissingError(f"{path}: a symbolic link to {os.readlink(path)}, which does not exist")
+    missing = path.rstrip("/") or path
+    while (parent := os.path.dirname(missing)) and parent != missing and not os.path.isdir(parent):
+        missing = parent
+    try:
+        with os.scandir(parent or ".") as found:
+            names = [item.name for item in islice(found, _MOST_SIBLINGS)]
+    except OSError:
+        names = []
+    close = get_close_matches(os.path.basename(missing), sorted(names), n=1)
+    hint = f"did you mean {os.path.join(parent, close[0])}?" if close else None
+    if hint is None and missing != path.rstrip("/"):
+        hint = f"{missing} does not exist either"
+    return PathMissingError(f"{path}: no such file or directory", hint=hint)
+
+
+def _ancestors(path: str) -> list[str]:
+    """`path` and every directory above it."""
+    chain = [path]
+    while (parent := os.path.dirname(chain[-1])) != chain[-1]:
+        chain.append(parent)
+    return chain
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
