@@ -78,6 +78,8 @@ class MemorySource:
         self._files = dict(files)
         self._name = name
         self._seekable = seekable
+        self.rejected: list[str] = []
+        self.problems: list[str] = []
         self._unreadable = frozenset(unreadable)
         self._entries: dict[str, Entry] = {}
         for path, content in self._files.items():

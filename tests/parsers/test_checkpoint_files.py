@@ -1,0 +1,173 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.parsers import bounded
+from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
+from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
+from kafka_forensics.writers.checkpoints import write_leader_epochs, write_offset_checkpoint
+from tests.support.memory import MemoryFile
+
+OFFSETS = {("orders", 0): 370, ("a.b_c-d", 12): 0, ("x" * 249, 2**31 - 1): 2**63 - 1}
+EPOCHS = [EpochEntry(0, 0), EpochEntry(2, 300), EpochEntry(2**31 - 1, 2**63 - 1)]
+
+
+def offsets_of(data: bytes) -> tuple[dict[tuple[str, int], int], list[Damage]]:
+    checkpoint = parse_offset_checkpoint(MemoryFile(data))
+    return checkpoint.offsets, checkpoint.damage
+
+
+def reasons(damage: list[Damage]) -> list[tuple[object, object]]:
+    assert {row.kind for row in damage} <= {"CHECKPOINT_MALFORMED"}
+    return [(row.detail["reason"], row.detail.get("line")) for row in damage]
+
+
+def test_whole_files_have_no_damage() -> None:
+    assert offsets_of(write_offset_checkpoint(OFFSETS)) == (OFFSETS, [])
+    epochs = parse_leader_epochs(MemoryFile(write_leader_epochs(EPOCHS)))
+    assert (epochs.entries, epochs.damage) == (EPOCHS, [])
+
+
+@pytest.mark.parametrize("data", [b"", b"0\n0\n", b"0\r\n0\r\n", b"0\r0\r"])
+def test_empty_maps(data: bytes) -> None:
+    assert offsets_of(data) == ({}, [])
+    assert parse_leader_epochs(MemoryFile(data)).damage == []
+
+
+def test_white_space_and_line_ends_of_any_system() -> None:
+    assert offsets_of(b" 0 \r\n2\r\n orders \t 1  5\r\nb 0 7\r\n") == ({("orders", 1): 5, ("b", 0): 7}, [])
+
+
+def test_of_two_lines_for_a_partition_the_last_wins() -> None:
+    assert offsets_of(b"0\n2\nt 0 5\nt 0 3\n") == ({("t", 0): 3}, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"t 0", "fields"),
+        (b"t 0 1 2", "fields"),
+        (b"", "fields"),
+        (b"\0\0\0", "fields"),
+        (b"\xff\xfe 0 1", "topic"),
+        (b".. 0 1", "topic"),
+        (b"t\x1b[31m 0 1", "topic"),
+        (b"x" * 250 + b" 0 1", "topic"),
+        (b"t -1 1", "partition"),
+        (b"t 2147483648 1", "partition"),
+        (b"t 0 -1", "offset"),
+        (b"t 0 9223372036854775808", "offset"),
+        (b"t 0 00000000000000000001", "offset"),
+        (b"t 0 1.0", "offset"),
+        (b"t 0 1_0", "offset"),
+        ("t 0 \u0661".encode(), "offset"),
+        (b"t 0 " + b"9" * 60_000, "offset"),
+        (b"t 0 " + b"9" * 70_000, "line_too_long"),
+    ],
+)
+def test_a_malformed_line_costs_itself_alone(line: bytes, reason: str) -> None:
+    data = b"0\n3\na 0 1\n" + line + b"\nb 0 2\n"
+    offsets, damage = offsets_of(data)
+    assert offsets == {("a", 0): 1, ("b", 0): 2}
+    assert reasons(damage) == [(reason, 4)]
+    assert data[damage[0].position :][: damage[0].size_in_bytes] == line + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"), [(b"1", "fields"), (b"-1 0", "epoch"), (b"2147483648 0", "epoch"), (b"1 -1", "offset"), (b"1 x", "offset")]
+)
+def test_a_malformed_epoch_costs_itself_alone(line: bytes, reason: str) -> None:
+    epochs = parse_leader_epochs(MemoryFile(b"0\n3\n0 0\n" + line + b"\n5 9\n"))
+    assert epochs.entries == [EpochEntry(0, 0), EpochEntry(5, 9)]
+    assert reasons(epochs.damage) == [(reason, 4)]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"1\n1\nt 0 5\n", [("version", 1)]),
+        (b"x\n1\nt 0 5\n", [("version", 1)]),
+        (b"0\n2147483647\nt 0 5\n", [("count", 2)]),
+        (b"0\n0\nt 0 5\n", [("count", 2)]),
+        (b"0\n" + b"1" * 50_000 + b"\nt 0 5\n", [("count", 2)]),
+        (b"0\nt 0 5\n", [("count", 2)]),
+        (b"t 0 5\n", [("version", 1), ("count", 2)]),
+        (b"0\n1\nt 0 5", [("unterminated", 3)]),
+    ],
+)
+def test_headers_are_held_against_the_lines(data: bytes, expected: list[tuple[object, object]]) -> None:
+    offsets, damage = offsets_of(data)
+    assert offsets == {("t", 0): 5}
+    assert reasons(damage) == expected
+
+
+def test_a_count_that_lies_says_both_numbers() -> None:
+    _, damage = offsets_of(b"0\n7\nt 0 5\n")
+    assert damage[0].detail == {"reason": "count", "line": 2, "expected": 1, "found": 7}
+    assert (damage[0].position, damage[0].size_in_bytes) == (2, 2)
+
+
+def test_a_digit_string_of_ten_megabytes_is_one_row() -> None:
+    data = b"0\n2\na 0 1\nt 0 " + b"7" * (10 << 20) + b"\n"
+    started = time.monotonic()
+    offsets, damage = offsets_of(data)
+    assert time.monotonic() - started < 5
+    assert offsets == {("a", 0): 1}
+    assert reasons(damage) == [("line_too_long", 4)]
+
+
+def test_a_file_of_zeros_is_one_row() -> None:
+    assert reasons(offsets_of(bytes(4096))[1]) == [("zeros", None)]
+
+
+def test_damage_rows_are_few_however_bad_the_file() -> None:
+    _, damage = offsets_of(b"bad\n" * 5000)
+    assert len(damage) == 33
+    assert reasons(damage)[:2] == [("version", 1), ("count", 2)]
+    assert damage[-1].detail == {"reason": "more", "count": 4998 - 30}
+
+
+def test_only_the_beginning_of_a_huge_file_is_read() -> None:
+    head = b"0\n2\na 0 1\n"
+    file = MemoryFile(head + b"b" * 100, size_in_bytes=8 << 40)
+    checkpoint = parse_offset_checkpoint(file)
+    assert checkpoint.offsets == {("a", 0): 1}
+    assert reasons(checkpoint.damage) == [("oversized", None)]
+    assert file.furthest_byte <= 64 << 20
+
+
+def test_lines_past_the_limit_are_said_to_be_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MAX_LINES", 3)
+    assert reasons(offsets_of(b"0\n3\na 0 1\nb 0 2\nc 0 3\n")[1]) == [("too_many_lines", 4)]
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=300))
+def test_any_bytes_give_an_answer(data: bytes) -> None:
+    for damage in (offsets_of(data)[1], parse_leader_epochs(MemoryFile(data)).damage):
+        assert all(0 <= row.position <= row.position + row.size_in_bytes <= len(data) for row in damage)
+
+
+TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True).filter(lambda topic: topic not in {".", ".."})
+CHECKPOINTS = st.dictionaries(st.tuples(TOPICS, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=8)
+
+
+@pytest.mark.properties
+@given(CHECKPOINTS)
+def test_what_is_written_is_read(offsets: dict[tuple[str, int], int]) -> None:
+    assert offsets_of(write_offset_checkpoint(offsets)) == (offsets, [])
+
+
+@pytest.mark.properties
+@given(CHECKPOINTS.filter(bool), st.data())
+def test_any_cut_is_noticed_and_whole_lines_stay(offsets: dict[tuple[str, int], int], draw: st.DataObject) -> None:
+    data = write_offset_checkpoint(offsets)
+    cut = data[: draw.draw(st.integers(1, len(data) - 1))]
+    found, damage = offsets_of(cut)
+    assert damage
+    whole = len(cut[: cut.rfind(b"\n") + 1].splitlines()) - 2
+    assert list(found.items())[: max(0, whole)] == list(offsets.items())[: max(0, whole)]

@@ -1,0 +1,204 @@
+import pytest
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.file_names import FileKind
+from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, PartitionDirectory, discover
+from kafka_forensics.storage.source import EntryKind
+from tests.support.memory import MemorySource
+
+ZERO = "00000000000000000000"
+LATER = "00000000000000000370"
+HEX = "0123456789abcdef" * 2
+
+
+def files(*paths: str) -> dict[str, bytes]:
+    return dict.fromkeys(paths, b"")
+
+
+def found(*paths: str, name: str = "memory", **kinds: EntryKind) -> Discovery:
+    return discover(MemorySource(files(*paths), name=name, kinds=kinds))
+
+
+def only(discovery: Discovery) -> LogDirectory:
+    (log_directory,) = discovery.log_directories
+    return log_directory
+
+
+def partition_of(discovery: Discovery) -> PartitionDirectory:
+    (partition,) = only(discovery).partitions
+    return partition
+
+
+def paths_of(discovery: Discovery) -> dict[str, list[str]]:
+    return {directory.path: [partition.name for partition in directory.partitions] for directory in discovery.log_directories}
+
+
+def test_a_log_directory_with_all_it_may_hold() -> None:
+    known = [".lock", ".DS_Store", ".kafka_cleanshutdown", "bootstrap.checkpoint", "meta.properties", "meta.properties.tmp"]
+    checkpoints = [f"{word}-offset-checkpoint" for word in ("replication", "recovery-point", "log-start", "cleaner")]
+    log_directory = only(
+        found(
+            *known,
+            *checkpoints,
+            "orders-0/partition.metadata",
+            "remote-log-index-cache/0_x.index",
+            "notes.txt",
+            "quorum-state",
+            **{"lost+found": EntryKind.DIRECTORY, "link-0": EntryKind.SYMLINK, "pipe": EntryKind.OTHER},
+        )
+    )
+    assert log_directory.path == ""
+    assert sorted(log_directory.entries) == sorted([*known, *checkpoints, "lost+found", "remote-log-index-cache"])
+    assert [partition.name for partition in log_directory.partitions] == ["orders-0"]
+    assert [entry.path for entry in log_directory.unknown] == ["notes.txt", "quorum-state"]
+    assert [entry.path for entry in log_directory.irregular] == ["link-0", "pipe"]
+
+
+def test_a_partition_with_all_it_may_hold() -> None:
+    names = [
+        f"{LATER}.log",
+        f"{LATER}.index",
+        f"{LATER}.timeindex",
+        f"{LATER}.txnindex",
+        f"{ZERO}.log",
+        "00000000000000000009.index",
+        f"{LATER}.snapshot",
+        f"{ZERO}.snapshot",
+        f"{LATER}-0000000002.checkpoint",
+        f"{ZERO}-0000000000.checkpoint",
+        f"{ZERO}.log.deleted",
+        f"{ZERO}.snapshot.deleted",
+        "leader-epoch-checkpoint.tmp",
+        f"{ZERO}-0000000000-77.checkpoint.part",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "quorum-state",
+        ".DS_Store",
+        "99999999999999999999.log",
+        "7.log",
+        "meta.properties.tmp",
+        "deeper/file",
+    ]
+    source = MemorySource(files("meta.properties", *(f"t-3/{name}" for name in names)), kinds={"t-3/link": EntryKind.SYMLINK})
+    partition = partition_of(discover(source))
+    assert (partition.path, partition.name, partition.topic, partition.partition) == ("t-3", "t-3", "t", 3)
+    assert (partition.suffix, partition.unique_id, partition.legal) == (None, None, True)
+    zero, nine, later = partition.segments
+    assert (zero.base_offset, zero.log and zero.log.path, zero.index) == (0, f"t-3/{ZERO}.log", None)
+    assert (nine.base_offset, nine.log, nine.index and nine.index.name) == (9, None, "00000000000000000009.index")
+    later_files = (later.log, later.index, later.time_index, later.transaction_index)
+    assert [entry and entry.name for entry in later_files] == names[:4]
+    assert [(offset, entry.name) for offset, entry in partition.snapshots] == [(0, f"{ZERO}.snapshot"), (370, f"{LATER}.snapshot")]
+    assert [row[:2] for row in partition.metadata_snapshots] == [(0, 0), (370, 2)]
+    assert [(leftover.base_offset, leftover.kind, leftover.suffix) for leftover in partition.leftovers] == [
+        (0, FileKind.METADATA_CHECKPOINT, "part"),
+        (0, FileKind.LOG, "deleted"),
+        (0, FileKind.PRODUCER_SNAPSHOT, "deleted"),
+        (None, FileKind.LEADER_EPOCH_CHECKPOINT, "tmp"),
+    ]
+    assert sorted(partition.entries) == [".DS_Store", "leader-epoch-checkpoint", "partition.metadata", "quorum-state"]
+    unknown = {"99999999999999999999.log", "7.log", "meta.properties.tmp", "deeper"}
+    assert {entry.name for entry in partition.unknown} == unknown
+    assert [entry.name for entry in partition.irregular] == ["link"]
+
+
+@pytest.mark.parametrize("suffix", ["delete", "future", "stray"])
+def test_partitions_on_their_way(suffix: str) -> None:
+    partition = partition_of(found("meta.properties", f"t-3.{HEX}-{suffix}/{ZERO}.log"))
+    assert (partition.topic, partition.partition, partition.suffix, partition.unique_id) == ("t", 3, suffix, HEX)
+    assert partition.legal
+    assert len(partition.segments) == 1
+
+
+def test_an_illegal_name_is_kept_and_nothing_read_into_it() -> None:
+    names = ["..-0", "<script>-0", "=cmd-0", "nodash", f"t-0.{HEX}-gone", "t\x1b[31m-0"]
+    log_directory = only(found("meta.properties", *(f"{name}/{ZERO}.log" for name in names)))
+    assert [partition.name for partition in log_directory.partitions] == sorted(names)
+    for partition in log_directory.partitions:
+        assert (partition.legal, partition.topic, partition.partition, partition.segments) == (False, None, None, [])
+        assert [entry.path for entry in partition.unknown] == [f"{partition.name}/{ZERO}.log"]
+
+
+def test_without_own_files_partitions_make_a_log_directory() -> None:
+    discovery = found(f"logs/t-0/{ZERO}.log", "logs/t-1/empty", "logs/notes/readme", "logs/x!-1/readme", "golden/t-0")
+    assert paths_of(discovery) == {"logs": ["t-0", "t-1", "x!-1"]}
+    assert [entry.path for entry in only(discovery).unknown] == ["logs/notes"]
+    assert [entry.path for entry in discovery.unknown] == ["golden/t-0"]
+
+
+@pytest.mark.parametrize("own", [["meta.properties"], ["replication-offset-checkpoint"], [".kafka_cleanshutdown"], []])
+def test_brokers_named_like_partitions_are_brokers(own: list[str]) -> None:
+    paths = [f"broker-{number}/{name}" for number in (1, 2) for name in [*own, f"t-0/{ZERO}.log"]]
+    assert paths_of(found(*paths, "truth.json")) == {"broker-1": ["t-0"], "broker-2": ["t-0"]}
+
+
+def test_log_directories_below_a_log_directory_are_found() -> None:
+    discovery = found("meta.properties", f"t-0/{ZERO}.log", "old-1/meta.properties", f"old-1/t-0/{ZERO}.log", "x-2/y-3/z")
+    assert paths_of(discovery) == {"": ["t-0", "x-2"], "old-1": ["t-0"]}
+
+
+def test_depth() -> None:
+    discovery = found("a/b/c/meta.properties", f"a/b/d/t-0/{ZERO}.log", "a/b/e/f/meta.properties", "a/b/e/f/g/h")
+    assert paths_of(discovery) == {"a/b/c": [], "a/b/d": ["t-0"]}
+    assert {entry.path for entry in discovery.unknown} == {"a/b/e/f/meta.properties", "a/b/e/f/g"}
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "partition"),
+    [
+        ("/evidence/t-3", "t", 3),
+        ("/evidence/t-3/", "t", 3),
+        ("s3://bucket/t-3.tar.gz", "t", 3),
+        (f"t-3.{HEX}-stray.zip", "t", 3),
+        ("copy of t", None, None),
+        (".", None, None),
+    ],
+)
+def test_a_partition_alone_is_read_whatever_its_name(name: str, topic: str | None, partition: int | None) -> None:
+    discovery = found(f"{ZERO}.log", "leader-epoch-checkpoint", name=name)
+    directory = partition_of(discovery)
+    assert (only(discovery).path, directory.path, directory.topic, directory.partition) == ("", "", topic, partition)
+    assert directory.legal == (topic is not None)
+    assert [segment.base_offset for segment in directory.segments] == [0]
+
+
+def test_partitions_alone_in_a_folder() -> None:
+    discovery = found(f"audit of 1/{ZERO}.log", f"audit of 2/{ZERO}.log", "notes/text")
+    assert paths_of(discovery) == {"audit of 1": ["audit of 1"], "audit of 2": ["audit of 2"]}
+    assert [len(directory.partitions[0].segments) for directory in discovery.log_directories] == [1, 1]
+    assert [entry.path for entry in discovery.unknown] == ["notes/text"]
+
+
+def test_a_single_file() -> None:
+    discovery = discover(MemorySource({"": b"abc"}, name="x.log"))
+    assert ([entry.size_in_bytes for entry in discovery.files], discovery.log_directories) == ([3], [])
+
+
+def test_nothing_of_kafkas() -> None:
+    discovery = found("a/readme", "b", **{"c": EntryKind.SYMLINK, "a/d": EntryKind.OTHER, "e": EntryKind.DIRECTORY})
+    assert discovery.log_directories == []
+    assert [entry.path for entry in discovery.unknown] == ["b", "a/readme"]
+    assert [entry.path for entry in discovery.irregular] == ["c", "a/d"]
+    assert discover(MemorySource({}, kinds={"": EntryKind.OTHER})).irregular[0].path == ""
+
+
+def test_links_are_listed_and_never_followed() -> None:
+    kinds = {"t-0": EntryKind.SYMLINK, "meta.properties": EntryKind.SYMLINK, f"t-1/{ZERO}.log": EntryKind.SYMLINK}
+    discovery = discover(MemorySource(files("cleaner-offset-checkpoint"), kinds=kinds))
+    assert [entry.path for entry in only(discovery).irregular] == ["meta.properties", "t-0"]
+    assert "meta.properties" not in only(discovery).entries
+    assert [entry.path for entry in partition_of(discovery).irregular] == [f"t-1/{ZERO}.log"]
+    assert partition_of(discovery).segments == []
+
+
+def test_what_cannot_be_listed_is_said_and_the_rest_found() -> None:
+    paths = ["b1/meta.properties", f"b1/t-0/{ZERO}.log", f"b1/t-1/{ZERO}.log", "b1/u-0/v/w", "b2/meta.properties"]
+    source = MemorySource(files(*paths), unreadable=["b1/t-0", "b2", "b1/u-0/v"])
+    discovery = discover(source)
+    assert paths_of(discovery) == {"b1": ["t-1", "u-0"]}
+    assert sorted(discovery.incomplete, key=lambda row: row.path) == [
+        Incomplete(path, "permission denied") for path in ("b1/t-0", "b1/u-0/v", "b2")
+    ]
+    with pytest.raises(SourceError):
+        discover(MemorySource(files("a"), unreadable=[""]))

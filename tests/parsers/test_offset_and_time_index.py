@@ -1,0 +1,125 @@
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.files import OffsetIndex, TimeIndex
+from kafka_forensics.parsers import bounded
+from kafka_forensics.parsers.offset_index import parse_offset_index
+from kafka_forensics.parsers.spec.index import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, parse_entries
+from kafka_forensics.parsers.time_index import parse_time_index
+from kafka_forensics.writers.indexes import write_offset_index, write_time_index
+from tests.support.memory import MemoryFile
+
+BASE = 20_000
+MAX_OFFSET = 2**63 - 1
+ENTRIES = [(20_030, 4_131), (20_061, 8_260), (20_092, 12_389)]
+PREALLOCATED = 10 << 20
+
+bytes_with_zeros = st.lists(st.one_of(st.binary(max_size=20), st.integers(0, 40).map(bytes)), max_size=12).map(b"".join)
+
+
+def tiles(index: OffsetIndex | TimeIndex, width: int, size: int) -> bool:
+    """Whether entries, zero tail and damage account for every byte of a file."""
+    return len(index.offsets) * width + index.zero_tail_bytes + sum(row.size_in_bytes for row in index.damage) == size
+
+
+def test_offsets_are_absolute_and_positions_as_stored() -> None:
+    index = parse_offset_index(MemoryFile(write_offset_index(ENTRIES, BASE)), BASE)
+    assert list(zip(index.offsets.tolist(), index.positions.tolist(), strict=True)) == ENTRIES
+    assert index.offsets.dtype == index.positions.dtype == np.int64
+    assert (index.zero_tail_bytes, index.damage) == (0, [])
+
+
+def test_preallocated_zeros_are_counted_and_no_damage() -> None:
+    data = write_offset_index(ENTRIES, BASE)
+    index = parse_offset_index(MemoryFile(data.ljust(PREALLOCATED, b"\0")), BASE)
+    assert index.offsets.tolist() == [offset for offset, _ in ENTRIES]
+    assert (index.zero_tail_bytes, index.damage) == (PREALLOCATED - 24, [])
+
+
+def test_holes_are_not_read() -> None:
+    data = write_time_index([(1_700_000_000_000, 20_001)], BASE)
+    file = MemoryFile(data, ranges=[(0, 4096)], size_in_bytes=8 << 40)
+    index = parse_time_index(file, BASE)
+    assert index.timestamps.tolist() == [1_700_000_000_000]
+    assert index.offsets.tolist() == [20_001]
+    assert index.zero_tail_bytes == (8 << 40) - (8 << 40) % 12 - 12
+    assert [row.detail["reason"] for row in index.damage] == ["partial_entry"]
+    assert file.bytes_read <= 4096
+
+
+def test_a_hole_between_entries_is_entries() -> None:
+    data = write_offset_index(ENTRIES[:1], BASE) + bytes(4088) + write_offset_index(ENTRIES[1:2], BASE)
+    dense = parse_offset_index(MemoryFile(data), BASE)
+    sparse = parse_offset_index(MemoryFile(data, ranges=[(0, 8), (4096, 4104)]), BASE)
+    assert dense.offsets.tolist() == sparse.offsets.tolist() == [20_030, *[BASE] * 511, 20_061]
+    assert dense.positions.tolist() == sparse.positions.tolist() == [4_131, *[0] * 511, 8_260]
+
+
+def test_no_bytes_are_no_entries() -> None:
+    index = parse_offset_index(MemoryFile(b""), BASE)
+    assert (len(index.offsets), index.zero_tail_bytes, index.damage) == (0, 0, [])
+
+
+@pytest.mark.parametrize(("parse", "width"), [(parse_offset_index, 8), (parse_time_index, 12)])
+def test_bytes_that_make_no_entry_are_damage(parse: Callable[[MemoryFile, int], OffsetIndex | TimeIndex], width: int) -> None:
+    index = parse(MemoryFile(b"\1" * (width + 3)), BASE)
+    assert len(index.offsets) == 1
+    detail = {"reason": "partial_entry", "entry_size": width, "file_size": width + 3}
+    assert index.damage == [Damage("INDEX_MISMATCH", width, 3, detail=detail)]  # type: ignore[arg-type]
+
+
+def test_offsets_never_wrap() -> None:
+    data = struct.pack(">4i", 2**31 - 1, 1, -(2**31), 2)
+    assert parse_offset_index(MemoryFile(data), MAX_OFFSET - 5).offsets.tolist() == [MAX_OFFSET, MAX_OFFSET - 5 - 2**31]
+    assert parse_offset_index(MemoryFile(data), 0).offsets.tolist() == [2**31 - 1, -(2**31)]
+
+
+def test_entries_past_the_limit_are_said_to_be_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_offset_index([(BASE + number, number) for number in range(1, 101)], BASE)
+    file = MemoryFile(data)
+    entries = bounded.read_index_entries(file, np.dtype([("a", ">i4"), ("b", ">i4")]), limit=83)
+    assert len(entries.entries) == 10
+    assert entries.zero_tail_bytes == 0
+    detail: dict[str, int | str | bool | list[int]] = {"reason": "index_too_large", "limit": 80}
+    assert entries.damage == [Damage("BUDGET_EXCEEDED", 80, 720, detail=detail)]
+    monkeypatch.setattr(bounded, "MAX_SCANNED_BYTES", 1000)
+    beyond = MemoryFile(data, ranges=[(0, 800), (4096, 8192)], size_in_bytes=8192)
+    index = parse_offset_index(beyond, BASE)
+    assert (len(index.offsets), index.zero_tail_bytes) == (100, 200)
+    assert [(row.kind, row.position, row.size_in_bytes) for row in index.damage] == [("BUDGET_EXCEEDED", 1000, 7192)]
+    assert beyond.furthest_byte <= 1000
+
+
+def without_zero_tail(entries: list[dict[str, int]]) -> list[dict[str, int]]:
+    while entries and not any(entries[-1].values()):
+        entries.pop()
+    return entries
+
+
+@pytest.mark.properties
+@given(data=bytes_with_zeros, base_offset=st.integers(0, 2**62))
+def test_offset_index_agrees_with_spec_on_any_bytes(data: bytes, base_offset: int) -> None:
+    index = parse_offset_index(MemoryFile(data), base_offset)
+    expected = without_zero_tail(parse_entries(OFFSET_INDEX_ENTRY, data))
+    assert index.offsets.tolist() == [base_offset + entry["relative_offset"] for entry in expected]
+    assert index.positions.tolist() == [entry["position"] for entry in expected]
+    assert tiles(index, 8, len(data))
+
+
+@pytest.mark.properties
+@given(data=bytes_with_zeros, base_offset=st.integers(0, 2**62), window=st.integers(1, 30), cut=st.integers(0, 60))
+def test_time_index_agrees_with_spec_in_any_windows(data: bytes, base_offset: int, window: int, cut: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounded, "_WINDOW", window)
+        ranges = [(0, min(cut, len(data))), (min(cut, len(data)), len(data))]
+        index = parse_time_index(MemoryFile(data, ranges), base_offset)
+    expected = without_zero_tail(parse_entries(TIME_INDEX_ENTRY, data))
+    assert index.timestamps.tolist() == [entry["timestamp"] for entry in expected]
+    assert index.offsets.tolist() == [base_offset + entry["relative_offset"] for entry in expected]
+    assert tiles(index, 12, len(data))

@@ -1,0 +1,119 @@
+import struct
+from dataclasses import asdict
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
+from kafka_forensics.parsers import producer_snapshot
+from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.spec.index import parse_entries
+from kafka_forensics.parsers.spec.producer_snapshot import PRODUCER_ENTRY, SNAPSHOT_HEADER
+from kafka_forensics.writers.snapshots import write_producer_snapshot
+from tests.support.memory import MemoryFile
+
+ENTRIES = [
+    ProducerEntry(1, 0, 9, 99, 9, 1_700_000_000_000, -1, -1),
+    ProducerEntry(2**40, 3, -1, -1, 0, 1_700_000_000_001, 5, -1),
+    ProducerEntry(3, 32_767, 2**31 - 1, 120, 0, -1, 0, 101),
+]
+DATA = write_producer_snapshot(ENTRIES)
+
+
+def parse(data: bytes) -> ProducerSnapshot:
+    return parse_producer_snapshot(MemoryFile(data), 121)
+
+
+def reasons(snapshot: ProducerSnapshot) -> list[object]:
+    assert {row.kind for row in snapshot.damage} <= {"PRODUCER_SNAPSHOT_CORRUPT"}
+    return [row.detail["reason"] for row in snapshot.damage]
+
+
+def with_count(count: int, data: bytes = DATA) -> bytes:
+    """`data` claiming `count` entries under a good CRC."""
+    body = struct.pack(">i", count) + data[10:]
+    return data[:2] + struct.pack(">I", google_crc32c.value(body)) + body
+
+
+def test_a_whole_snapshot_has_no_damage() -> None:
+    snapshot = parse(DATA)
+    assert snapshot.entries == ENTRIES
+    assert (snapshot.offset, snapshot.version, snapshot.damage) == (121, 1, [])
+    assert snapshot.crc == snapshot.crc_computed
+
+
+def test_a_snapshot_of_nobody_is_ten_bytes() -> None:
+    data = write_producer_snapshot([])
+    assert len(data) == 10
+    assert (parse(data).entries, parse(data).damage) == ([], [])
+
+
+def test_any_flipped_byte_is_noticed() -> None:
+    for position in range(len(DATA)):
+        data = bytearray(DATA)
+        data[position] ^= 0x10
+        snapshot = parse(bytes(data))
+        assert reasons(snapshot)[0] == ("version" if position < 2 else "crc")
+        assert len(snapshot.entries) == 3
+
+
+def test_any_cut_is_noticed_and_whole_entries_stay() -> None:
+    for size in range(len(DATA)):
+        snapshot = parse(DATA[:size])
+        assert "short" in reasons(snapshot)
+        assert snapshot.entries == ENTRIES[: max(0, size - 10) // 46]
+
+
+def test_a_header_cut_short_leaves_its_numbers_unread() -> None:
+    snapshot = parse(DATA[:9])
+    assert (snapshot.version, snapshot.crc, snapshot.crc_computed) == (-1, -1, -1)
+    assert [(row.position, row.size_in_bytes) for row in snapshot.damage] == [(0, 9)]
+
+
+@pytest.mark.parametrize(("count", "reason"), [(2**31 - 1, "short"), (4, "short"), (2, "count"), (0, "count"), (-1, "count")])
+def test_the_count_is_not_trusted(count: int, reason: str) -> None:
+    snapshot = parse(with_count(count))
+    assert snapshot.entries == ENTRIES
+    assert reasons(snapshot) == [reason]
+    assert snapshot.damage[0].detail["declared"] == count
+    assert snapshot.damage[0].detail["present"] == 3
+
+
+def test_bytes_behind_the_last_entry_are_damage() -> None:
+    snapshot = parse(with_count(3, DATA + b"tail"))
+    assert snapshot.entries == ENTRIES
+    assert reasons(snapshot) == ["count"]
+    assert snapshot.damage[0].detail["trailing_bytes"] == 4
+
+
+def test_long_snapshots_are_decoded_in_part_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_snapshot, "_WINDOW", 46)
+    monkeypatch.setattr(producer_snapshot, "MAX_DECODED_BYTES", 46)
+    snapshot = parse(DATA)
+    assert snapshot.entries == ENTRIES[:1]
+    assert snapshot.crc == snapshot.crc_computed
+    assert [(row.kind, row.position, row.size_in_bytes, row.detail["crc_checked"]) for row in snapshot.damage] == [
+        ("BUDGET_EXCEEDED", 56, 92, True)
+    ]
+    monkeypatch.setattr(producer_snapshot, "MAX_CHECKED_BYTES", 100)
+    unchecked = parse(DATA)
+    assert (unchecked.entries, unchecked.crc_computed) == (ENTRIES[:1], -1)
+    assert [row.detail["crc_checked"] for row in unchecked.damage] == [False]
+
+
+@pytest.mark.properties
+@given(data=st.one_of(st.binary(max_size=200), st.binary(max_size=150).map(lambda tail: DATA[:10] + tail)))
+def test_parser_agrees_with_spec_on_any_bytes(data: bytes) -> None:
+    snapshot = parse(data)
+    if len(data) < 10:
+        assert (snapshot.entries, reasons(snapshot)) == ([], ["short"])
+        return
+    header = SNAPSHOT_HEADER.parse(data)
+    entries = parse_entries(PRODUCER_ENTRY, data[10:])
+    assert (snapshot.version, snapshot.crc) == (header.version, header.crc)
+    assert snapshot.crc_computed == google_crc32c.value(data[6:])
+    assert [asdict(entry) for entry in snapshot.entries] == entries
+    good = header.version == 1 and header.crc == snapshot.crc_computed and header.count * 46 + 10 == len(data)
+    assert good == (snapshot.damage == [])
