@@ -1,0 +1,287 @@
+"""Transactions of a partition as its log shows them: counts, open ones, aborted ones, writes behind their own marker.
+
+A transaction may begin left of a stretch and end in it, or the other way round; merging joins the parts. At the real start of
+a log a marker without data is legal: retention took the data, or there never was any.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.analysis import transaction_rules as rules
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.producer_runs import Extremes, OffsetRuns, offset_behind
+from kafka_forensics.analysis.producer_table import ProducerTable
+from kafka_forensics.analysis.transaction_index_check import Ending, compare_endings
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.model.files import TransactionIndex
+from kafka_forensics.model.findings import Confidence, Finding
+from kafka_forensics.model.results import TransactionCounts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_FOUND_ROWS: Final = 256
+_RECENT: Final = 64
+_KIND_OF_MARKER: Final = np.array([rules.UNREADABLE, rules.ABORT, rules.COMMIT])
+"""By control record type + 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction without a marker: its data lies in `[first_offset, last_offset]`, its first batch at `position` of a segment.
+
+    `producer_epoch` is that of its last batch; timestamps are ms, of its first and last batch.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_offset: int
+    first_timestamp: int
+    last_timestamp: int
+    segment: int
+    position: int
+    size_in_bytes: int
+    first_batch_last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """What a producer did last: `first_offset` of its open transaction and where that begins, or -1; epoch and offset of its last
+    transactional batch or marker."""
+
+    first_offset: int
+    place: tuple[int, int]
+    last_epoch: int
+    last_offset: int
+
+
+class TransactionsFold:
+    """State: a row for each transactional producer, the ABORT markers, the latest ended transactions, and late writes.
+
+    Bounded by the number of producers and of aborted transactions.
+    """
+
+    def __init__(self, segment_base_offset: int) -> None:
+        self._segment = segment_base_offset
+        self._table = ProducerTable(rules.TRANSACTION_WIDTH, rules.COUNTERS)
+        self._endings: list[NDArray[np.int64]] = []
+        self._recent = Extremes(rules.FOUND_WIDTH, 0, _RECENT)
+        self._late = Extremes(rules.FOUND_WIDTH)
+
+    def step(self, columns: "NDArray[np.int64]") -> None:
+        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
+        producer_id = columns[BatchColumn.PRODUCER_ID]
+        if not producer_id.size or int(producer_id.max()) < 0:
+            return
+        attributes = columns[BatchColumn.ATTRIBUTES]
+        rows = np.flatnonzero(attributes & (TRANSACTIONAL_MASK | CONTROL_MASK))
+        if not rows.size:
+            return
+        base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
+        good = (producer_id[rows] >= 0) & (columns[BatchColumn.CRC][rows] == columns[BatchColumn.CRC_COMPUTED][rows])
+        rows = rows[good & (base[rows] >= 0) & (last[rows] >= base[rows])]
+        facts = (
+            producer_id,
+            columns[BatchColumn.PRODUCER_EPOCH],
+            base,
+            last,
+            columns[BatchColumn.BASE_TIMESTAMP],
+            columns[BatchColumn.MAX_TIMESTAMP],
+            columns[BatchColumn.POSITION],
+            columns[BatchColumn.SIZE_IN_BYTES],
+            attributes,
+            columns[BatchColumn.CONTROL_RECORD_TYPE],
+        )
+        now = np.zeros(rules.BLOCK_WIDTH, np.int64)
+        found = np.zeros((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        done = 0
+        while True:
+            done = rules.take_batches(done, rows, facts, self._segment, self._store(found), self._table.used, now)
+            self._keep(found)
+            if done == rows.size:
+                return
+            if self._table.full:
+                self._table.grow()
+
+    def damage(self) -> None:
+        """Bytes were lost behind the last batch given. Nothing to remember: the `OffsetRuns` of the producers fold know where."""
+
+    def merge(self, right: "TransactionsFold") -> None:
+        """Add the stretch that stands behind ours; `right` is left as it was."""
+        theirs = right._table.taken()
+        found = np.zeros((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        done = 0
+        while True:
+            done = rules.join_producers(done, theirs, self._store(found), self._table.used)
+            self._keep(found)
+            if done == len(theirs):
+                break
+            if self._table.full:
+                self._table.grow()
+        for counter in (rules.COMMITTED, rules.ABORTED, rules.EMPTY):
+            self._table.used[counter] += right._table.used[counter]
+        self._endings.extend(right._endings)
+        self._recent.merge(right._recent)
+        self._late.merge(right._late)
+        self._segment = right._segment
+
+    def _store(self, found: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
+        return self._table.rows, self._table.slots, self._table.keys, found
+
+    def _keep(self, found: "NDArray[np.int64]") -> None:
+        """Sort what the kernel found, and make room for more."""
+        rows = found[: int(self._table.used[rules.FOUND_USED])]
+        self._table.used[rules.FOUND_USED] = 0
+        if len(rows):
+            late = rows[:, 2] == rules.LATE
+            self._late.add(rows[late])
+            ended = rows[~late]
+            self._recent.add(ended[ended[:, 8] >= 0])
+            lasting = ended[ended[:, 2] != rules.COMMIT]
+            if len(lasting):
+                self._endings.append(lasting)
+
+    def _lead_endings(self) -> "NDArray[np.int64]":
+        """What the first marker of each producer ended, nothing being left of us; rows as the kernel finds them."""
+        table = self._table.taken()
+        ended = table[table[:, rules.MARKERS] > 0]
+        marker, lead = ended[:, rules.MARKER :], ended[:, rules.LEAD :]
+        is_open = lead[:, rules.OPEN] != 0
+        answer = np.full((len(ended), rules.FOUND_WIDTH), -1, np.int64)
+        answer[:, 0], answer[:, 1] = marker[:, rules.MARKER_SEGMENT], marker[:, rules.MARKER_POSITION]
+        answer[:, 2] = _KIND_OF_MARKER[np.clip(marker[:, rules.MARKER_TYPE], -1, 1) + 1]
+        answer[:, 3], answer[:, 7] = marker[:, rules.MARKER_SIZE], marker[:, rules.MARKER_EPOCH]
+        answer[:, 4] = answer[:, 5] = marker[:, rules.MARKER_OFFSET]
+        answer[:, 6] = ended[:, 0]
+        for column, fact in ((8, rules.FIRST_OFFSET), (9, rules.SEGMENT), (10, rules.POSITION)):
+            answer[:, column] = np.where(is_open, lead[:, fact], -1)
+        return answer
+
+    def counts(self) -> TransactionCounts:
+        """Transactions with data in this log, by how they ended; none is known to hang from one partition alone."""
+        leads = self._lead_endings()
+        kinds = leads[leads[:, 8] >= 0, 2]
+        used = self._table.used
+        committed = int(used[rules.COMMITTED]) + int((kinds == rules.COMMIT).sum())
+        aborted = int(used[rules.ABORTED]) + int((kinds == rules.ABORT).sum())
+        return TransactionCounts(committed, aborted, len(self.open_transactions()))
+
+    def empty_markers(self) -> int:
+        """Markers that ended nothing in this log, which is legal."""
+        return int(self._table.used[rules.EMPTY]) + int((self._lead_endings()[:, 8] < 0).sum())
+
+    def _open_blocks(self) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
+        """Rows of the producers with an open transaction, and its blocks."""
+        table = self._table.taken()
+        lead, current = (table[:, block : block + rules.BLOCK_WIDTH] for block in (rules.LEAD, rules.CURRENT))
+        blocks = np.where(table[:, rules.MARKERS : rules.MARKERS + 1] == 0, lead, current)
+        is_open = blocks[:, rules.OPEN] != 0
+        return table[is_open], blocks[is_open]
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Open transactions in the order of their first offsets."""
+        answer = [
+            OpenTransaction(
+                producer_id=int(row[0]),
+                producer_epoch=int(row[rules.LAST_EPOCH]),
+                first_offset=int(block[rules.FIRST_OFFSET]),
+                last_offset=int(block[rules.LAST_DATA_OFFSET]),
+                first_timestamp=int(block[rules.FIRST_TIMESTAMP]),
+                last_timestamp=int(block[rules.LAST_TIMESTAMP]),
+                segment=int(block[rules.SEGMENT]),
+                position=int(block[rules.POSITION]),
+                size_in_bytes=int(block[rules.SIZE]),
+                first_batch_last_offset=int(block[rules.FIRST_LAST_OFFSET]),
+            )
+            for row, block in zip(*self._open_blocks(), strict=True)
+        ]
+        return sorted(answer, key=lambda one: (one.first_offset, one.producer_id))
+
+    def view(self) -> dict[int, TransactionState]:
+        """Every transactional producer's state behind the last batch given."""
+        is_open = {one.producer_id: one for one in self.open_transactions()}
+        answer = {}
+        for row in self._table.taken().tolist():
+            now = is_open.get(row[0])
+            first, place = (-1, (-1, -1)) if now is None else (now.first_offset, (now.segment, now.position))
+            answer[row[0]] = TransactionState(first, place, row[rules.LAST_EPOCH], row[rules.LAST_OFFSET])
+        return answer
+
+    def last_stable_offset(self, high_watermark: int | None, log_end_offset: int) -> int:
+        """First offset that read_committed readers may not yet read: of the oldest transaction that is open or whose marker is not
+        below the high watermark, else the high watermark (the log's end if that is unknown)."""
+        limit = log_end_offset if high_watermark is None else min(high_watermark, log_end_offset)
+        ended = np.concatenate((self._recent.rows, self._lead_endings()))
+        unstable = ended[(ended[:, 4] >= limit) & (ended[:, 8] >= 0), 8]
+        blocks = self._open_blocks()[1]
+        return int(min(unstable.min(initial=limit), blocks[:, rules.FIRST_OFFSET].min(initial=limit)))
+
+    def endings(self) -> list[Ending]:
+        """Every ABORT marker, and every marker that cannot be read, in file order."""
+        leads = self._lead_endings()
+        rows = np.concatenate([*self._endings, leads[leads[:, 2] != rules.COMMIT]])
+        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+        return [Ending(row[6], row[2] == rules.ABORT, row[8], row[4], (row[9], row[10]), (row[0], row[1])) for row in rows.tolist()]
+
+    def compare_with_index(
+        self,
+        indexes: dict[int, TransactionIndex],
+        context: ReplicaContext,
+        log_start_offset: int,
+        runs: OffsetRuns,
+        has_index_files: set[int],
+    ) -> list[Finding]:
+        """What the `.txnindex` files (by segment base offset) do not say as the log does, this fold being of all of it.
+
+        `runs` are the producers fold's; `has_index_files` names segments of which any index file was copied.
+        """
+        return compare_endings(self.endings(), indexes, context, log_start_offset, runs, has_index_files)
+
+    def findings(self, context: ReplicaContext, runs: OffsetRuns, log_end_offset: int) -> list[Finding]:
+        """Open transactions and late writes, this fold being of the whole log; `runs` are the producers fold's."""
+        answer = [self._late_write(context, row) for row in self._late.rows.tolist()]
+        last_stable_offset = self.last_stable_offset(context.high_watermark, log_end_offset)
+        for one in self.open_transactions():
+            evidence = {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "first_offset": one.first_offset,
+                "last_offset": one.last_offset,
+                "first_timestamp": one.first_timestamp,
+                "last_timestamp": one.last_timestamp,
+                "last_stable_offset": last_stable_offset,
+                "hidden_records": max(log_end_offset - one.first_offset, 0),
+            }
+            place = context.place(
+                context.log_file(one.segment),
+                byte_start=one.position,
+                byte_end=one.position + one.size_in_bytes,
+                offset_start=one.first_offset,
+                offset_end=offset_behind(one.last_offset),
+            )
+            doubtful = runs.broken_between((one.segment, one.position))
+            answer.append(finding("TXN_OPEN", place, evidence, confidence=Confidence.INFERRED if doubtful else None))
+        return answer
+
+    def _late_write(self, context: ReplicaContext, row: list[int]) -> Finding:
+        evidence: dict[str, Any] = {
+            "producer_id": row[6],
+            "producer_epoch": row[7],
+            "later_epoch": row[8],
+            "later_epoch_offset": row[9],
+        }
+        if not self._late.complete:
+            evidence["occurrences"] = self._late.count
+        place = context.place(
+            context.log_file(row[0]),
+            byte_start=row[1],
+            byte_end=row[1] + row[3],
+            offset_start=row[4],
+            offset_end=offset_behind(row[5]),
+        )
+        return finding("TXN_LATE_WRITE", place, evidence)
