@@ -1,0 +1,65 @@
+"""Nothing invisible passes, everything visible does."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.cli.safe_text import printable
+
+anything = st.text(st.characters(min_codepoint=0, max_codepoint=0x10FFFF, categories=None), max_size=40) | st.text(
+    st.characters(categories=["Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs", "Mn"]), max_size=10
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("audit-0", "audit-0"),
+        ("\x1b[31m", r"\x1b[31m"),
+        ("\x07\x7f\x00", r"\x07\x7f\x00"),
+        ("a\tb\r\nc", r"a\tb\r\nc"),
+        ("\x9b31m\x85", r"\u009b31m\u0085"),
+        ("\u202egpj.exe", r"\u202egpj.exe"),
+        ("\u2066\u2069\u200e\u200f\u061c", r"\u2066\u2069\u200e\u200f\u061c"),
+        ("\u200b\u200d\ufeff\u2060", r"\u200b\u200d\ufeff\u2060"),
+        ("\u2028\u2029", r"\u2028\u2029"),
+        ("\ud800x", r"\ud800x"),
+        ("\udcff", r"\xff"),
+        ("\ue000\U000e0041", r"\ue000\U000e0041"),
+        ("\u3164\ufe0f\u034f", r"\u3164\ufe0f\u034f"),
+        ("Zürich, Παρίσι, 東京, القاهرة, हिन्दी, 🙂", "Zürich, Παρίσι, 東京, القاهرة, हिन्दी, 🙂"),
+        (b"key\xff\x1b", r"key\xff\x1b"),
+        ("naïve".encode(), "naïve"),
+    ],
+)
+def test_known_cases(raw: str | bytes, shown: str) -> None:
+    assert printable(raw) == shown
+
+
+@pytest.mark.properties
+@given(anything)
+def test_no_character_without_a_form_of_its_own_comes_through(text: str) -> None:
+    shown = printable(text)
+    assert not {unicodedata.category(each) for each in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    shown.encode("utf-8")
+
+
+@pytest.mark.properties
+@given(anything)
+def test_escaping_twice_does_no_harm(text: str) -> None:
+    assert printable(printable(text)) == printable(text)
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=60))
+def test_any_bytes_are_shown_without_loss_of_length(data: bytes) -> None:
+    assert len(printable(data)) >= len(data.decode("utf-8", "replace")) // 2
+    assert printable(data).isprintable()
+
+
+@pytest.mark.properties
+@given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)))
+def test_plain_text_is_left_alone(text: str) -> None:
+    assert printable(text) == text
