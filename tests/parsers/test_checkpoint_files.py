@@ -109,6 +109,8 @@ def test_a_count_that_lies_says_both_numbers() -> None:
     _, damage = offsets_of(b"0\n7\nt 0 5\n")
     assert damage[0].detail == {"reason": "count", "line": 2, "expected": 1, "found": 7}
     assert (damage[0].position, damage[0].size_in_bytes) == (2, 2)
+    _, damage = offsets_of(b"0\nt 0 5\nu 0 6\n")
+    assert [row.detail for row in damage] == [{"reason": "count", "line": 2, "expected": 2}]
 
 
 def test_a_digit_string_of_ten_megabytes_is_one_row() -> None:

@@ -82,12 +82,13 @@ def test_offsets_never_wrap() -> None:
 
 def test_entries_past_the_limit_are_said_to_be_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     data = write_offset_index([(BASE + number, number) for number in range(1, 101)], BASE)
-    file = MemoryFile(data)
-    entries = bounded.read_index_entries(file, np.dtype([("a", ">i4"), ("b", ">i4")]), limit=83)
-    assert len(entries.entries) == 10
-    assert entries.zero_tail_bytes == 0
     detail: dict[str, int | str | bool | list[int]] = {"reason": "index_too_large", "limit": 80}
-    assert entries.damage == [Damage("BUDGET_EXCEEDED", 80, 720, detail=detail)]
+    for window in (1 << 20, 100, 16):
+        monkeypatch.setattr(bounded, "_WINDOW", window)
+        entries = bounded.read_index_entries(MemoryFile(data), np.dtype([("a", ">i4"), ("b", ">i4")]), limit=83)
+        assert entries.entries["b"].tolist() == list(range(1, 11))
+        assert entries.zero_tail_bytes == 0
+        assert entries.damage == [Damage("BUDGET_EXCEEDED", 80, 720, detail=detail)]
     monkeypatch.setattr(bounded, "MAX_SCANNED_BYTES", 1000)
     beyond = MemoryFile(data, ranges=[(0, 800), (4096, 8192)], size_in_bytes=8192)
     index = parse_offset_index(beyond, BASE)
