@@ -1,8 +1,9 @@
-"""Makes `sample_logs/healthy` and `sample_logs/unclean-election` with a real cluster: `python -m lab.make_samples`, one minute.
+"""Makes `sample_logs/` with real brokers: `python -m lab.make_samples`, two and a half minutes; names of samples make only those.
 
 The structure is the same on every run: topics, records, batches, who leads, who is lost. Ids, times and ports are new.
 """
 
+import argparse
 import json
 import shutil
 import signal
@@ -11,185 +12,68 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from lab.cluster import Cluster, settled
-from lab.errors import LabError
 from lab.files import trim_indexes
-from lab.jvm import wait_until
 from lab.kafka_jars import LAB, WORK
-from lab.workload import (
-    CODECS,
-    Message,
-    Writer,
-    commit_group,
-    end_offsets,
-    event,
-    write_append_time,
-    write_codecs,
-    write_orders,
-    write_payments,
-    write_profiles,
-)
+from lab.silent_divergence import AFTERWARDS, make_silent_divergence
+from lab.unclean_election import OLD_LEADER, STALE, STOPPED, make_unclean_election
 
 SAMPLE_LOGS: Final = LAB.parent / "sample_logs"
-TOPICS: Final = {"orders": 2, "payments": 2, "append-time": 1, "profiles": 1, **{f"codec-{codec}": 1 for codec in CODECS}}
-OLD_LEADER, STOPPED, STALE = 2, 3, 1
-COMMON_END, ALONE, AFTERWARDS = 300, 70, 45
+HEALTHY, DIVERGENCE, UNCLEAN = "healthy", "silent-divergence", "unclean-election"
 INDEX_BYTES: Final = 4096
-"""Indexes larger than the brokers' setting are those of `__cluster_metadata`, which knows no setting: 10 MiB of zeros each."""
+"""Larger indexes are those that know no setting, of `__cluster_metadata` and of 0.10.2.2: 10 MiB of zeros each."""
 
 
-def write_companions(cluster: Cluster) -> None:
-    """The healthy topics, written, committed, compacted, and settled on every broker."""
-    write_orders(cluster)
-    write_payments(cluster)
-    write_codecs(cluster)
-    write_append_time(cluster)
-    write_profiles(cluster)
-    commit_group(cluster)
-    wait_until("checkpoints follow", settled(cluster, end_offsets(cluster, TOPICS)), timeout_seconds=30)
-    wait_until("profiles is compacted", lambda: all(compacted(cluster, broker) for broker in cluster.brokers), timeout_seconds=60)
+def expected(exit_code: int, *findings: dict[str, Any]) -> dict[str, Any]:
+    """What a scan of one sample must find: these findings, and nothing above `info` besides."""
+    return {"exit_code": exit_code, "findings": list(findings), "max_severity_elsewhere": "info"}
 
 
-def compacted(cluster: Cluster, broker: int) -> bool:
-    """Whether a broker has cleaned all of `profiles` but the active segment, and removed what it replaced."""
-    directory = cluster.log_dir(broker) / "profiles-0"
-    active = max(int(path.stem) for path in directory.glob("*.log"))
-    cleaned = cluster.checkpointed(broker, "cleaner-offset-checkpoint").get(("profiles", 0), 0)
-    on_the_way = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]
-    return active > 0 and cleaned == active and not on_the_way
+def expected_loss(ends: dict[str, int]) -> dict[str, Any]:
+    """What the old leader held alone and committed."""
+    place = {"kind": "UNCLEAN_LOSS", "topic": "audit", "partition": 0}
+    return place | {"offset_start": ends["common_end"], "offset_end": ends["old_end"], "held_by": [OLD_LEADER]}
 
 
-def fully_replicated(cluster: Cluster) -> bool:
-    """Whether every partition has a leader and its whole replica set in sync."""
-    admin = cluster.admin()
-    topics = admin.list_topics(timeout=30).topics.values()
-    partitions = [partition for topic in topics for partition in topic.partitions.values()]
-    return all(one.leader >= 0 and sorted(one.isrs) == sorted(one.replicas) for one in partitions)
+def expected_fork() -> dict[str, Any]:
+    """Two versions of the first records; nobody can tell which was right."""
+    place = {"kind": "FORK_BELOW_HW", "topic": "ledger", "partition": 0}
+    return place | {"offset_start": 0, "offset_end": AFTERWARDS, "held_by": [], "versions": [[1], [2, 3]]}
 
 
-def audit_messages(kind: str, first: int, count: int) -> list[Message]:
-    """`count` records for `audit`, numbered from `first`."""
-    return [
-        Message(event(kind, number, user=f"user-{number % 17:02}"), b"user-%02d" % (number % 17))
-        for number in range(first, first + count)
-    ]
-
-
-def write_audit(cluster: Cluster, kind: str, first: int, count: int, batch: int, acks: str) -> int:
-    """Write records to `audit` in batches; the end offset the leader acknowledged."""
-    writer = Writer(cluster, acks=acks)
-    for start in range(first, first + count, batch):
-        writer.batch("audit", audit_messages(kind, start, batch))
-    return writer.end_offset
-
-
-def lose_audit(cluster: Cluster) -> dict[str, int]:
-    """An unclean election of `audit`, left standing; what the clients were told on the way.
-
-    Three replicas hold 300 records. One is stopped, one frozen; the leader, alone in sync, takes 70 more, commits them and dies.
-    The frozen one comes back, is elected uncleanly, and takes 45 others in their place.
-    """
-    cluster.create_topic(
-        "audit", assignment=[[OLD_LEADER, STOPPED, STALE]], settings={"min.insync.replicas": "1", "segment.index.bytes": "1024"}
-    )
-    common_end = write_audit(cluster, "login", 0, COMMON_END, 20, "all")
-    for broker in cluster.brokers:
-        cluster.await_high_watermark(broker, "audit", common_end)
-    cluster.stop(STOPPED)
-    cluster.freeze(STALE)
-    cluster.await_isr("audit", [OLD_LEADER])
-    old_end = write_audit(cluster, "login", COMMON_END, ALONE, 10, "1")
-    cluster.await_high_watermark(OLD_LEADER, "audit", old_end)
-    cluster.kill(OLD_LEADER)
-    cluster.thaw(STALE)
-    wait_until("the stale replica leads", lambda: elected(cluster), timeout_seconds=60, step_seconds=1.0)
-    new_end = write_audit(cluster, "login-again", COMMON_END, AFTERWARDS, 15, "1")
-    cluster.await_high_watermark(STALE, "audit", new_end)
-    return {"common_end": common_end, "old_end": old_end, "new_end": new_end}
-
-
-def elected(cluster: Cluster) -> bool:
-    """Ask for the unclean election; True once the stale replica leads."""
-    try:
-        cluster.elect_unclean("audit")
-    except LabError:
-        return False  # not yet: the controller still waits for the dead leader, or for the stale replica to be back
-    return cluster.leader_and_isr("audit")[0] == STALE
-
-
-def expected(ends: dict[str, int]) -> dict[str, Any]:
-    """What a scan of each sample must find."""
-    loss = {
-        "kind": "UNCLEAN_LOSS",
-        "topic": "audit",
-        "partition": 0,
-        "offset_start": ends["common_end"],
-        "offset_end": ends["old_end"],
-        "held_by": [OLD_LEADER],
-    }
-    fork = {
-        "kind": "FORK_BELOW_HW",
-        "topic": "ledger",
-        "partition": 0,
-        "offset_start": 0,
-        "offset_end": 3,
-        "held_by": [],
-        "versions": [[1], [2, 3]],
-    }
-    log_ends = {str(OLD_LEADER): ends["old_end"], str(STALE): ends["new_end"], str(STOPPED): ends["common_end"]}
-    return {
-        "healthy": {"exit_code": 0, "findings": [], "max_severity_elsewhere": "info"},
-        "silent-divergence": {"exit_code": 1, "findings": [fork], "max_severity_elsewhere": "info"},
-        "unclean-election": {
-            "exit_code": 1,
-            "findings": [loss],
-            "max_severity_elsewhere": "info",
-            "audit_log_end_offsets": log_ends,
-        },
-    }
-
-
-def check(ends: dict[str, int], tree: Path) -> None:
-    """That the history went as planned and the copies show it. Raises LabError."""
-    planned = {"common_end": COMMON_END, "old_end": COMMON_END + ALONE, "new_end": COMMON_END + AFTERWARDS}
-    if ends != planned:
-        raise LabError(f"clients were told {ends}, planned was {planned}")
-    logs = {broker: (tree / f"broker-{broker}" / "audit-0" / f"{0:020}.log").read_bytes() for broker in (1, 2, 3)}
-    common = logs[STOPPED]
-    for broker in (OLD_LEADER, STALE):
-        if not logs[broker].startswith(common) or logs[broker] == common:
-            raise LabError(f"broker {broker} does not go on from the common records of audit")
-
-
-def make(work: Path) -> dict[str, int]:
-    """Both trees, below `work`."""
-    with Cluster(work / "cluster") as cluster:
-        write_companions(cluster)
-        cluster.stop(*cluster.brokers)
-        cluster.copy(work / "healthy")
-        print("healthy: copied", flush=True)
-        cluster.start(*cluster.brokers)
-        wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
-        wait_until("checkpoints follow", settled(cluster, end_offsets(cluster, TOPICS)), timeout_seconds=30)
-        ends = lose_audit(cluster)
-        cluster.copy(work / "unclean-election")
-        print(f"unclean-election: copied, {ends}", flush=True)
-    check(ends, work / "unclean-election")
-    return ends
+def make(work: Path, names: set[str]) -> dict[str, Any]:
+    """Make the trees below `work`, and say what must be found in each."""
+    found = {}
+    if names & {HEALTHY, UNCLEAN}:
+        ends = make_unclean_election(work)
+        log_ends = {str(STALE): ends["new_end"], str(OLD_LEADER): ends["old_end"], str(STOPPED): ends["common_end"]}
+        found[HEALTHY] = expected(0)
+        found[UNCLEAN] = expected(1, expected_loss(ends)) | {"audit_log_end_offsets": log_ends}
+    if DIVERGENCE in names:
+        make_silent_divergence(work)
+        found[DIVERGENCE] = expected(1, expected_fork())
+    return found
 
 
 def main() -> None:
     """Make the trees, then put them in place of the old ones."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = (HEALTHY, DIVERGENCE, UNCLEAN)
+    parser.add_argument("sample", nargs="*", help=f"{', '.join(names)} (default: all; {HEALTHY} and {UNCLEAN} are of one cluster)")
+    chosen = set(parser.parse_args().sample) or set(names)
+    if unknown := chosen - set(names):
+        parser.error(f"no such sample: {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, on_terminate)
     work = WORK / "samples"
     shutil.rmtree(work, ignore_errors=True)
-    ends = make(work)
-    for name in ("healthy", "unclean-election"):
+    found = make(work, chosen)
+    for name in found:
         cut = trim_indexes(work / name, larger_than=INDEX_BYTES)
-        print(f"{name}: zero tails cut from {len(cut)} index files of __cluster_metadata")
+        print(f"{name}: preallocated zeros cut from {len(cut)} index files")
         shutil.rmtree(SAMPLE_LOGS / name, ignore_errors=True)
         shutil.copytree(work / name, SAMPLE_LOGS / name)
-    (SAMPLE_LOGS / "expected.json").write_text(json.dumps(expected(ends), indent=2) + "\n")
+    account = SAMPLE_LOGS / "expected.json"
+    before = json.loads(account.read_text()) if account.exists() else {}
+    account.write_text(json.dumps(dict(sorted((before | found).items())), indent=2) + "\n")
     shutil.rmtree(work)
 
 

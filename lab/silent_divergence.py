@@ -1,0 +1,205 @@
+"""The failure that leader epochs were invented for, staged with Kafka 0.10.2.2: replicas in sync, and different for good."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from lab.errors import LabError
+from lab.files import copy_tree, read_offset_checkpoint
+from lab.jvm import KAFKA_SERVER, JavaServer, wait_until
+from lab.kafka_jars import LAB, kafka_jars
+from lab.settings import LOOPBACK, free_ports, properties_text
+
+OLD_VERSION: Final = "0.10.2.2"
+ZOOKEEPER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+ON_A_NEW_JVM: Final = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang"))
+OPTIONS: Final = ("-Xms32m", "-Xmx256m", *ON_A_NEW_JVM)
+LOG4J: Final = """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+BROKERS: Final = (1, 2, 3)
+TOPIC: Final = "ledger"
+LOG: Final = f"{TOPIC}-0/{0:020}.log"
+PAYMENTS, AFTERWARDS = 10, 3
+TIMEOUT_SECONDS: Final = 60
+HALF_A_SESSION_SECONDS: Final = 3
+SETTINGS: Final = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.enable": "false",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "min.insync.replicas": "2",
+    "num.io.threads": "2",
+    "num.network.threads": "1",
+    "replica.fetch.wait.max.ms": "25000",
+    "replica.lag.time.max.ms": "60000",
+    "unclean.leader.election.enable": "true",
+    "zookeeper.session.timeout.ms": "6000",
+}
+"""Followers learn the high watermark with their next fetch, which waits 25 s for new records: theirs is stale for that long."""
+
+
+class OldCluster:
+    """ZooKeeper and three brokers of Kafka 0.10.2.2 on loopback; what it starts ends with it, by its own process id."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+        self.jars = kafka_jars(OLD_VERSION, LAB / f"pom-{OLD_VERSION}.xml")
+        self.zookeeper_port, *ports = free_ports(1 + len(BROKERS))
+        self.ports = dict(zip(BROKERS, ports, strict=True))
+        self.servers: list[JavaServer] = []
+        self.brokers: dict[int, JavaServer] = {}
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True)
+        try:
+            self._start("zookeeper", ZOOKEEPER, self._zookeeper_settings())
+            for broker in (3, 2, 1):  # the first to come is the controller, and has to outlive this history
+                self.start_broker(broker)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._end()
+
+    def start_broker(self, broker: int) -> None:
+        """Start a broker (again) and wait until it answers."""
+        settings = SETTINGS | {
+            "broker.id": str(broker),
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{self.ports[broker]}",
+            "log.dirs": str(self.log_dir(broker)),
+            "zookeeper.connect": f"{LOOPBACK}:{self.zookeeper_port}",
+        }
+        server = self.brokers[broker] = self._start(f"broker-{broker}", KAFKA_SERVER, settings)
+
+        def up() -> bool:
+            if not server.running:
+                raise LabError(f"broker {broker} ended while starting: {server.last_words()}")
+            return broker in self.known_brokers(broker)
+
+        wait_until(f"broker {broker} starts", up, timeout_seconds=TIMEOUT_SECONDS, step_seconds=0.5)
+
+    def log_dir(self, broker: int) -> Path:
+        """The log directory of a broker."""
+        return self.directory / f"logs-{broker}"
+
+    def admin(self, broker: int) -> AdminClient:
+        """An admin client that asks one broker first."""
+        return AdminClient({"bootstrap.servers": f"{LOOPBACK}:{self.ports[broker]}", "log_level": 0})
+
+    def known_brokers(self, broker: int) -> set[int]:
+        """The brokers that a broker knows of; none while it does not answer."""
+        admin = self.admin(broker)
+        try:
+            return set(admin.list_topics(timeout=2).brokers)
+        except KafkaException:
+            return set()
+
+    def leader_and_isr(self, broker: int) -> tuple[int, list[int]]:
+        """The leader of the topic and its in-sync replicas, as a broker says."""
+        admin = self.admin(broker)
+        metadata = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0]
+        return metadata.leader, sorted(metadata.isrs)
+
+    def await_state(self, asked: int, leader: int, isr: list[int]) -> None:
+        """Wait for a leader and an in-sync set."""
+        what = f"leader {leader}, ISR {isr}"
+        wait_until(what, lambda: self.leader_and_isr(asked) == (leader, isr), timeout_seconds=TIMEOUT_SECONDS)
+
+    def high_watermark(self, broker: int) -> int | None:
+        """The checkpointed high watermark of a broker, None before there is one."""
+        return read_offset_checkpoint(self.log_dir(broker) / "replication-offset-checkpoint").get((TOPIC, 0))
+
+    def write(self, broker: int, values: list[bytes], acks: str) -> None:
+        """Write values as one message set."""
+        failures: list[str] = []
+        producer = Producer(
+            {"bootstrap.servers": f"{LOOPBACK}:{self.ports[broker]}", "acks": acks, "linger.ms": 100, "log_level": 0}
+        )
+        for value in values:
+            producer.produce(TOPIC, value, partition=0, on_delivery=lambda error, _: failures.append(str(error)) if error else None)
+        if producer.flush(TIMEOUT_SECONDS) or failures:
+            raise LabError(f"not written: {failures[:1] or 'no answer'}")
+
+    def _zookeeper_settings(self) -> dict[str, str]:
+        data = str(self.directory / "zookeeper-data")
+        port = str(self.zookeeper_port)
+        return {
+            "dataDir": data,
+            "clientPort": port,
+            "clientPortAddress": LOOPBACK,
+            "tickTime": "1000",
+            "admin.enableServer": "false",
+        }
+
+    def _start(self, name: str, main_class: str, settings: dict[str, str]) -> JavaServer:
+        (self.directory / "log4j.properties").write_text(LOG4J)
+        properties = self.directory / f"{name}.properties"
+        properties.write_text(properties_text(settings))
+        output = self.directory / f"{name}.output"
+        server = JavaServer(
+            name,
+            main_class,
+            [str(properties)],
+            output=output,
+            jars=self.jars,
+            options=[*OPTIONS, f"-Dlog4j.configuration=file:{self.directory}/log4j.properties"],
+        )
+        self.servers.append(server)
+        return server
+
+    def _end(self) -> None:
+        for server in reversed(self.servers):
+            server.kill()
+
+
+def diverge(cluster: OldCluster) -> None:
+    """Ten records are acknowledged by all; three others take their place on two replicas, and lie beside them on the third."""
+    topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[list(BROKERS)])
+    admin = cluster.admin(1)
+    admin.create_topics([topic])[TOPIC].result(TIMEOUT_SECONDS)
+    cluster.await_state(1, 1, [1, 2, 3])
+    cluster.write(1, [b"payment-%d" % number for number in range(1, PAYMENTS + 1)], "all")
+    wait_until("the leader checkpoints", lambda: cluster.high_watermark(1) == PAYMENTS, timeout_seconds=15)
+    cluster.brokers[1].kill()
+    time.sleep(HALF_A_SESSION_SECONDS)  # so that the session of broker 2 outlives that of broker 1, and it is elected though frozen
+    cluster.brokers[2].freeze()
+    log = cluster.log_dir(3) / LOG
+    wait_until("broker 3 follows 2 and cuts its log to a stale watermark", lambda: log.stat().st_size == 0, timeout_seconds=30)
+    cluster.await_state(3, 3, [3])
+    cluster.write(3, [b"after-%d" % number for number in range(1, AFTERWARDS + 1)], "1")
+    cluster.start_broker(1)
+    cluster.brokers[2].thaw()
+    cluster.await_state(3, 3, [1, 2, 3])
+    wait_until(
+        "all checkpoint the same", lambda: all(cluster.high_watermark(one) == AFTERWARDS for one in BROKERS), timeout_seconds=60
+    )
+
+
+def check(tree: Path) -> None:
+    """That the copies show what was planned: two versions of three records each. Raises LabError."""
+    logs = {broker: (tree / f"broker-{broker}" / LOG).read_bytes() for broker in BROKERS}
+    if logs[2] != logs[3] or logs[2].count(b"after-") != AFTERWARDS or logs[1].count(b"payment-") != AFTERWARDS:
+        raise LabError(f"the replicas are not {{1}} against {{2, 3}}: {logs}")
+
+
+def make_silent_divergence(work: Path) -> None:
+    """The tree `silent-divergence` below `work`, about a minute. Raises LabError if the race was lost."""
+    tree = work / "silent-divergence"
+    with OldCluster(work / "old-cluster") as cluster:
+        diverge(cluster)
+        for server in cluster.brokers.values():
+            server.freeze()
+        for broker in BROKERS:
+            copy_tree(cluster.log_dir(broker), tree / f"broker-{broker}")
+    check(tree)
+    print("silent-divergence: copied", flush=True)

@@ -1,0 +1,134 @@
+"""Two samples of one cluster: stopped cleanly, and in the middle of an unclean election."""
+
+from pathlib import Path
+from typing import Final
+
+from lab.cluster import Cluster, settled
+from lab.errors import LabError
+from lab.jvm import wait_until
+from lab.workload import (
+    CODECS,
+    Message,
+    Writer,
+    commit_group,
+    end_offsets,
+    event,
+    write_append_time,
+    write_codecs,
+    write_orders,
+    write_payments,
+    write_profiles,
+)
+
+TOPICS: Final = {"orders": 2, "payments": 2, "append-time": 1, "profiles": 1, **{f"codec-{codec}": 1 for codec in CODECS}}
+"""The healthy topics and how many partitions each has."""
+OLD_LEADER, STOPPED, STALE = 2, 3, 1
+COMMON_END, ALONE, AFTERWARDS = 300, 70, 45
+
+
+def write_companions(cluster: Cluster) -> None:
+    """The healthy topics, written, committed, compacted, and settled on every broker."""
+    write_orders(cluster)
+    write_payments(cluster)
+    write_codecs(cluster)
+    write_append_time(cluster)
+    write_profiles(cluster)
+    commit_group(cluster)
+    wait_until("checkpoints follow", settled(cluster, end_offsets(cluster, TOPICS)), timeout_seconds=30)
+    wait_until("profiles is compacted", lambda: all(compacted(cluster, broker) for broker in cluster.brokers), timeout_seconds=60)
+
+
+def compacted(cluster: Cluster, broker: int) -> bool:
+    """Whether a broker has cleaned all of `profiles` but the active segment, and removed what it replaced."""
+    directory = cluster.log_dir(broker) / "profiles-0"
+    active = max(int(path.stem) for path in directory.glob("*.log"))
+    cleaned = cluster.checkpointed(broker, "cleaner-offset-checkpoint").get(("profiles", 0), 0)
+    on_the_way = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]
+    return active > 0 and cleaned == active and not on_the_way
+
+
+def fully_replicated(cluster: Cluster) -> bool:
+    """Whether every partition has a leader and its whole replica set in sync."""
+    admin = cluster.admin()
+    topics = admin.list_topics(timeout=30).topics.values()
+    partitions = [partition for topic in topics for partition in topic.partitions.values()]
+    return all(one.leader >= 0 and sorted(one.isrs) == sorted(one.replicas) for one in partitions)
+
+
+def audit_messages(kind: str, first: int, count: int) -> list[Message]:
+    """`count` records for `audit`, numbered from `first`."""
+    return [
+        Message(event(kind, number, user=f"user-{number % 17:02}"), b"user-%02d" % (number % 17))
+        for number in range(first, first + count)
+    ]
+
+
+def write_audit(cluster: Cluster, kind: str, first: int, count: int, batch: int, acks: str) -> int:
+    """Write records to `audit` in batches; the end offset the leader acknowledged."""
+    writer = Writer(cluster, acks=acks)
+    for start in range(first, first + count, batch):
+        writer.batch("audit", audit_messages(kind, start, batch))
+    return writer.end_offset
+
+
+def lose_audit(cluster: Cluster) -> dict[str, int]:
+    """An unclean election of `audit`, left standing; what the clients were told on the way.
+
+    Three replicas hold 300 records. One is stopped, one frozen; the leader, alone in sync, takes 70 more, commits them and dies.
+    The frozen one comes back, is elected uncleanly, and takes 45 others in their place.
+    """
+    cluster.create_topic(
+        "audit", assignment=[[OLD_LEADER, STOPPED, STALE]], settings={"min.insync.replicas": "1", "segment.index.bytes": "1024"}
+    )
+    common_end = write_audit(cluster, "login", 0, COMMON_END, 20, "all")
+    for broker in cluster.brokers:
+        cluster.await_high_watermark(broker, "audit", common_end)
+    cluster.stop(STOPPED)
+    cluster.freeze(STALE)
+    cluster.await_isr("audit", [OLD_LEADER])
+    old_end = write_audit(cluster, "login", COMMON_END, ALONE, 10, "1")
+    cluster.await_high_watermark(OLD_LEADER, "audit", old_end)
+    cluster.kill(OLD_LEADER)
+    cluster.thaw(STALE)
+    wait_until("the stale replica leads", lambda: elected(cluster), timeout_seconds=60, step_seconds=1.0)
+    new_end = write_audit(cluster, "login-again", COMMON_END, AFTERWARDS, 15, "1")
+    cluster.await_high_watermark(STALE, "audit", new_end)
+    return {"common_end": common_end, "old_end": old_end, "new_end": new_end}
+
+
+def elected(cluster: Cluster) -> bool:
+    """Ask for the unclean election; True once the stale replica leads."""
+    try:
+        cluster.elect_unclean("audit")
+    except LabError:
+        return False  # not yet: the controller still waits for the dead leader, or for the stale replica to be back
+    return cluster.leader_and_isr("audit")[0] == STALE
+
+
+def check(ends: dict[str, int], tree: Path) -> None:
+    """That the history went as planned and the copies show it. Raises LabError."""
+    planned = {"common_end": COMMON_END, "old_end": COMMON_END + ALONE, "new_end": COMMON_END + AFTERWARDS}
+    if ends != planned:
+        raise LabError(f"clients were told {ends}, planned was {planned}")
+    logs = {broker: (tree / f"broker-{broker}" / "audit-0" / f"{0:020}.log").read_bytes() for broker in (1, 2, 3)}
+    common = logs[STOPPED]
+    for broker in (OLD_LEADER, STALE):
+        if not logs[broker].startswith(common) or logs[broker] == common:
+            raise LabError(f"broker {broker} does not go on from the common records of audit")
+
+
+def make_unclean_election(work: Path) -> dict[str, int]:
+    """The trees `healthy` and `unclean-election` below `work`, one minute; the end offsets clients were told. Raises LabError."""
+    with Cluster(work / "cluster") as cluster:
+        write_companions(cluster)
+        cluster.stop(*cluster.brokers)
+        cluster.copy(work / "healthy")
+        print("healthy: copied", flush=True)
+        cluster.start(*cluster.brokers)
+        wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
+        wait_until("checkpoints follow", settled(cluster, end_offsets(cluster, TOPICS)), timeout_seconds=30)
+        ends = lose_audit(cluster)
+        cluster.copy(work / "unclean-election")
+        print(f"unclean-election: copied, {ends}", flush=True)
+    check(ends, work / "unclean-election")
+    return ends

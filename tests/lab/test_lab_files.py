@@ -1,0 +1,87 @@
+"""Copying log directories and reading checkpoints, as the laboratory does."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.files import copy_sparse, copy_tree, parse_offset_checkpoint, read_offset_checkpoint, trim_indexes, without_zero_tail
+
+MIB = 1 << 20
+
+
+def make_sparse(path: Path, size: int, pieces: dict[int, bytes]) -> bytes:
+    with path.open("wb") as file:
+        for position, piece in pieces.items():
+            os.pwrite(file.fileno(), piece, position)
+        os.ftruncate(file.fileno(), size)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "pieces"),
+    [
+        (0, {}),
+        (10 * MIB, {}),
+        (10 * MIB, {0: b"head"}),
+        (10 * MIB, {3 * MIB - 2: b"across blocks", 10 * MIB - 4: b"tail"}),
+        (5, {0: b"small"}),
+    ],
+)
+def test_a_sparse_copy_has_the_same_bytes(tmp_path: Path, size: int, pieces: dict[int, bytes]) -> None:
+    content = make_sparse(tmp_path / "source", size, pieces)
+    copy_sparse(tmp_path / "source", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == content
+
+
+def test_written_zeros_become_holes(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"x" + bytes(8 * MIB))
+    copy_sparse(tmp_path / "source", tmp_path / "copy")
+    copied = (tmp_path / "copy").stat()
+    assert copied.st_size == 8 * MIB + 1
+    assert copied.st_blocks * 512 <= 2 * MIB
+
+
+def test_a_tree_is_copied_without_locks_and_never_over_another(tmp_path: Path) -> None:
+    source = tmp_path / "broker-1"
+    (source / "audit-0").mkdir(parents=True)
+    (source / ".lock").touch()
+    (source / ".kafka_cleanshutdown").write_text("{}")
+    (source / "audit-0" / "partition.metadata").write_text("version: 0")
+    copy_tree(source, tmp_path / "copy")
+    found = {path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*")}
+    assert found == {".kafka_cleanshutdown", "audit-0", "audit-0/partition.metadata"}
+    with pytest.raises(FileExistsError):
+        copy_tree(source, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("data", "entry_size", "kept"),
+    [(b"", 8, 0), (bytes(80), 8, 0), (b"\1" + bytes(79), 8, 8), (bytes(8) + b"\1" + bytes(71), 12, 12), (b"\1" * 12, 12, 12)],
+)
+def test_a_zero_tail_is_cut_at_a_whole_entry(data: bytes, entry_size: int, kept: int) -> None:
+    assert without_zero_tail(data, entry_size) == data[:kept]
+
+
+def test_only_large_indexes_are_cut(tmp_path: Path) -> None:
+    large, small, log = tmp_path / "0.index", tmp_path / "0.timeindex", tmp_path / "0.log"
+    for path, size in ((large, 5000), (small, 4096), (log, 5000)):
+        path.write_bytes(b"\1" + bytes(size - 1))
+    assert trim_indexes(tmp_path, larger_than=4096) == [large]
+    assert [path.stat().st_size for path in (large, small, log)] == [8, 4096, 5000]
+
+
+def test_a_checkpoint_is_read() -> None:
+    assert parse_offset_checkpoint("0\n2\naudit 0 370\na-b.c 12 0\n") == {("audit", 0): 370, ("a-b.c", 12): 0}
+
+
+@pytest.mark.parametrize("text", ["", "0\n", "0\n2\naudit 0 370\n", "1\n0\n", "0\n1\naudit 370\n"])
+def test_a_torn_or_strange_checkpoint_is_refused_and_reads_as_not_there_yet(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_offset_checkpoint(text)
+    (tmp_path / "checkpoint").write_text(text)
+    assert read_offset_checkpoint(tmp_path / "checkpoint") == {}
+
+
+def test_a_missing_checkpoint_reads_as_not_there_yet(tmp_path: Path) -> None:
+    assert read_offset_checkpoint(tmp_path / "checkpoint") == {}
