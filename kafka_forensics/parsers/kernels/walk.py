@@ -27,6 +27,7 @@ DONE: Final = 3
 """The walk reached the end of its range."""
 
 _INT64_MAX: Final = 2**63 - 1
+_INT64_MIN: Final = -(2**63)
 _POSITION: Final = int(BatchColumn.POSITION)
 _SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
 _BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
@@ -63,9 +64,10 @@ def fill_row(
     magic = int(buffer[start + 16])
     crc = load_i32(buffer, start + 17) & 0xFFFFFFFF
     delta = load_i32(buffer, start + 23)
-    last_offset = base_offset + delta if base_offset <= _INT64_MAX - 2147483648 else base_offset
-    if base_offset < 0:
-        last_offset = base_offset
+    if delta >= 0:
+        last_offset = base_offset + delta if base_offset <= _INT64_MAX - delta else _INT64_MAX
+    else:
+        last_offset = base_offset + delta if base_offset >= _INT64_MIN - delta else _INT64_MIN
     columns[_POSITION, row] = file_position + start
     columns[_SIZE, row] = size
     columns[_BASE_OFFSET, row] = base_offset
@@ -84,7 +86,7 @@ def fill_row(
     columns[_RECORDS_COUNT, row] = load_i32(buffer, start + 57)
     columns[_CONTROL_TYPE, row] = -1
     columns[_COORDINATOR_EPOCH, row] = -1
-    place = (epoch & 0x7FFFFFFF) * 4294967296 + size
+    place = (epoch & 0xFFFFFFFF) * 2147483648 + (size & 0x7FFFFFFF)
     checks = (crc & 0x7FFFFFFF) * 4294967296 + computed
     kind = last_offset ^ ((magic & 0x7F) * 72057594037927936) ^ ((crc >> 31) * 36028797018963968)
     high, low = identity(base_offset, kind, place, checks, keys[0, 0], keys[0, 1])

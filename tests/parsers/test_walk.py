@@ -1,0 +1,247 @@
+"""The header walk: both forms and the declared layout agree on any bytes."""
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.parsers.kernels.search import plausible_size, search
+from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, TROUBLE, walk
+from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
+from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_marker
+from tests.support.mutations import segments
+from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry, log
+
+KEYS = np.array([[0x1234567890ABCDEF, -77]], np.int64)
+FORMS: list[Callable[..., Any]] = [walk.interpreted, walk.compiled]
+HEADER_FIELDS = (
+    ("base_offset", BatchColumn.BASE_OFFSET),
+    ("partition_leader_epoch", BatchColumn.PARTITION_LEADER_EPOCH),
+    ("magic", BatchColumn.MAGIC),
+    ("crc", BatchColumn.CRC),
+    ("attributes", BatchColumn.ATTRIBUTES),
+    ("last_offset_delta", BatchColumn.LAST_OFFSET_DELTA),
+    ("base_timestamp", BatchColumn.BASE_TIMESTAMP),
+    ("max_timestamp", BatchColumn.MAX_TIMESTAMP),
+    ("producer_id", BatchColumn.PRODUCER_ID),
+    ("producer_epoch", BatchColumn.PRODUCER_EPOCH),
+    ("base_sequence", BatchColumn.BASE_SEQUENCE),
+    ("records_count", BatchColumn.RECORDS_COUNT),
+)
+
+
+def walk_all(
+    form: Callable[..., Any], data: bytes, *, length: int | None = None, rows: int = 64, start: int = 0, end: int | None = None
+) -> tuple[list[int], Any]:
+    """((where, rows, why, needed), the rows) of a walk over `data[:length]` of a file that is `data`."""
+    columns = np.full((BATCH_COLUMNS, rows), -(2**62), np.int64)
+    buffer = np.frombuffer(bytearray(data) + bytes(64), np.uint8)
+    known = len(data) if length is None else length
+    answer = form(buffer, start, known, 0, len(data) if end is None else end, len(data), KEYS, columns, 0)
+    numbers = [int(number) for number in answer]
+    return numbers, columns[:, : numbers[1]]
+
+
+def right_crc(data: bytes, position: int, size: int, magic: int) -> tuple[int, int]:
+    """(stored, computed) CRC of the batch at `position`, by libraries."""
+    if magic < 2:
+        return struct.unpack_from(">I", data, position + 12)[0], zlib.crc32(data[position + 16 : position + size])
+    return struct.unpack_from(">I", data, position + 17)[0], google_crc32c.value(data[position + 21 : position + size])
+
+
+def naive_frame(data: bytes, position: int) -> tuple[int, int] | None:
+    """(size, magic) of the batch at `position` if its header allows one there, by plain rules."""
+    if position + 17 > len(data):
+        return None
+    size, magic = struct.unpack_from(">i", data, position + 8)[0] + 12, data[position + 16]
+    if magic > 2 or size < (26, 34, 61)[magic] or position + size > len(data):
+        return None
+    return size, magic
+
+
+def naive_walk(data: bytes) -> tuple[list[tuple[int, int]], int]:
+    """([(position, size)] of what the walk must accept, where it must stop), by plain rules and libraries."""
+    accepted = []
+    position = 0
+    while (frame := naive_frame(data, position)) is not None:
+        size, magic = frame
+        stored, computed = right_crc(data, position, size, magic)
+        if stored != computed:
+            following = naive_frame(data, position + size)
+            proved = following is not None and following[1] == 2 and _proved(data, position + size, following[0])
+            if magic < 2 or (position + size < len(data) and not proved):
+                break
+        accepted.append((position, size))
+        position += size
+    return accepted, position
+
+
+def _proved(data: bytes, position: int, size: int) -> bool:
+    stored, computed = right_crc(data, position, size, 2)
+    return stored == computed
+
+
+@pytest.mark.properties
+@given(segments())
+@example(b"".join(log(3)))
+@example(flipped(b"".join(log(3)), 70))
+@example(flipped(batch(0), 70))
+def test_the_walk_accepts_what_plain_rules_accept(data: bytes) -> None:
+    accepted, stopped = naive_walk(data)
+    for form in FORMS:
+        (where, count, why, _), columns = walk_all(form, data)
+        assert (where, count) == (stopped, len(accepted))
+        assert why == (DONE if stopped == len(data) else TROUBLE)
+        assert list(zip(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist(), strict=True)) == accepted
+
+
+@pytest.mark.properties
+@given(segments())
+def test_every_row_equals_the_declared_layout(data: bytes) -> None:
+    _, columns = walk_all(FORMS[0], data)
+    for row in columns.T:
+        position, size, magic = (int(row[c]) for c in (BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.MAGIC))
+        stored, computed = right_crc(data, position, size, magic)
+        assert (int(row[BatchColumn.CRC]), int(row[BatchColumn.CRC_COMPUTED])) == (stored, computed)
+        if magic < 2:
+            offset, length, _, _, attributes = struct.unpack_from(">qiIbb", data, position)
+            stamp = struct.unpack_from(">q", data, position + 18)[0] if magic == 1 else -1
+            expected = [offset, offset, 0, -1, attributes, stamp, stamp, -1, -1, -1]
+            assert [int(row[c]) for c in LEGACY_FIELDS] == expected
+            assert size == length + 12
+            assert row[BatchColumn.RECORDS_COUNT] == (-1 if attributes & 7 else 1)
+            continue
+        header = RECORD_BATCH_HEADER.parse(data[position : position + 61])
+        assert [int(row[column]) for _, column in HEADER_FIELDS] == [header[name] for name, _ in HEADER_FIELDS]
+        assert size == header["batch_length"] + 12
+
+
+LEGACY_FIELDS = (
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.LAST_OFFSET,
+    BatchColumn.LAST_OFFSET_DELTA,
+    BatchColumn.PARTITION_LEADER_EPOCH,
+    BatchColumn.ATTRIBUTES,
+    BatchColumn.BASE_TIMESTAMP,
+    BatchColumn.MAX_TIMESTAMP,
+    BatchColumn.PRODUCER_ID,
+    BatchColumn.PRODUCER_EPOCH,
+    BatchColumn.BASE_SEQUENCE,
+)
+
+
+@pytest.mark.properties
+@given(segments(), st.data())
+def test_both_forms_agree_on_any_window(data: bytes, draw: st.DataObject) -> None:
+    length = draw.draw(st.integers(0, len(data)))
+    end = draw.draw(st.integers(0, len(data)))
+    rows = draw.draw(st.integers(0, 4))
+    start = draw.draw(st.integers(0, length))
+    interpreted, left = walk_all(FORMS[0], data, length=length, rows=rows, start=start, end=end)
+    compiled, right = walk_all(FORMS[1], data, length=length, rows=rows, start=start, end=end)
+    assert interpreted == compiled
+    assert np.array_equal(left, right)
+
+
+@pytest.mark.properties
+@given(segments(), st.data())
+def test_a_short_window_asks_for_what_it_needs(data: bytes, draw: st.DataObject) -> None:
+    length = draw.draw(st.integers(0, len(data)))
+    whole, all_rows = walk_all(FORMS[0], data)
+    (where, count, why, needed), rows = walk_all(FORMS[0], data, length=length)
+    assert np.array_equal(rows, all_rows[:, :count])
+    if why == MORE:
+        assert where + needed > length
+        assert where + needed <= len(data)
+        again, _ = walk_all(FORMS[0], data, length=where + needed)
+        assert again != [where, count, MORE, needed], "the same window would be asked for for ever"
+    else:
+        assert [where, count, why] == whole[:3]
+
+
+@pytest.mark.properties
+@given(segments(), st.integers(-1, 40), st.integers(0, 60), st.booleans(), st.integers(0, 400))
+def test_both_forms_of_the_search_agree(data: bytes, low: int, high: int, legacy: bool, budget: int) -> None:
+    buffer = np.frombuffer(bytearray(data) + bytes(64), np.uint8)
+    arguments = (buffer, 0, len(data), 0, len(data), low, high, legacy, budget)
+    assert [int(x) for x in search.interpreted(*arguments)] == [int(x) for x in search.compiled(*arguments)]
+    if len(data) >= 61:
+        bounds = (buffer, 0, 0, len(data), low, high, legacy)
+        assert int(plausible_size.interpreted(*bounds)) == int(plausible_size.compiled(*bounds))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
+def test_rows_end_where_the_matrix_ends(form: Callable[..., Any]) -> None:
+    batches = log(3)
+    (where, count, why, _), _ = walk_all(form, b"".join(batches), rows=2)
+    assert (where, count, why) == (len(batches[0] + batches[1]), 2, FULL)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
+@pytest.mark.parametrize(("commit", "kind"), [(True, 1), (False, 0)])
+def test_markers_say_their_kind_and_coordinator_epoch(form: Callable[..., Any], commit: bool, kind: int) -> None:
+    marker = write_marker(
+        commit, base_offset=9, producer_id=7, producer_epoch=3, coordinator_epoch=2**31 - 1, timestamp=BASE_TIMESTAMP
+    )
+    _, columns = walk_all(form, batch(8) + marker)
+    assert columns[BatchColumn.CONTROL_RECORD_TYPE].tolist() == [-1, kind]
+    assert columns[BatchColumn.COORDINATOR_EPOCH].tolist() == [-1, 2**31 - 1]
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=30))
+def test_any_control_record_is_read_alike_and_inside_its_batch(payload: bytes) -> None:
+    empty = write_batch([RecordToWrite(None, None)], base_offset=0, base_timestamp=0, is_control_batch=True)[:61]
+    control = fix_crc(changed(empty + payload, 8, struct.pack(">i", 49 + len(payload))))
+    behind = batch(1, value=b"\x00\x01\x00\x01" * 8)
+    results = [walk_all(form, control + behind)[1] for form in FORMS]
+    alone = walk_all(FORMS[0], control)[1]
+    assert np.array_equal(*results)
+    assert np.array_equal(results[0][:, :1], alone)
+    assert -(2**15) <= int(alone[BatchColumn.CONTROL_RECORD_TYPE, 0]) < 2**15
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
+@pytest.mark.parametrize(
+    ("base_offset", "delta", "last_offset"),
+    [
+        (2**63 - 1, 0, 2**63 - 1),
+        (2**63 - 1, 2**31 - 1, 2**63 - 1),
+        (-(2**63), -1, -(2**63)),
+        (-(2**63), 1, -(2**63) + 1),
+        (-5, 3, -2),
+        (10, -3, 7),
+        (2**63 - 2**31, 2**31 - 1, 2**63 - 1),
+    ],
+)
+def test_hostile_offsets_do_not_overflow(form: Callable[..., Any], base_offset: int, delta: int, last_offset: int) -> None:
+    hostile = fix_crc(changed(changed(batch(0), 0, struct.pack(">q", base_offset)), 23, struct.pack(">i", delta)))
+    _, columns = walk_all(form, hostile)
+    assert columns[BatchColumn.BASE_OFFSET].tolist() == [base_offset]
+    assert columns[BatchColumn.LAST_OFFSET].tolist() == [last_offset]
+
+
+@pytest.mark.properties
+@given(st.integers(0, 7), st.data())
+def test_the_identity_feels_every_bit_it_covers(bit: int, draw: st.DataObject) -> None:
+    """Position-independent, and different after any flip of offset, epoch, CRC or record bytes, sign bits too."""
+    data = batch(5, 2, epoch=1)
+    position = draw.draw(st.one_of(st.integers(0, 7), st.integers(12, 15), st.integers(17, len(data) - 1)))
+    for form in FORMS:
+        before, after = (walk_all(form, one)[1][BatchColumn.HASH_HIGH :, 0] for one in (data, flipped(data, position, bit)))
+        assert before[0] != after[0]
+        assert before[1] != after[1]
+
+
+def test_the_identity_does_not_depend_on_the_place() -> None:
+    data = batch(5, 2)
+    _, alone = walk_all(FORMS[0], data)
+    _, behind = walk_all(FORMS[0], legacy_entry(4) + data)
+    assert np.array_equal(alone[BatchColumn.HASH_HIGH :, 0], behind[BatchColumn.HASH_HIGH :, 1])
