@@ -149,6 +149,7 @@ def _replicas(
             state = merged or ReplicaState(0, compacted=plan.context.compacted)
             replica = whole(plan.context, state)
             snapshot.at(replica.log_end_offset, state)
+            snapshot.rest()
             yield plan, replica, snapshot
             merged = None
             index += 1

@@ -1,0 +1,73 @@
+"""A replica's `.txnindex` and `.snapshot` files, read when its log is folded, against what the log says."""
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.producer_snapshot_check import compare_with_snapshot
+from kafka_forensics.analysis.replica import Replica, ReplicaState
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.files import ProducerSnapshot, TransactionIndex
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.transaction_index import parse_transaction_index
+from kafka_forensics.storage.source import Entry
+
+
+class SnapshotCheck:
+    """Compares each `.snapshot` with the state of the log up to its offset, as the merge passes there."""
+
+    def __init__(self, plan: ReplicaPlan, inputs: Inputs) -> None:
+        self._plan = plan
+        self.inputs = inputs
+        self._snapshots = {} if plan.context.topic == CLUSTER_METADATA_TOPIC else dict(plan.directory.snapshots)
+        self.findings: list[Finding] = []
+
+    def at(self, offset: int, state: ReplicaState) -> None:
+        """The log before `offset` is folded into `state`: judge the snapshot of that offset, if there is one."""
+        entry = self._snapshots.pop(offset, None)
+        snapshot = None if entry is None else self._read(entry, offset)
+        if snapshot is not None:
+            producers = state.producers.view([one.producer_id for one in snapshot.entries])
+            transactions = state.transactions.view()
+            runs = state.producers.runs
+            self.findings += compare_with_snapshot(snapshot, producers, transactions, runs, self._plan.context)
+
+    def rest(self) -> None:
+        """Of snapshots at which neither a segment begins nor the log ends, only their own bytes are judged."""
+        for offset, entry in sorted(self._snapshots.items()):
+            self._read(entry, offset)
+        self._snapshots = {}
+
+    def _read(self, entry: Entry, offset: int) -> ProducerSnapshot | None:
+        """The snapshot parsed; its damage is a finding at once."""
+        plan = self._plan
+        snapshot = self.inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
+        if snapshot is not None and snapshot.damage:
+            first = snapshot.damage[0]
+            place = plan.context.place(
+                entry.name, byte_start=first.position, byte_end=first.position + first.size_in_bytes, offset_end=offset
+            )
+            evidence = dict(first.detail) | {"places": len(snapshot.damage)}
+            self.findings.append(finding("PRODUCER_SNAPSHOT_CORRUPT", place, evidence))
+        return snapshot
+
+
+def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: SnapshotCheck) -> list[Finding]:
+    """Producers, transactions, `.txnindex` and `.snapshot` of one replica."""
+    context, state = replica.context, replica.state
+    runs = state.producers.runs
+    indexes: dict[int, TransactionIndex] = {}
+    for segment in plan.directory.segments:
+        if segment.transaction_index is not None:
+            parsed = snapshots.inputs.read(plan.log_dir.source, segment.transaction_index, parse_transaction_index)
+            if parsed is not None:
+                indexes[segment.base_offset] = parsed
+    copied = {
+        segment.base_offset
+        for segment in plan.directory.segments
+        if segment.index is not None or segment.time_index is not None or segment.transaction_index is not None
+    }
+    found = state.producers.findings(context)
+    if context.topic != CLUSTER_METADATA_TOPIC:
+        found += state.transactions.findings(context, runs, replica.log_end_offset)
+        found += state.transactions.compare_with_index(indexes, context, replica.log_start_offset, runs, copied)
+    return found + snapshots.findings
