@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 HOLE_BYTES: Final = 4096
 """A run of zeros this long inside damage is a page that never reached the disk."""
 CRC_BYTES_PER_BYTE_SEARCHED: Final = 8
+VAIN_CRC_BYTES_PER_BYTE: Final = 64
+"""Bytes under CRCs that prove nothing, for each byte of the file; then declared lengths are believed no more: many lengths that
+lie would have a segment read again and again."""
 MAX_CHAIN: Final = 1024
 """Damaged batches in a row that are told apart; more of them are one damaged range."""
 MAX_CANDIDATES: Final = 4096
@@ -46,6 +49,7 @@ class Trouble:
         self.last_offset = -1
         self.legacy = True
         """Whether batches of magic 0 or 1 may follow."""
+        self._allowance = VAIN_CRC_BYTES_PER_BYTE * (window.size + (1 << 20))
 
     def explain(self, position: int) -> Outcome:
         """The outcome for the place at byte `position`."""
@@ -58,11 +62,28 @@ class Trouble:
             return Outcome(window.size, [Damage("SEG_TORN_TAIL", position, rest, detail={"reason": "header"})])
         size = int(load_i32(window.buffer, 8)) + 12
         magic = int(window.buffer[16])
-        if HEADER_BYTES <= size <= rest:
-            outcome = self._proved_in_spite(position, size, magic)
+        if HEADER_BYTES <= size <= min(rest, self._allowance):
+            outcome = self._proved_in_spite(position, size, magic) or self._framed(position, size, magic)
             if outcome is not None:
                 return outcome
+            self._allowance -= size
         return self._lost(position, size, magic)
+
+    def _framed(self, position: int, size: int, magic: int) -> Outcome | None:
+        """The damaged batch at `position` if its frame holds, as the walk would have seen had both batches fitted its window."""
+        window = self._window
+        end = position + size
+        if magic != 2:
+            return None
+        if end < window.size:
+            if window.move(end, HEADER_BYTES) < HEADER_BYTES:
+                return None
+            following = int(load_i32(window.buffer, 8)) + 12
+            if size + following <= MAX_WINDOW_BYTES or not HEADER_BYTES <= following <= window.size - end:
+                return None
+            if int(window.buffer[16]) != 2 or not self._streamed(end, following):
+                return None
+        return self._chain(position, end)
 
     def _proved_in_spite(self, position: int, size: int, magic: int) -> Outcome | None:
         """The batch at `position` if its CRC is right as magic 2 (or, streamed, as legacy): too large, or its magic byte lies."""
@@ -97,18 +118,18 @@ class Trouble:
         rest = window.size - position
         found, candidates, spent = self.next_batch(position + 1)
         if found < 0 and spent:
-            detail: dict[str, int | str | bool | list[int]] = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
-            return Outcome(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=detail)])
+            spent_on: dict[str, int | str | bool | list[int]] = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
+            return Outcome(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=spent_on)])
+        chain = self._chain(position, window.size if found < 0 else found)
+        if chain is not None:
+            return chain
         window.move(position, HEADER_BYTES)
         base_offset = int(load_i64(window.buffer, 0))
-        detail = {"declared_length": size - 12, "magic": magic}
+        detail: dict[str, int | str | bool | list[int]] = {"declared_length": size - 12, "magic": magic}
         if candidates:
             detail["candidates"] = candidates
         if found < 0:
             return Outcome(window.size, [self._tail(position, size, magic, base_offset, detail)])
-        chain = self._chain(position, found)
-        if chain is not None:
-            return chain
         detail["found_at"] = found
         detail["runs_past_end"] = size > rest
         kind = "FRAMING_LOST"
@@ -140,7 +161,7 @@ class Trouble:
         return Damage("FRAMING_LOST", position, rest, detail=detail | {"reason": "nothing_follows"})
 
     def next_batch(self, position: int, limit: int | None = None) -> tuple[int, int, bool]:
-        """(position of the first batch from `position` on that proves itself or -1, candidates refused, whether the budget was spent)."""
+        """(position of the first batch from `position` on that proves itself or -1, candidates refused, budget spent or not)."""
         window = self._window
         candidates = 0
         budget = CRC_BYTES_PER_BYTE_SEARCHED * (1 << 20)
@@ -190,7 +211,10 @@ class Trouble:
         return (size >= HEADER_BYTES - 35 and int(window.buffer[16]) <= 2) or not window.buffer[:OUT_OF_FRAME].any()
 
     def _chain(self, position: int, end: int) -> Outcome | None:
-        """Rows of the batches from `position` to `end` if their declared lengths lead there exactly: only bytes in them are bad."""
+        """Rows of the batches from `position` to `end` if their declared lengths lead there exactly: only bytes in them are bad.
+
+        At the end of the file they may also lead to a zero tail, or to a torn batch that continues their offsets.
+        """
         window = self._window
         rows: list[NDArray[np.int64]] = []
         damage: list[Damage] = []
@@ -199,12 +223,10 @@ class Trouble:
             window.move(start, HEADER_BYTES)
             size = int(load_i32(window.buffer, 8)) + 12
             legacy = int(window.buffer[16]) < 2
-            if (
-                size < (26 if legacy else HEADER_BYTES)
-                or start + size > end
-                or int(window.buffer[16]) > 2
-                or len(rows) == MAX_CHAIN
-            ):
+            whole = start + size <= end and size >= (26 if legacy else HEADER_BYTES) and int(window.buffer[16]) <= 2
+            if not whole and rows and end == window.size and self._ends_at(start, int(rows[-1][BatchColumn.LAST_OFFSET, 0])):
+                break
+            if not whole or len(rows) == MAX_CHAIN:
                 return None
             header = window.buffer[:HEADER_BYTES].copy()
             computed = window.crc(start + (16 if legacy else 21), start + size, legacy=legacy)
@@ -214,7 +236,17 @@ class Trouble:
             if row[BatchColumn.CRC, 0] != computed:
                 damage.append(_crc_damage(row[:, 0], self._zero_run(start, start + size)))
             start += size
-        return Outcome(end, damage, np.concatenate(rows, axis=1))
+        return Outcome(start, damage, np.concatenate(rows, axis=1))
+
+    def _ends_at(self, position: int, last_offset: int) -> bool:
+        """Whether whole batches may end at `position` before the file does: zeros to its end, or a batch cut short there."""
+        window = self._window
+        if window.all_zero_from(position):
+            return True
+        if window.move(position, OUT_OF_FRAME) < OUT_OF_FRAME:
+            return False
+        size = int(load_i32(window.buffer, 8)) + 12
+        return size > window.size - position and int(window.buffer[16]) <= 2 and int(load_i64(window.buffer, 0)) == last_offset + 1
 
     def _zero_run(self, start: int, end: int) -> int:
         """Longest run of zeros in the first 16 MiB of file bytes `[start, end)`."""
