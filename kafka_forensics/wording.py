@@ -40,16 +40,16 @@ HIDDEN_BYTES: good batches that Kafka does not see
     be seen by Kafka and would be cut off at its next recovery<held>
     > Copy this log directory elsewhere before the broker starts: recovery cuts the file before these batches. <look>
 SEG_TORN_TAIL: last batch cut short
-    the log ends inside a batch, at {bytes}[{clean_shutdown:if}, although the broker says it stopped cleanly]
+    the log ends inside a batch[ behind offset {last_valid_offset}], at {bytes}[{clean_shutdown:if}, after a clean stop]
     > Kafka cuts this off when it next recovers the log; see whether another replica has the whole batch with {compare}
 SEG_SHORT: older segment cut short
-    {file} ends within a batch, although a later segment follows<held>
+    {file} ends inside a batch[ behind offset {last_valid_offset}], although a later segment follows<held>
 SEG_ZERO_TAIL: zeros after the last batch
     only zeros follow the last batch, at {bytes}, as preallocation or a crash leaves them
 SEG_HOLE: zeros where batches should be
     no batch starts at {bytes}, where [{zero_bytes:zero byte}|zeros] stand[; then {batches_recovered:batch}]<held>
 SEG_NAME_MISMATCH: segment named after the wrong offset
-    the name of {file} does not fit the offsets in it[: it starts at {found_offset}, its name says {expected_offset}]
+    the name of {file} does not fit the offsets in it[: they start at {first_offset}, the name says {name_offset}]
     > Keep the file under the name it has[; see what is in it with {dump}|.]
 BUDGET_EXCEEDED: bytes not examined to the end
     {bytes} were not examined to the end, because that would take too long[ ({reason})]
@@ -82,22 +82,22 @@ PRODUCER_SEQ_GAP: skipped sequence numbers
 PRODUCER_SEQ_REGRESSION: sequence numbers going back
     [producer {producer_id}|a producer] goes back in sequence at {batch}[: {found_sequence} where {expected_sequence} was due]
 PRODUCER_EPOCH_REGRESSION: producer epoch going back
-    [producer {producer_id}|a producer] goes back to an older epoch[ ({producer_epoch})] at {batch}
+    [producer {producer_id}|a producer] goes back to an older epoch[ ({producer_epoch} after {previous_epoch})] at {batch}
 TXN_OPEN: open transaction
     [producer {producer_id}|a producer] has a transaction open[ since offset {first_offset}][, last written to at
-    {last_timestamp:time}][; read_committed readers wait at offset {last_stable_offset}][, {hidden_records:record} hidden]
+    {last_timestamp:time}][; read_committed readers wait at offset {last_stable_offset}][, {hidden_records:offset} held back]
     > Normal while the producer works; if it stays, let kafka-transactions.sh find-hanging judge it on the running cluster.
 TXN_LATE_WRITE: transactional data after its own marker
-    {batch} was written[ by producer {producer_id}, epoch {producer_epoch},] after the marker that ended its transaction
+    {batch} was written[ by producer {producer_id}, epoch {producer_epoch},] after the marker that fenced it[ (epoch {later_epoch})]
     > On the running cluster look at this producer with kafka-transactions.sh describe-producers before aborting anything.
 INDEX_MISMATCH: index that contradicts its log
     {file} does not fit its log[ ({reason})][ at entry {entry}]; no record is harmed and Kafka can rebuild the file
     > Do not touch the .log; `kafka-forensics explain INDEX_MISMATCH` says how Kafka rebuilds the index.
 INDEX_MISSING: missing index files
-    the index files[ ({file_kinds:list})] are missing; Kafka rebuilds them from the log
+    index files of [{segments:segment}|some segments] are missing; Kafka rebuilds them from the log
 TXNINDEX_MISSING_ABORT: aborted transaction missing from the index
-    {file} lacks an aborted transaction[ of producer {producer_id}][, offsets {first_offset} to {last_offset}], so that
-    read_committed readers would get its records
+    {file}[{file_missing:if} is missing and so] lacks an aborted transaction[ of producer {producer_id}][, offsets {first_offset}
+    to {last_offset}], so that read_committed readers would get its records
     > Keep the .log; `kafka-forensics explain TXNINDEX_MISSING_ABORT` says how Kafka rebuilds the file.
 TXNINDEX_PHANTOM_ABORT: aborted transaction that the log does not have
     {file} lists an aborted transaction[ of producer {producer_id}][, offsets {first_offset} to {last_offset},] that the log does
@@ -115,7 +115,7 @@ HW_BEYOND_LEO: high watermark beyond the log's end
     [{offsets}|committed offsets], unless it was copied while running<held>
     > If the copy was taken from a running broker, scan it again with --live; else find the offsets with {compare}
 HW_UNKNOWN: unknown high watermark
-    no high watermark is known for this replica[ ({reason})], so nothing is said about what was committed
+    no high watermark is known[ for {partitions:partition}][ (checkpoint: {reason})], so nothing is said about what was committed
     > Add replication-offset-checkpoint of the log directory to the copy, if it can still be had.
 CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
     [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log]
@@ -129,7 +129,7 @@ REPLICA_LAGS: replica that is behind
     this replica ends [{behind:offset}|some offsets] before the longest[, whose log end is {leader_end}], and agrees with it so far
     > Keep the longer copy[ (on {held_by:brokers})] until this one has caught up.
 BATCHES_REENCODED: same records in other batches
-    the replicas hold equal records in differently encoded batches[ at {offsets}]
+    [{brokers:brokers}|the replicas] hold equal records in differently encoded batches[ at {offsets}]
 SAME_EPOCH_DIVERGENCE: different records of one leader epoch
     the replicas hold different records of one leader epoch[ at offset {offset}][ ({versions})], which no election can explain
 FORK_ABOVE_HW: logs that part above the high watermark
@@ -153,13 +153,13 @@ CLUSTER_ID_MISMATCH: copies of different clusters
     the copies come from different clusters[ ({cluster_ids:list})] and were not compared
     > Scan each cluster's copies by themselves.
 NODE_ID_CLASH: two brokers with one id
-    log directories that are not one broker's claim the same node id[ ({node_id})]
+    log directories that are not one broker's claim the same node id[ ({node_id})][: {log_dirs:list}]
     > Name them apart with NAME=PATH, or leave one out if it is an older copy of the other.
 REPLICA_DUPLICATED: partition twice on one broker
     the partition lies in two log directories of one broker[ ({directories:list})], neither of them marked as a future or stray copy
     > Kafka does not start with both in place; keep both until it is known what they hold: {compare}
 INCONSISTENT_CUT: files copied at different moments
-    the files of this replica were copied at different moments[ ({reason})], so its end is not judged
+    this replica's files are of different moments[ ({reason})| ({what} {value}, {limit_name} {limit})], so its end is not judged
     > For a firm answer copy the directory again while the broker is stopped, or from one storage snapshot.
 EVIDENCE_CHANGED: file that changed while it was read
     {file} changed while it was read[ (before: {before:list}; after: {after:list})], so what was found in it is not sure
@@ -217,11 +217,7 @@ def message(finding: Finding) -> str:
 
 
 def advice(finding: Finding) -> str | None:
-    """The next step, or None where nothing need be done; following it never destroys what may be the last good copy.
-
-    `held_by` of the evidence decides: the one holder is to be left stopped and copied; replacing a damaged replica is offered only
-    while two other brokers hold a good copy.
-    """
+    """The next step, or None where nothing need be done; with `held_by` in view it never destroys the last good copy."""
     words = _WORDS[finding.kind]
     holders = finding.evidence.get("held_by")
     parts = [_fill(words.advice, finding)]
@@ -369,8 +365,12 @@ def _versions(finding: Finding) -> str | None:
 
 def _cut(finding: Finding) -> str | None:
     """Where a follower would be cut; both offsets where the checkpoint file and the batches say different ones."""
-    offsets = finding.evidence.get("truncation_offsets")
-    known = {each for each in offsets.values() if isinstance(each, int) and each >= 0} if isinstance(offsets, dict) else set()
+    rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
+    known: set[int] = set()
+    for row in rows if isinstance(rows, list) else [rows]:
+        if isinstance(row, dict) and (not isinstance(holders, list) or row.get("follower", holders[0]) in holders):
+            cuts = (row.get("from_batches"), row.get("from_checkpoint"))
+            known.update(each for each in cuts if isinstance(each, int) and each >= 0)
     return " or ".join(map(_clean, sorted(known))) or None
 
 
