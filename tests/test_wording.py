@@ -275,6 +275,13 @@ PLACES = st.builds(
 )
 
 
+@pytest.mark.parametrize("odd", [None, 5, [5], [{}], [{"from_batches": [1]}], {"from_checkpoint": "x"}, [{"follower": []}]])
+def test_odd_truncation_offsets_are_left_out(odd: object) -> None:
+    text = wording.message(finding("UNCLEAN_LOSS", PLACE, {"held_by": [2], "truncation_offsets": odd}))
+    assert_sentence(text)
+    assert "cut off" not in text
+
+
 @pytest.mark.properties
 @given(
     st.sampled_from(KINDS),
