@@ -1,0 +1,341 @@
+"""Decompression: the one place where compressed bytes become larger ones, in pieces of at most 256 KiB and up to a limit.
+
+No size that the bytes declare is believed: what a stream gives is counted as it comes, and a bomb ends at the limit. The
+framings are those of Kafka's readers (org.apache.kafka.common.compress, snappy-java's SnappyInputStream). What came out before
+a stream broke is kept.
+"""
+
+import io
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka_forensics.model.constants import compression_name
+
+PIECE_BYTES: Final = 256 << 10
+"""Largest piece a stream gives."""
+HELD_BYTES: Final = 16 << 20
+"""Most decompressed bytes of one batch that are held at once."""
+DECOMPRESSION_LIMIT_BYTES: Final = 1 << 30
+"""Most decompressed bytes of one batch that are even counted."""
+
+_SNAPPY_MAX_RATIO: Final = 22
+"""A snappy copy of three bytes gives at most 64."""
+_SNAPPY_BLOCK_LIMIT: Final = 128 << 20
+"""A snappy block comes out whole or not at all, so a larger one is refused."""
+_SNAPPY_CHUNK_LIMIT: Final = 512 << 20
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_WINDOW: Final = 31
+"""zlib's number for "gzip, any window"."""
+_GZIP_INPUT: Final = 64 << 10
+_GZIP_NEXT_INPUT: Final = 256
+"""First bytes given to each further member: thousands of empty ones must not cost a copy of 64 KiB each."""
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEAD: Final = 0x82534E41
+_XERIAL_HEADER_SIZE: Final = 16
+_LZ4_MAGIC: Final = 0x184D2204
+_LZ4_INDEPENDENT: Final = 0x20
+_LZ4_BLOCK_CHECKSUM: Final = 0x10
+_LZ4_CONTENT_SIZE: Final = 0x08
+_LZ4_CONTENT_CHECKSUM: Final = 0x04
+_ZSTD_SCRATCH_INPUT: Final = 256 << 10
+_ZSTD_SCRATCH_OUTPUT: Final = 1 << 20
+_DRIP_BYTES: Final = 4 << 10
+_scratch: Final = threading.local()
+
+Detail = dict[str, int | str | bool | list[int]]
+
+
+class _BrokenStreamError(Exception):
+    """Ends a decoder: `kind` of finding, and numbers for it."""
+
+    def __init__(self, kind: str, reason: str, **numbers: int) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.detail: Detail = {"reason": reason, **numbers}
+
+
+def _malformed(reason: str, **numbers: int) -> _BrokenStreamError:
+    return _BrokenStreamError("CODEC_MALFORMED", reason, **numbers)
+
+
+class Decompression:
+    """The pieces of one stream, to be iterated once; afterwards `problem` says what was wrong with it.
+
+    `codec` is attribute bits 0-2, `magic` that of the batch. `problem` is a finding kind or None, `detail` its numbers.
+    """
+
+    def __init__(self, codec: int, payload: bytes | memoryview, *, magic: int = 2, limit: int = DECOMPRESSION_LIMIT_BYTES) -> None:
+        self._payload = memoryview(payload)
+        self._codec = codec
+        self._magic = magic
+        self._limit = limit
+        self.bytes_out = 0
+        self.problem: str | None = None
+        self.detail: Detail = {}
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for piece in _decoder(self._codec, self._payload, self._magic):
+                room = self._limit - self.bytes_out
+                self.bytes_out += len(piece)
+                if len(piece) > room:
+                    self._fail("DECOMP_LIMIT_EXCEEDED", {"limit": self._limit})
+                    yield piece[:room]
+                    return
+                yield piece
+        except _BrokenStreamError as error:
+            self._fail(error.kind, error.detail)
+
+    def _fail(self, kind: str, detail: Detail) -> None:
+        self.problem = kind
+        known: Detail = {"codec": compression_name(self._codec), "bytes_in": len(self._payload), "bytes_out": self.bytes_out}
+        if kind == "DECOMP_LIMIT_EXCEEDED":
+            declared = detail.get("declared", 0)
+            assert isinstance(declared, int)
+            known["ratio"] = max(self.bytes_out, declared) // max(len(self._payload), 1)
+        self.detail = known | detail
+
+
+@dataclass(slots=True)
+class Decompressed:
+    """What a payload gave: all of it, or what came before `problem` (a finding kind) with its `detail`."""
+
+    data: bytes
+    problem: str | None = None
+    detail: Detail = field(default_factory=dict)
+
+
+def stream(codec: int, payload: bytes | memoryview, *, magic: int = 2, limit: int = DECOMPRESSION_LIMIT_BYTES) -> Decompression:
+    """The pieces of `payload` decompressed, each at most 256 KiB; nothing is read before they are asked for."""
+    return Decompression(codec, payload, magic=magic, limit=limit)
+
+
+def decompress(codec: int, payload: bytes | memoryview, *, magic: int = 2, limit: int = HELD_BYTES) -> Decompressed:
+    """`payload` decompressed and held, at most `limit` bytes of it: more is the problem DECOMP_LIMIT_EXCEEDED."""
+    pieces = stream(codec, payload, magic=magic, limit=limit)
+    parts = list(pieces)
+    return Decompressed(parts[0] if len(parts) == 1 else b"".join(parts), pieces.problem, pieces.detail)
+
+
+def _decoder(codec: int, payload: memoryview, magic: int) -> Iterator[bytes]:
+    if codec == 3:
+        return _lz4(payload, magic)
+    if codec == 4:
+        return _zstd(payload, magic)
+    decoders: dict[int, Callable[[memoryview], Iterator[bytes]]] = {0: _cut, 1: _gzip, 2: _snappy}
+    return decoders.get(codec, _unknown)(payload)
+
+
+def _unknown(_payload: memoryview) -> Iterator[bytes]:
+    raise _malformed("unknown_codec")
+
+
+def _cut(data: memoryview) -> Iterator[bytes]:
+    """`data` as pieces."""
+    for start in range(0, len(data), PIECE_BYTES):
+        yield bytes(data[start : start + PIECE_BYTES])
+
+
+def _gzip(payload: memoryview) -> Iterator[bytes]:
+    """RFC 1952 members, one after the other (GZIPInputStream); what follows the last and is no member is a fault."""
+    position = 0
+    step = _GZIP_INPUT
+    while position < len(payload) or position == 0:
+        if position and bytes(payload[position : position + 2]) != _GZIP_MAGIC:
+            raise _malformed("trailing_bytes", position=position)
+        member = zlib.decompressobj(_GZIP_WINDOW)
+        while not member.eof:
+            waiting: bytes | memoryview = payload[position : position + step]
+            if not waiting:
+                raise _malformed("truncated", position=position)
+            position += len(waiting)
+            step = min(2 * step, _GZIP_INPUT)
+            full = True
+            while (waiting or full) and not member.eof:
+                try:
+                    piece = member.decompress(waiting, PIECE_BYTES)
+                except zlib.error as error:
+                    raise _malformed("corrupt", position=position) from error
+                full = len(piece) == PIECE_BYTES
+                waiting = member.unconsumed_tail
+                if piece:
+                    yield piece
+        position -= len(member.unused_data)
+        step = _GZIP_NEXT_INPUT
+
+
+def _snappy(payload: memoryview) -> Iterator[bytes]:
+    """A snappy-java stream of chunks, or one raw block if its magic is missing (SnappyInputStream)."""
+    if len(payload) < _XERIAL_HEADER_SIZE or bytes(payload[:8]) != _XERIAL_MAGIC:
+        if len(payload):
+            yield from _snappy_block(payload, 0)
+        return
+    position = 0
+    while len(payload) - position >= 4:
+        length = int.from_bytes(payload[position : position + 4], "big")
+        if length == _XERIAL_HEAD:
+            header = payload[position : position + _XERIAL_HEADER_SIZE]
+            if len(header) < _XERIAL_HEADER_SIZE or bytes(header[:8]) != _XERIAL_MAGIC or int.from_bytes(header[8:12], "big") < 1:
+                raise _malformed("header", position=position)
+            position += _XERIAL_HEADER_SIZE
+            continue
+        position += 4
+        if length > min(len(payload) - position, _SNAPPY_CHUNK_LIMIT):
+            raise _BrokenStreamError("CODEC_SIZE_LIE", "chunk", declared=length, available=len(payload) - position)
+        yield from _snappy_block(payload[position : position + length], position)
+        position += length
+
+
+def _snappy_block(block: memoryview, position: int) -> Iterator[bytes]:
+    """A raw snappy block, refused before anything is allocated if it says it holds more than it can."""
+    import cramjam
+
+    declared = 0
+    for index in range(5):
+        if index == len(block):
+            raise _malformed("corrupt", position=position)
+        declared |= (block[index] & 0x7F) << (7 * index)
+        if block[index] < 128:
+            break
+    if declared > _SNAPPY_MAX_RATIO * len(block):
+        raise _BrokenStreamError("CODEC_SIZE_LIE", "block", declared=declared, available=len(block))
+    if declared > _SNAPPY_BLOCK_LIMIT:
+        raise _BrokenStreamError("DECOMP_LIMIT_EXCEEDED", "block", declared=declared, limit=_SNAPPY_BLOCK_LIMIT)
+    try:
+        plain = cramjam.snappy.decompress_raw(block)
+    except cramjam.DecompressionError as error:
+        raise _malformed("corrupt", position=position) from error
+    yield from _cut(memoryview(plain))
+
+
+def _lz4(payload: memoryview, magic: int) -> Iterator[bytes]:
+    """One LZ4 frame of independent blocks (Lz4BlockInputStream); magic 0 never looks at the header's checksum."""
+    import cramjam
+
+    flags, largest, position, header_is_right = _lz4_header(payload, magic)
+    output = bytearray(largest)
+    while True:
+        if len(payload) - position < 4:
+            raise _malformed("end_mark_missing", position=position)
+        word = int.from_bytes(payload[position : position + 4], "little")
+        position += 4
+        size = word & 0x7FFFFFFF
+        if size == 0:
+            break
+        if size > largest:
+            raise _malformed("block_too_large", position=position, declared=size, limit=largest)
+        end = position + size
+        if end + (4 if flags & _LZ4_BLOCK_CHECKSUM else 0) > len(payload):
+            raise _malformed("truncated", position=position, declared=size, available=len(payload) - position)
+        block = payload[position:end]
+        position = end
+        if flags & _LZ4_BLOCK_CHECKSUM:
+            position += 4
+            if _xxh32(block) != int.from_bytes(payload[end:position], "little"):
+                raise _malformed("block_checksum", position=end)
+        if word >> 31:
+            yield from _cut(block)
+            continue
+        try:
+            size = cramjam.lz4.decompress_block_into(block, output, output_len=largest)
+        except cramjam.DecompressionError as error:
+            raise _malformed("corrupt", position=end - len(block)) from error
+        yield from _cut(memoryview(output)[:size])
+    if flags & _LZ4_CONTENT_CHECKSUM:
+        position += 4
+    if not header_is_right:
+        raise _malformed("header_checksum")
+    if position != len(payload):
+        raise _malformed("truncated" if position > len(payload) else "trailing_bytes", position=min(position, len(payload)))
+
+
+def _lz4_header(payload: memoryview, magic: int) -> tuple[int, int, int, bool]:
+    """(flags, largest block, position of the first block, whether the header's checksum is right) of a frame Kafka can read."""
+    if len(payload) < 7 or int.from_bytes(payload[:4], "little") != _LZ4_MAGIC:
+        raise _malformed("header", position=0)
+    flags, block = payload[4], payload[5]
+    if flags >> 6 != 1 or flags & 0x03 or not flags & _LZ4_INDEPENDENT or block & 0x8F or block >> 4 < 4:
+        raise _malformed("unsupported_header", flags=flags, block_descriptor=block)
+    end = 14 if flags & _LZ4_CONTENT_SIZE else 6
+    if len(payload) <= end:
+        raise _malformed("header", position=0)
+    right = magic == 0 or _xxh32(payload[4:end]) >> 8 & 0xFF == payload[end]
+    return flags, 1 << (8 + 2 * (block >> 4)), end + 1, right
+
+
+def _xxh32(data: memoryview) -> int:
+    import xxhash
+
+    return int(xxhash.xxh32_intdigest(data))
+
+
+def _zstd(payload: memoryview, magic: int) -> Iterator[bytes]:
+    """Zstandard frames; what fits the scratch buffer comes in one call. Windows above 128 MiB are refused, as by zstd-jni."""
+    import cramjam
+
+    if not len(payload):
+        return
+    size = -1
+    if len(payload) <= _ZSTD_SCRATCH_INPUT:
+        if not hasattr(_scratch, "output"):
+            _scratch.output = bytearray(_ZSTD_SCRATCH_OUTPUT)
+        try:
+            size = cramjam.zstd.decompress_into(payload, _scratch.output)
+        except cramjam.DecompressionError:
+            size = -1
+    if size >= 0:
+        plain = bytes(memoryview(_scratch.output)[:size])
+        yield from (plain,) if 0 < size <= PIECE_BYTES else _cut(memoryview(plain))
+    else:
+        yield from _zstd_stream(payload)
+    if magic < 2:
+        raise _malformed("codec_before_magic_2")
+
+
+def _zstd_stream(payload: memoryview) -> Iterator[bytes]:
+    """The same through a stream. It drops what it had ready when it fails, so the end is then read again in small steps."""
+    import pyarrow as pa
+
+    done = 0
+    fault: Exception | None = None
+    for step in (PIECE_BYTES, 64, 1):
+        source = pa.BufferReader(payload) if step == PIECE_BYTES else pa.PythonFile(_Drip(payload), mode="r")
+        try:
+            reader = pa.CompressedInputStream(source, "zstd")
+            _skip(reader, done)
+            while piece := reader.read(step):
+                done += len(piece)
+                yield piece
+        except (OSError, pa.ArrowInvalid) as error:
+            fault = error
+            continue
+        return
+    raise _malformed("corrupt") from fault
+
+
+def _skip(reader: Any, size: int) -> None:
+    while size > 0 and (piece := reader.read(min(size, PIECE_BYTES))):
+        size -= len(piece)
+
+
+class _Drip(io.RawIOBase):
+    """A file that gives a few bytes at a time, whatever is asked for."""
+
+    def __init__(self, data: memoryview) -> None:
+        super().__init__()
+        self._data = data
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most 4 KiB."""
+        size = _DRIP_BYTES if size < 0 else min(size, _DRIP_BYTES)
+        piece = bytes(self._data[self._position : self._position + size])
+        self._position += len(piece)
+        return piece
