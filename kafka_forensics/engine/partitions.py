@@ -14,7 +14,6 @@ from kafka_forensics.model.results import (
     Incomplete,
     PartitionSummary,
     ReplicaSummary,
-    TransactionCounts,
     verdict_of,
 )
 
@@ -71,7 +70,7 @@ def judge_partition(
 def summarise(replica: Replica) -> ReplicaSummary:
     """The row of one replica."""
     context, state = replica.context, replica.state
-    counts = state.transactions.counts
+    counts = state.transactions.counts()
     stable = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
     gaps = sum(one.end - one.start for one in replica.course.irregularities if one.kind == "OFFSET_GAP")
     return ReplicaSummary(
@@ -89,7 +88,7 @@ def summarise(replica: Replica) -> ReplicaSummary:
         state.framing.records,
         state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped,
         gaps + state.continuity.missing_by_compaction,
-        TransactionCounts(counts.committed, counts.aborted, counts.open),
+        counts,
     )
 
 

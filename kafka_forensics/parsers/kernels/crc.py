@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     Buffer = NDArray[np.uint8]
 
 _MASK: Final = 2**64 - 1
-_MULTIPLIER: Final = 0xD6E8FEB86659FD93
+_ODD: Final = 0xD6E8FEB86659FD93
+_OTHER_ODD: Final = 0x9E3779B97F4A7C15
 
 
 def _native(name: str) -> Any:
@@ -59,15 +60,15 @@ def identity(first: int, second: int, third: int, fourth: int, key_high: int, ke
 
     The key is drawn anew for each scan, so nobody can write evidence whose sums of hashes collide.
     """
-    key = int(key_high) & _MASK
-    high, low = key, int(key_low) & _MASK
-    for word in (int(first), int(second), int(third), int(fourth)):
-        high = _mixed(high ^ (word & _MASK))
-        low = _mixed((low + word) & _MASK) ^ key
+    one, two = int(key_high) & _MASK, int(key_low) & _MASK
+    left = _folded_product((int(first) & _MASK) ^ one, (int(second) & _MASK) ^ two ^ _ODD)
+    right = _folded_product((int(third) & _MASK) ^ two, (int(fourth) & _MASK) ^ one ^ _ODD)
+    high = _folded_product(left ^ two, right ^ _ODD)
+    low = _folded_product((left + right) & _MASK, one ^ _OTHER_ODD)
     return high - ((high >> 63) << 64), low - ((low >> 63) << 64)
 
 
-def _mixed(value: int) -> int:
-    value = ((value ^ (value >> 32)) * _MULTIPLIER) & _MASK
-    value = ((value ^ (value >> 32)) * _MULTIPLIER) & _MASK
-    return value ^ (value >> 32)
+def _folded_product(left: int, right: int) -> int:
+    """Lower and upper half of the 128-bit product of two words, one laid over the other."""
+    product = left * right
+    return (product ^ (product >> 64)) & _MASK

@@ -17,6 +17,8 @@ from kafka_forensics.compiled import compile_function
 
 _CASTAGNOLI: Final = 0x82F63B78
 _IEEE: Final = 0xEDB88320
+_ODD: Final = np.uint64(0xD6E8FEB86659FD93)
+_OTHER_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 HAS_CRC_INSTRUCTION: Final = bool(binding.get_host_cpu_features().get("sse4.2", False))
 
 
@@ -133,20 +135,25 @@ def _load_i16(buffer: Any, position: Any) -> Any:
     return _load_be_i16(buffer, position)
 
 
-@njit(nogil=True)
-def _mixed(value: Any) -> Any:
-    """A bijection of 64-bit words in which every bit of the input moves every bit of the output."""
-    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return value ^ (value >> np.uint64(32))
+@intrinsic
+def _folded_product(_context: Any, _left: Any, _right: Any) -> Any:
+    """Lower and upper half of the 128-bit product of two words, one laid over the other."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        upper = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        return builder.xor(builder.trunc(product, ir.IntType(64)), upper)
+
+    return types.uint64(types.uint64, types.uint64), generate
 
 
 def _identity(first: Any, second: Any, third: Any, fourth: Any, key_high: Any, key_low: Any) -> Any:
-    high = np.uint64(key_high)
-    low = np.uint64(key_low)
-    for word in (first, second, third, fourth):
-        high = _mixed(high ^ np.uint64(word))
-        low = _mixed(low + np.uint64(word)) ^ np.uint64(key_high)
+    one, two = np.uint64(key_high), np.uint64(key_low)
+    left = _folded_product(np.uint64(first) ^ one, np.uint64(second) ^ two ^ _ODD)
+    right = _folded_product(np.uint64(third) ^ two, np.uint64(fourth) ^ one ^ _ODD)
+    high = _folded_product(left ^ two, right ^ _ODD)
+    low = _folded_product(left + right, one ^ _OTHER_ODD)
     return np.int64(high), np.int64(low)
 
 
