@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
+from kafka_forensics.model.constants import LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.crc import load_i32, load_i64
 from kafka_forensics.parsers.kernels.search import EXHAUSTED, FOUND, PLAUSIBLE, SPENT, longest_zero_run, plausible_size, search
 from kafka_forensics.parsers.kernels.walk import fill_legacy_row, fill_row
@@ -27,7 +28,8 @@ MAX_CANDIDATES: Final = 4096
 INT64_MAX: Final = 2**63 - 1
 HEADER_BYTES: Final = 61
 OUT_OF_FRAME: Final = 17
-"""Fewer bytes than this cannot hold an entry of any format; Kafka ignores them."""
+"""Fewer bytes than this cannot hold an entry of any format; Kafka ignores them. Of these, fewer than `LOG_OVERHEAD` zeros are no
+zero tail but a header cut short: every offset begins with zeros, no length is zero."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class Trouble:
     def explain(self, position: int) -> Outcome:
         """The outcome for the place at byte `position`."""
         window = self._window
-        if window.all_zero_from(position):
+        if window.size - position >= LOG_OVERHEAD and window.all_zero_from(position):
             return Outcome(window.size, [Damage("SEG_ZERO_TAIL", position, window.size - position)])
         window.move(position, HEADER_BYTES)
         rest = window.size - position
@@ -120,14 +122,17 @@ class Trouble:
         if found < 0 and spent:
             spent_on: dict[str, int | str | bool | list[int]] = {"limit": CRC_BYTES_PER_BYTE_SEARCHED, "reason": "search"}
             return Outcome(window.size, [Damage("BUDGET_EXCEEDED", position, rest, detail=spent_on)])
-        chain = self._chain(position, window.size if found < 0 else found)
-        if chain is not None:
-            return chain
         window.move(position, HEADER_BYTES)
         base_offset = int(load_i64(window.buffer, 0))
         detail: dict[str, int | str | bool | list[int]] = {"declared_length": size - 12, "magic": magic}
         if candidates:
             detail["candidates"] = candidates
+        lie = self._length_lies(position, size, magic, base_offset, detail) if found < 0 else None
+        if lie is not None:
+            return Outcome(window.size, [lie])
+        chain = self._chain(position, window.size if found < 0 else found)
+        if chain is not None:
+            return chain
         if found < 0:
             return Outcome(window.size, [self._tail(position, size, magic, base_offset, detail)])
         detail["found_at"] = found
@@ -139,19 +144,28 @@ class Trouble:
             detail["zero_bytes"] = zeros
         return Outcome(found, [Damage(kind, position, found - position, detail=detail)])
 
+    def _length_lies(
+        self, position: int, size: int, magic: int, base_offset: int, detail: dict[str, int | str | bool | list[int]]
+    ) -> Damage | None:
+        """Damage of the last batch if all bytes up to the end of the file give its CRC: only its length is wrong."""
+        window = self._window
+        rest = window.size - position
+        if rest < HEADER_BYTES or magic != 2:
+            return None
+        window.move(position, HEADER_BYTES)
+        header = window.buffer[:HEADER_BYTES].copy()
+        if window.crc(position + 21, window.size, legacy=False) != int(load_i32(header, 17)) & 0xFFFFFFFF:
+            return None
+        delta = max(int(load_i32(header, 23)), 0)
+        detail = detail | {"reason": "length_lies", "runs_past_end": size > rest}
+        return Damage("FRAMING_LOST", position, rest, base_offset, base_offset + delta, detail)
+
     def _tail(
         self, position: int, size: int, magic: int, base_offset: int, detail: dict[str, int | str | bool | list[int]]
     ) -> Damage:
         """Damage up to the end of the file, behind which no batch proves itself."""
         window = self._window
         rest = window.size - position
-        if rest >= HEADER_BYTES and magic == 2:
-            header = window.buffer[:HEADER_BYTES].copy()
-            computed = window.crc(position + 21, window.size, legacy=False)
-            if computed == int(load_i32(header, 17)) & 0xFFFFFFFF:
-                delta = max(int(load_i32(header, 23)), 0)
-                detail |= {"reason": "length_lies", "runs_past_end": size > rest}
-                return Damage("FRAMING_LOST", position, rest, base_offset, base_offset + delta, detail)
         zeros = self._zero_run(position, window.size)
         if size > rest and magic <= 2:
             detail |= {"reason": "batch", "bytes_present": rest}

@@ -1,0 +1,230 @@
+"""Reading segments: every byte accounted for on any bytes, windows of any size, ranges that join."""
+
+import itertools
+import struct
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.parsers import damage, segment, window
+from kafka_forensics.parsers.segment import SegmentReader, find_batch
+from tests.support.memory import MemoryFile
+from tests.support.mutations import batch_lists, segments
+from tests.support.segments import batch, flipped, legacy_entry, log, read, starts
+
+ANY_WINDOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plain calls of kernels run compiled code."""
+    monkeypatch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
+    before = using_compiled()
+    use_compiled(compiled=True)
+    yield
+    use_compiled(before)
+
+
+def test_a_sound_segment_gives_its_batches_and_nothing_else() -> None:
+    batches = [legacy_entry(0, 0), legacy_entry(1, 1), *log(5, start=2)]
+    reading = read(b"".join(batches))
+    assert reading.damage == []
+    assert reading.base_offsets == [0, 1, 2, 4, 6, 8, 10]
+    assert reading.column(BatchColumn.POSITION) == starts(batches)[:-1]
+    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
+    assert reading.decoded == reading.landed == sum(map(len, batches))
+
+
+def test_an_empty_segment_is_one_empty_chunk() -> None:
+    reading = read(b"")
+    assert [chunk.rows for chunk in reading.chunks] == [0]
+    assert (reading.damage, reading.total, reading.landed) == ([], 0, 0)
+
+
+@pytest.mark.properties
+@given(segments(), st.integers(64, 300), st.sampled_from([96, 160, 256, 1 << 24]))
+@ANY_WINDOW
+def test_every_byte_is_accounted_for_and_windows_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, ordinary: int, largest: int
+) -> None:
+    whole = read(data)
+    assert whole.landed == len(data)
+    assert whole.total == len(data)
+    spans_are_within(data, whole.columns)
+    with monkeypatch.context() as patch:
+        patch.setattr(window, "WINDOW_BYTES", ordinary)
+        narrow = read(data)
+        assert np.array_equal(narrow.columns, whole.columns)
+        assert narrow.damage == whole.damage
+        for module in (window, segment, damage):
+            patch.setattr(module, "MAX_WINDOW_BYTES", max(largest, ordinary))
+        streamed = read(data)
+    assert streamed.landed == streamed.total == len(data)
+    assert streamed.good == whole.good
+
+
+def spans_are_within(data: bytes, columns: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> None:
+    """Rows follow each other without overlap, inside the file."""
+    position, size = columns[BatchColumn.POSITION], columns[BatchColumn.SIZE_IN_BYTES]
+    assert np.all(position[1:] >= (position + size)[:-1])
+    assert not size.size or (position[0] >= 0 and position[-1] + size[-1] <= len(data))
+
+
+@pytest.mark.properties
+@given(segments(), st.integers(4, 7))
+@ANY_WINDOW
+def test_chunks_of_few_rows_give_the_same(monkeypatch: pytest.MonkeyPatch, data: bytes, rows: int) -> None:
+    whole = read(data)
+    with monkeypatch.context() as patch:
+        patch.setattr(segment, "CHUNK_ROWS", rows)
+        patch.setattr(segment, "MAX_CHAIN", 3)
+        patch.setattr(damage, "MAX_CHAIN", 3)
+        small = read(data)
+    assert max(chunk.rows for chunk in small.chunks) <= rows
+    assert (small.landed, small.total) == (whole.landed, whole.total)
+    assert small.good == whole.good
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8, 9])
+def test_a_chunk_is_full_at_its_rows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(segment, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(segment, "MAX_CHAIN", 2)
+    reading = read(b"".join(log(count)))
+    assert reading.base_offsets == list(range(0, 2 * count, 2))
+    assert all(chunk.rows == 4 for chunk in reading.chunks[: count // 4])
+
+
+@pytest.mark.properties
+@given(batch_lists(), st.data())
+def test_ranges_that_join_give_what_the_whole_gives(batches: list[bytes], draw: st.DataObject) -> None:
+    data, at = b"".join(batches), starts(batches)
+    cuts = sorted(draw.draw(st.sets(st.sampled_from(at))) | {0, len(data)})
+    whole = read(data)
+    parts = [read(data, start, end) for start, end in itertools.pairwise(cuts)] or [whole]
+    assert np.array_equal(np.concatenate([part.columns for part in parts], axis=1), whole.columns)
+    assert [part.landed for part in parts] == cuts[1:] or not data
+
+
+@pytest.mark.properties
+@given(segments(), st.data())
+def test_ranges_join_after_damage_too(data: bytes, draw: st.DataObject) -> None:
+    """Cut where a good batch begins; a walk that lands behind the cut makes the next range begin where it landed."""
+    whole = read(data)
+    right = whole.columns[BatchColumn.CRC] == whole.columns[BatchColumn.CRC_COMPUTED]
+    right &= whole.columns[BatchColumn.MAGIC] == 2
+    points = whole.columns[BatchColumn.POSITION, right].tolist()
+    cuts = sorted(draw.draw(st.sets(st.sampled_from(points)))) if points else []
+    position, parts = 0, []
+    for end in [*cuts, len(data)]:
+        parts.append(read(data, position, max(end, position)))
+        position = parts[-1].landed
+    assert position == len(data)
+    assert np.array_equal(np.concatenate([part.columns for part in parts], axis=1), whole.columns)
+    assert [one for part in parts for one in part.damage] == whole.damage
+
+
+@pytest.mark.properties
+@given(batch_lists(max_size=4), st.data())
+def test_find_batch_finds_the_next_one(batches: list[bytes], draw: st.DataObject) -> None:
+    """It may find one inside a record's value; without such values, it is exactly the next batch."""
+    batches = [batch(index, 1, value=b"plain") for index in range(len(batches))]
+    data, at = b"".join(batches), starts(batches)
+    start = draw.draw(st.integers(0, len(data)))
+    end = draw.draw(st.integers(start, len(data)))
+    assert find_batch(MemoryFile(data), start, end) == next((p for p in at[:-1] if start <= p < end), None)
+
+
+def test_a_batch_larger_than_a_window_is_read_whole() -> None:
+    large = batch(1, 1, value=bytes(1 << 20) + b"x" * (3 << 19))
+    batches = [batch(0), large, batch(2)]
+    reading = read(b"".join(batches))
+    assert reading.damage == []
+    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
+    torn = read(b"".join(batches)[:-1])
+    assert torn.kinds == ["SEG_TORN_TAIL"]
+    assert torn.good == [0, 1]
+
+
+@pytest.mark.usefixtures("compiled_kernels")
+def test_a_batch_larger_than_the_largest_window_is_streamed() -> None:
+    large = batch(1, 1, value=bytes((16 << 20) + 100))
+    batches = [batch(0), large, batch(2)]
+    file = MemoryFile(b"".join(batches))
+    reading = read(file)
+    assert reading.damage == []
+    assert reading.good == [0, 1, 2]
+    assert reading.column(BatchColumn.SIZE_IN_BYTES) == [len(one) for one in batches]
+
+
+@pytest.mark.usefixtures("compiled_kernels")
+def test_damage_in_a_batch_larger_than_the_largest_window() -> None:
+    large = batch(1, 1, value=b"x" * ((16 << 20) + 100))
+    reading = read(batch(0) + flipped(large, 1 << 20) + batch(2))
+    assert reading.kinds == ["BATCH_CRC_MISMATCH"]
+    assert reading.base_offsets == [0, 1, 2]
+    assert reading.good == [0, 2]
+
+
+def test_a_large_legacy_entry_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (window, segment, damage):
+        monkeypatch.setattr(module, "MAX_WINDOW_BYTES", 512)
+    monkeypatch.setattr(window, "WINDOW_BYTES", 256)
+    for magic in (0, 1):
+        entries = [legacy_entry(0, magic), legacy_entry(1, magic, value=b"y" * 2000), legacy_entry(2, magic)]
+        reading = read(b"".join(entries))
+        assert reading.damage == []
+        assert reading.good == [0, 1, 2]
+
+
+def test_a_file_that_shrinks_ends_where_its_bytes_end() -> None:
+    class Shrinking(MemoryFile):
+        """Claims more bytes than it gives."""
+
+        def read_into(self, position: int, buffer: memoryview) -> int:
+            got = self.content[position : position + len(buffer)]
+            buffer[: len(got)] = got
+            return len(got)
+
+    batches = log(4)
+    data = b"".join(batches)
+    for cut in (len(data), starts(batches)[2], starts(batches)[2] + 10, starts(batches)[2] + 70, 0):
+        reading = read(Shrinking(data[:cut], size_in_bytes=len(data) + 1000))
+        assert reading.landed == cut
+        assert reading.good == [o for o, end in zip((0, 2, 4, 6), starts(batches)[1:], strict=True) if end <= cut]
+
+
+def test_inspect_sees_the_bytes_of_every_row_once() -> None:
+    batches = log(6, value=b"v" * 30)
+    data = flipped(b"".join(batches), starts(batches)[2] + 70)
+    seen: list[tuple[int, bytes]] = []
+
+    def inspect(
+        buffer: "np.ndarray[tuple[int], np.dtype[np.uint8]]", position: int, columns: object, first: int, end: int
+    ) -> list[object]:
+        assert isinstance(columns, np.ndarray)
+        for row in range(first, end):
+            start = int(columns[BatchColumn.POSITION, row]) - position
+            size = int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            seen.append((start + position, buffer[start : start + size].tobytes()))
+        return []
+
+    reading = read(data, inspect=inspect)
+    expected = zip(reading.column(BatchColumn.POSITION), reading.column(BatchColumn.SIZE_IN_BYTES), strict=True)
+    assert seen == [(position, data[position : position + size]) for position, size in expected]
+
+
+def test_a_reader_holds_no_more_than_its_windows() -> None:
+    """A header that claims two gigabytes makes nobody allocate them."""
+    liar = batch(0) + struct.pack(">qiib", 1, 2**31 - 13, 0, 2) + b"x" * 100
+    file = MemoryFile(liar, size_in_bytes=1 << 31)
+    reader = SegmentReader(file)
+    started = time.monotonic()
+    next(reader.chunks(0, len(batch(0))))
+    assert time.monotonic() - started < 5
+    assert reader._window.buffer.size <= 16 << 20

@@ -1,0 +1,291 @@
+"""What a reader says of damage, and how it goes on: the injections of the fault catalogue that need one file only."""
+
+import struct
+
+import pytest
+
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.parsers import damage, segment, window
+from tests.support.segments import batch, changed, flipped, legacy_entry, log, read, starts, with_length
+
+HEADER_FIELDS = {
+    "base_offset": range(8),
+    "batch_length": range(8, 12),
+    "partition_leader_epoch": range(12, 16),
+    "magic": range(16, 17),
+    "crc": range(17, 21),
+    "covered": range(21, 61),
+}
+UNPROTECTED = ("base_offset", "partition_leader_epoch")
+
+
+def field_of(position: int) -> str:
+    return next((name for name, places in HEADER_FIELDS.items() if position in places), "covered")
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 4])
+def test_every_flipped_bit_is_told_by_its_field(which: int) -> None:
+    """Each bit of the first, a middle, or the last batch: the others are read as before."""
+    batches = log(5)
+    at, others = starts(batches), [offset for index, offset in enumerate(range(0, 10, 2)) if index != which]
+    data = b"".join(batches)
+    for inside in range(len(batches[which])):
+        for bit in range(8):
+            reading = read(flipped(data, at[which] + inside, bit))
+            kinds, field = reading.kinds, field_of(inside)
+            if field in UNPROTECTED:
+                assert kinds == []
+                assert len(reading.good) == 5
+            elif field == "magic":
+                assert kinds == ["BATCH_MAGIC_REGRESSION" if bit == 1 else "BATCH_MAGIC_UNKNOWN"]
+                assert reading.good == [0, 2, 4, 6, 8]
+            elif field == "batch_length":
+                assert kinds[0] in ("FRAMING_LOST", "SEG_TORN_TAIL"), (inside, bit)
+                assert reading.good == others
+            else:
+                assert kinds == ["BATCH_CRC_MISMATCH"], (inside, bit)
+                assert reading.base_offsets == [0, 2, 4, 6, 8]
+                assert reading.good == others
+
+
+def test_a_crc_mismatch_says_where_and_which() -> None:
+    batches = log(3)
+    data = flipped(b"".join(batches), len(batches[0]) + 65)
+    (one,) = read(data).damage
+    assert (one.kind, one.position, one.size_in_bytes) == ("BATCH_CRC_MISMATCH", len(batches[0]), len(batches[1]))
+    assert (one.base_offset, one.last_offset) == (2, 3)
+    assert one.detail["stored_crc"] == struct.unpack_from(">I", batches[1], 17)[0]
+    assert one.detail["computed_crc"] != one.detail["stored_crc"]
+
+
+@pytest.mark.parametrize("magic", [2, 1, 0])
+def test_a_cut_at_any_byte_tells_the_last_valid_batch(magic: int) -> None:
+    batches = log(3) if magic == 2 else [legacy_entry(2 * n, magic) for n in range(3)]
+    data, at = b"".join(batches), starts(batches)
+    for cut in range(len(data) + 1):
+        reading = read(data[:cut])
+        whole = [2 * n for n in range(3) if at[n + 1] <= cut]
+        assert reading.good == whole
+        if cut in at:
+            assert reading.damage == []
+            continue
+        (one,) = reading.damage
+        assert (one.kind, one.position, one.size_in_bytes) == ("SEG_TORN_TAIL", at[len(whole)], cut - at[len(whole)])
+
+
+@pytest.mark.parametrize("zeros", [12, 16, 17, 60, 61, 5000, 3 << 20])
+def test_a_zero_tail_is_skipped_not_damaged(zeros: int) -> None:
+    data = b"".join(log(3))
+    reading = read(data + bytes(zeros))
+    (one,) = reading.damage
+    assert (one.kind, one.position, one.size_in_bytes) == ("SEG_ZERO_TAIL", len(data), zeros)
+    assert (reading.decoded, reading.damaged, reading.skipped) == (len(data), 0, zeros)
+
+
+def test_a_file_of_zeros_is_all_tail() -> None:
+    reading = read(bytes(100_000))
+    assert reading.kinds == ["SEG_ZERO_TAIL"]
+    assert reading.skipped == 100_000
+
+
+def test_damage_before_a_zero_tail_ends_where_the_zeros_begin() -> None:
+    batches = log(3)
+    data = flipped(b"".join(batches), starts(batches)[2] + 70)
+    reading = read(data + bytes(8192))
+    assert reading.kinds == ["BATCH_CRC_MISMATCH", "SEG_ZERO_TAIL"]
+    assert reading.base_offsets == [0, 2, 4]
+    assert (reading.damaged, reading.skipped) == (len(batches[2]), 8192)
+
+
+def test_a_zero_page_inside_is_a_hole() -> None:
+    batches = log(4, records=1, value=b"x" * 3000)
+    data, at = b"".join(batches), starts(batches)
+    reading = read(changed(data, 4096, bytes(4096)))
+    assert "SEG_HOLE" in reading.kinds
+    hole = next(one for one in reading.damage if one.kind == "SEG_HOLE")
+    assert hole.detail["zero_bytes"] == 4096
+    assert hole.position <= 4096
+    assert hole.position + hole.size_in_bytes >= 8192
+    assert reading.good == [0, 3]
+    assert at[1] < 4096 < 8192 < at[3]
+
+
+def test_a_zero_page_inside_one_batch_keeps_its_row() -> None:
+    batches = log(3, records=1, value=b"x" * 9000)
+    position = starts(batches)[1] + 2000
+    reading = read(changed(b"".join(batches), position, bytes(4096)))
+    (one,) = reading.damage
+    assert (one.kind, one.base_offset, one.last_offset) == ("SEG_HOLE", 1, 1)
+    assert reading.base_offsets == [0, 1, 2]
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 13, 0, -1, -(2**31), 48, 60, 90, 200, 1000])
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_length_that_lies_costs_one_batch(which: int, length: int) -> None:
+    """F04, F05, F06: framing is lost there, and found again at the next batch."""
+    batches = log(5)
+    at = starts(batches)
+    reading = read(with_length(b"".join(batches), at[which], length))
+    (one,) = reading.damage
+    assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[which], len(batches[which]))
+    assert one.detail["declared_length"] == length
+    assert one.detail["found_at"] == at[which + 1]
+    assert one.detail["runs_past_end"] is (length + 12 > at[-1] - at[which])
+    assert reading.good == [offset for index, offset in enumerate(range(0, 10, 2)) if index != which]
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 1000, 20, -1])
+def test_a_length_that_lies_in_the_last_batch_is_proved_by_its_crc(length: int) -> None:
+    batches = log(3)
+    at = starts(batches)
+    (one,) = read(with_length(b"".join(batches), at[2], length)).damage
+    assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[2], len(batches[2]))
+    assert (one.base_offset, one.last_offset) == (4, 5)
+    assert one.detail["reason"] == "length_lies"
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize(("magic", "kind"), [(3, "BATCH_MAGIC_UNKNOWN"), (127, "BATCH_MAGIC_UNKNOWN"), (255, "BATCH_MAGIC_UNKNOWN"),
+                                             (1, "BATCH_MAGIC_REGRESSION"), (0, "BATCH_MAGIC_REGRESSION")])  # fmt: skip
+def test_a_magic_byte_that_lies_keeps_its_row(which: int, magic: int, kind: str) -> None:
+    """F07, F08: the CRC does not cover the magic byte, and proves which one is meant."""
+    batches = log(3)
+    at = starts(batches)
+    reading = read(changed(b"".join(batches), at[which] + 16, bytes([magic])))
+    (one,) = reading.damage
+    assert (one.kind, one.position, one.size_in_bytes) == (kind, at[which], len(batches[which]))
+    assert (one.base_offset, one.last_offset) == (2 * which, 2 * which + 1)
+    assert one.detail == {"magic": magic, "crc_is_right_as_magic": 2}
+    assert reading.good == [0, 2, 4]
+    assert reading.column(BatchColumn.MAGIC)[which] == magic
+    assert reading.damaged == 0
+
+
+@pytest.mark.parametrize("damaged", [(0, 1), (1, 2), (2, 3), (0, 1, 2), (1, 2, 3), (0, 1, 2, 3), (0, 2), (1, 3)])
+@pytest.mark.parametrize("magic", [2, 1, 0])
+def test_damaged_batches_in_a_row_are_told_apart(damaged: tuple[int, ...], magic: int) -> None:
+    batches = log(4) if magic == 2 else [legacy_entry(2 * n, magic) for n in range(4)]
+    at, data = starts(batches), b"".join(batches)
+    for which in damaged:
+        data = flipped(data, at[which + 1] - 3)
+    reading = read(data)
+    assert [(one.kind, one.position) for one in reading.damage] == [("BATCH_CRC_MISMATCH", at[which]) for which in damaged]
+    assert reading.base_offsets == [0, 2, 4, 6]
+    assert reading.good == [2 * which for which in range(4) if which not in damaged]
+
+
+def test_damaged_batches_before_a_torn_one_are_told_apart() -> None:
+    batches = log(4)
+    at, data = starts(batches), b"".join(batches)
+    reading = read(flipped(flipped(data, at[1] + 70), at[2] + 70)[: at[4] - 5])
+    assert [(one.kind, one.position) for one in reading.damage] == [
+        ("BATCH_CRC_MISMATCH", at[1]),
+        ("BATCH_CRC_MISMATCH", at[2]),
+        ("SEG_TORN_TAIL", at[3]),
+    ]
+    assert reading.base_offsets == [0, 2, 4]
+
+
+def test_too_many_damaged_batches_in_a_row_are_one_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "MAX_CHAIN", 3)
+    batches = log(8)
+    at, data = starts(batches), b"".join(batches)
+    for which in range(1, 6):
+        data = flipped(data, at[which] + 70)
+    reading = read(data)
+    (one,) = reading.damage
+    assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[1], at[6] - at[1])
+    assert reading.good == [0, 12, 14]
+
+
+def test_many_damaged_places_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "MAX_TROUBLES", 2)
+    batches = log(9)
+    at, data = starts(batches), b"".join(batches)
+    for which in (1, 4, 7):
+        data = with_length(data, at[which], 5)
+    reading = read(data)
+    assert reading.kinds == ["FRAMING_LOST", "FRAMING_LOST", "BUDGET_EXCEEDED"]
+    assert reading.good == [0, 4, 6, 10, 12]
+    assert reading.skipped == len(data) - at[7]
+
+
+def embedded(inner: bytes, *, base_offset: int = 2, behind: bytes = b"!" * 40) -> list[bytes]:
+    """Three batches, of which the middle one's value holds `inner` with other bytes around it."""
+    return [batch(0, 2), batch(base_offset, 1, value=b"?" * 10 + inner + behind), batch(base_offset + 1, 2)]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3, 100, 2**40])
+def test_a_batch_inside_a_damaged_batch_is_no_batch_of_the_log(offset: int) -> None:
+    """Good CRC and fitting offsets are not enough: something sound must follow."""
+    batches = embedded(batch(offset, 1))
+    reading = read(with_length(b"".join(batches), len(batches[0]), 7))
+    assert reading.good == [0, 3]
+    (one,) = reading.damage
+    assert (one.kind, one.size_in_bytes) == ("FRAMING_LOST", len(batches[1]))
+    assert one.detail.get("candidates", 0) == (1 if offset > 1 else 0)
+
+
+def test_a_whole_log_inside_a_damaged_batch_is_bounded_by_offsets() -> None:
+    """Batches one behind the other in a value: believed only above the last good offset and below the next segment."""
+    for inner in (0, 15, 50, 900):
+        batches = [batch(18, 2), batch(20, 1, value=b"".join(log(3, start=inner))), batch(21, 2)]
+        reading = read(with_length(b"".join(batches), len(batches[0]), 7), next_base_offset=40)
+        assert reading.good == [18, 21], inner
+
+
+def test_a_damaged_batch_that_keeps_its_frame_hides_what_its_value_holds() -> None:
+    batches = embedded(batch(2, 1), behind=b"")
+    reading = read(flipped(b"".join(batches), len(batches[0]) + 62))
+    assert reading.kinds == ["BATCH_CRC_MISMATCH"]
+    assert reading.base_offsets == [0, 2, 3]
+
+
+def test_streamed_damage_hides_what_its_value_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch beyond the largest window is judged by its frame as a small one is."""
+    for module in (window, segment, damage):
+        monkeypatch.setattr(module, "MAX_WINDOW_BYTES", 256)
+    monkeypatch.setattr(window, "WINDOW_BYTES", 128)
+    for behind in ([batch(3, 2)], []):
+        batches = [batch(0, 2), batch(2, 1, value=b"x" * 400 + batch(2, 1)), *behind]
+        reading = read(flipped(b"".join(batches), len(batches[0]) + 80))
+        assert reading.kinds == ["BATCH_CRC_MISMATCH"]
+        assert reading.good == [0, *(3 for _ in behind)]
+
+
+def test_legacy_batches_are_believed_only_where_they_may_stand() -> None:
+    """Behind a magic 2 batch no legacy entry follows; before any batch, or behind legacy ones, it may."""
+    entry = legacy_entry(50, 1)
+    junk = b"\xf0" * 30
+    assert read(batch(0) + junk + entry + batch(51)).good == [0, 51]
+    assert read(legacy_entry(0, 1) + junk + entry + batch(51)).good == [0, 50, 51]
+    assert read(junk + entry + batch(51)).good == [50, 51]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("which", [0, 1, 3])
+def test_legacy_lengths_that_lie(which: int, magic: int) -> None:
+    entries = [legacy_entry(n, magic, value=b"x" * 50) for n in range(4)]
+    at = starts(entries)
+    reading = read(with_length(b"".join(entries), at[which], 3))
+    (one,) = reading.damage
+    assert (one.kind, one.position, one.size_in_bytes) == ("FRAMING_LOST", at[which], len(entries[which]))
+    assert reading.good == [n for n in range(4) if n != which]
+
+
+def test_damage_at_the_seam_of_formats() -> None:
+    batches = [legacy_entry(0, 0), legacy_entry(1, 1, value=b"x" * 40), *log(2, start=2)]
+    at, data = starts(batches), b"".join(batches)
+    for which in range(4):
+        reading = read(flipped(data, at[which + 1] - 1))
+        assert reading.kinds == ["BATCH_CRC_MISMATCH"]
+        assert reading.base_offsets == [0, 1, 2, 4]
+
+
+def test_damage_holds_numbers_and_short_words_only() -> None:
+    secret = b"SECRETSECRET"
+    batches = log(4, value=secret)
+    for position in range(0, 2 * len(batches[0]), 3):
+        for one in read(flipped(b"".join(batches), position)).damage:
+            assert isinstance(one, Damage)
+            assert "SECRET" not in repr(one)
