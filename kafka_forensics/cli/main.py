@@ -97,14 +97,18 @@ def outcome(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    debug = "--debug" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    stdout = sys.stdout
     try:
         status = typer.main.get_command(build_app()).main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()  # a closed pipe shows here at the latest
-    except SystemExit:
-        raise
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        sys.stdout = stdout  # typer ends with 1 for any broken pipe, and covers stdout
+        return _status_of(end.__context__, debug=debug)
     except BaseException as error:  # noqa: BLE001 - the top level: every error ends here, as a line and a status
-        return _status_of(error, debug="--debug" in options)
+        return _status_of(error, debug=debug)
     if status == EXIT_INTERRUPTED:
         _say("interrupted")
     return status if isinstance(status, int) else 0

@@ -37,7 +37,7 @@ class Progress:
         if self._quiet:
             return
         now = self._clock()
-        if not self._screen.stream.isatty():
+        if not self._screen.animated:
             if now - self._shown >= LINE_EVERY_SECONDS:
                 self._shown = now
                 self._screen.stream.write(self._line(done, total, now - self._started))

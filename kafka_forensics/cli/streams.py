@@ -29,6 +29,11 @@ class Destination:
     width: int
     colour: bool
 
+    @property
+    def animated(self) -> bool:
+        """Whether lines written can be written over: a terminal that knows how to move back."""
+        return self.stream.isatty() and os.environ.get("TERM") != "dumb"
+
     def console(self) -> "Console":
         """A rich console that takes every string literally: no markup, no emoji, no links, no guessing."""
         from rich.console import Console
@@ -37,7 +42,7 @@ class Destination:
             file=self.stream,
             width=self.width,
             color_system="standard" if self.colour else None,
-            force_terminal=self.colour,
+            force_terminal=self.stream.isatty(),
             legacy_windows=False,
             markup=False,
             highlight=False,

@@ -1,0 +1,153 @@
+"""Each exit status of the contract, provoked; and what stderr says then."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import FormatError, PathMissingError, SourceError, UsageError
+from kafka_forensics.model.findings import Place
+from kafka_forensics.model.results import Incomplete, ScanResult
+from tests.support.results import clean_result, result_of, unclean_result
+
+Scan = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).resolve().parents[2]
+IN_PROCESS = [sys.executable, "-m", "tests.support.fake_engine"]
+
+
+def with_severity(kind: str) -> ScanResult:
+    return result_of(finding(kind, Place("orders", 0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fail_on", "status"),
+    [
+        ("INDEX_MISSING", None, 0),
+        ("INDEX_MISMATCH", None, 0),
+        ("BATCH_CRC_MISMATCH", None, 1),
+        ("UNCLEAN_LOSS", None, 1),
+        ("UNCLEAN_LOSS", "none", 0),
+        ("INDEX_MISSING", "info", 1),
+        ("INDEX_MISSING", "warning", 0),
+        ("INDEX_MISMATCH", "warning", 1),
+        ("BATCH_CRC_MISMATCH", "critical", 0),
+        ("UNCLEAN_LOSS", "critical", 1),
+    ],
+)
+def test_findings_count_from_the_given_severity_on(scan: Scan, kind: str, fail_on: str | None, status: int) -> None:
+    options = [] if fail_on is None else ["--fail-on", fail_on]
+    assert scan(lambda: with_severity(kind), *options)[0] == status
+
+
+def test_clean_is_0(scan: Scan) -> None:
+    status, _, err = scan(clean_result)
+    assert status == 0
+    assert err.startswith("clean: nothing found in 2 partitions, 4 replicas on 2 brokers\n")
+
+
+def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> None:
+    result = unclean_result()
+    result.incomplete.append(Incomplete("copies/broker-9\x1b[2J", "permission denied"))
+    status, out, err = scan(lambda: result)
+    assert status == 3
+    assert "UNCLEAN_LOSS" in out
+    assert "incomplete: copies/broker-9\\x1b[2J: permission denied\n" in err
+    assert scan(lambda: result, "-q")[2].startswith("incomplete: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (UsageError("output inside an input", hint="move it"), 2, "error: output inside an input\nhint: move it\n"),
+        (PathMissingError("no such path: copies"), 2, "error: no such path: copies\n"),
+        (SourceError("broker-1", "permission denied"), 3, "error: broker-1: permission denied\n"),
+        (FormatError("no tar", path="a.tar", position=0), 3, "error: a.tar: no tar at byte 0\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (
+            ZeroDivisionError("a \x1b[31mslip"),
+            70,
+            "bug: ZeroDivisionError: a \\x1b[31mslip; run again with --debug for the traceback\n",
+        ),
+        (BrokenPipeError(32, "a worker went away"), 70, None),
+        (MemoryError(), 70, None),
+    ],
+)
+def test_errors_of_the_engine(scan: Scan, error: BaseException, status: int, said: str | None) -> None:
+    seen, out, err = scan(error)
+    assert (seen, out) == (status, "")
+    assert said is None or err == said
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> None:
+    status, _, err = scan(ZeroDivisionError("a \x1b[31mslip"), "--debug")
+    assert status == 70
+    assert "Traceback" in err
+    assert "conftest.py" in err
+    assert "\x1b" not in err
+    assert err.endswith("bug: ZeroDivisionError: a \\x1b[31mslip\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["scam", "x"], "error: there is no command 'scam'\nhint: did you mean scan?\n"),
+        (["report", "x"], "error: there is no command 'report'\nhint: choose from scan, "),
+        (["scan", "x", "--format", "jsno"], "error: there is no format 'jsno'\nhint: did you mean json?\n"),
+        (["scan", "x", "--format", "sarif"], "error: there is no format 'sarif'\nhint: choose from table, tsv, json, "),
+        (["scan", "x", "--fail-on", "eror"], "error: there is no severity 'eror'\nhint: did you mean error?\n"),
+        (["scan", "x", "--engine", "spark"], "error: the Spark engine is not in this version\nhint: leave out --engine"),
+        (["scan", "x", "--engine", "sprak"], "error: there is no engine 'sprak'\nhint: did you mean spark?\n"),
+        (["scan", "x", "--as-of", "noon"], "error: 'noon' is not a time\nhint: write it like 2026-03-01T12:00:00Z"),
+        (["scan", "x", "--topik", "y"], "error: no such option: --topik"),
+        (["scan", "x", "--jobs", "0"], "error: invalid value for '--jobs'"),
+        (["scan", "x", "--partition", "p"], "error: invalid value for '--partition'"),
+        (["scan"], "error: missing argument 'PATH"),
+        (["explain", "unclean-los"], "error: there is no finding kind 'unclean-los'\nhint: did you mean UNCLEAN_LOSS?\n"),
+        ([], "Usage: kafka-forensics"),
+    ],
+)
+def test_wrong_command_lines_are_2_with_a_hint(
+    arguments: list[str], said: str, fake_engine: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(said)
+
+
+def test_closed_pipe_is_141_and_silent() -> None:
+    command = f"'{sys.executable}' -m tests.support.fake_engine long scan copies --format tsv -q | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    header, status = done.stdout.splitlines()
+    assert header.startswith("kind\tseverity")
+    assert (status, done.stderr) == ("141", "")
+
+
+def test_broken_pipe_of_something_else_is_a_bug() -> None:
+    done = subprocess.run(
+        [*IN_PROCESS, "broken-worker", "scan", "x"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 70
+    assert done.stderr.startswith("bug: BrokenPipeError: ")
+
+
+def test_ctrl_c_is_130_in_one_line() -> None:
+    with subprocess.Popen([*IN_PROCESS, "slow", "scan", "x"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "interrupted\n"
+        assert process.wait(60) == 130
+
+
+def test_full_disk_is_told_in_a_line(scan: Scan) -> None:
+    status, _, err = scan(unclean_result, "--output", "/dev/full")
+    assert status == 2
+    assert re.fullmatch(r"error: cannot write to /dev/full: .*\n", err)

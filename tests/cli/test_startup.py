@@ -1,0 +1,67 @@
+"""Start-up: help, version and completion load nothing heavy and are there at once."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("numpy", "numba", "llvmlite", "pyarrow", "construct", "cramjam", "rich", "multiprocessing", "kafka_forensics.parsers")
+CALM_SECONDS = 0.4
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["scan", "--help"], ["--version"]], ids=" ".join)
+def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
+    code = (
+        "import sys; from kafka_forensics.cli.main import outcome\n"
+        f"status = outcome({arguments!r})\n"
+        f"sys.exit(status or repr([name for name in {HEAVY!r} if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "[]\n"
+    assert "kafka-forensics" in done.stdout
+
+
+def test_help_is_there_at_once() -> None:
+    def seconds() -> float:
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "kafka_forensics", "--help"], cwd=ROOT, capture_output=True, timeout=60, check=True)
+        return time.perf_counter() - started
+
+    assert min(seconds() for _ in range(5)) < CALM_SECONDS
+
+
+def test_help_names_every_command_at_80_columns() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafka_forensics", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    for command in ("scan", "explain", "doctor"):
+        assert f"\n  {command} " in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "..." not in done.stdout.partition("Commands:")[2]
+
+
+def test_completion_knows_commands_and_values() -> None:
+    def completed(words: str, index: int) -> list[str]:
+        environment = os.environ | {
+            "_KAFKA_FORENSICS_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(index),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "kafka_forensics"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env=environment,
+        )
+        return done.stdout.split()
+
+    assert completed("kafka-forensics sc", 1) == ["scan"]
+    assert completed("kafka-forensics scan --format js", 3) == ["json", "jsonl"]
+    assert completed("kafka-forensics explain UNCLEAN_L", 2) == ["UNCLEAN_LOSS"]
