@@ -1,0 +1,220 @@
+"""Archives give every byte of the tree they were made from, in place."""
+
+import hashlib
+import io
+import os
+import random
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.archive import ArchiveSource, TarSource, reading_order
+from kafka_forensics.storage.inflate import CACHE, CACHE_BYTES
+from kafka_forensics.storage.manifest import sha256
+from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.source import EntryKind
+from tests.storage.trees import CONTAINERS, LOG, MTIME, SPARSE, assert_same_tree, files_of, walk
+
+
+@pytest.mark.parametrize("form", CONTAINERS)
+def test_every_container_gives_the_tree_back(form: str, tree: Path, tmp_path: Path) -> None:
+    name, make = CONTAINERS[form]
+    make(tree, tmp_path / name)
+    source = open_source(str(tmp_path / name))
+    assert isinstance(source, ArchiveSource)
+    assert_same_tree(source, tree, reads=4)
+    assert (source.problems, source.rejected) == ([], [])
+    assert source.seekable is (name.endswith((".tar", ".zip")))
+    directories = {entry.path for entry in walk(source) if entry.kind is EntryKind.DIRECTORY}
+    assert directories == {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_dir()}
+    assert {entry.mtime_ns for entry in walk(source)} == {MTIME * 10**9}
+    assert {entry.identity for entry in walk(source)} == {None}
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("form", ["gnu sparse", "pax sparse 1.0", "pax sparse 0.1", "pax sparse 0.0", "gz", "xz", "zst"])
+def test_holes_of_a_sparse_member_cost_nothing(form: str, tree: Path, tmp_path: Path) -> None:
+    name, make = CONTAINERS[form]
+    make(tree, tmp_path / name)
+    source = open_source(str(tmp_path / name))
+    with source.open(SPARSE) as file:
+        assert file.data_ranges() == [(0, 8192), (5 << 20, (5 << 20) + 4096)]
+        assert file.read_at(4 << 20, 1 << 20) == bytes(1 << 20)
+    assert source.stat(SPARSE).allocated_bytes == 8192 + 4096
+    assert source.stat(LOG).allocated_bytes is None
+
+
+@pytest.mark.parametrize("form", ["gnu sparse", "pax sparse 1.0", "pax sparse 0.1", "pax sparse 0.0"])
+def test_a_member_of_many_parts(form: str, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    noise = random.Random(3)
+    with (root / "many.log").open("wb") as file:
+        for number in range(300):
+            file.seek(number * 16384)
+            file.write(noise.randbytes(4096))
+        file.truncate(300 * 16384 + 77)
+    CONTAINERS[form][1](root, tmp_path / "a.tar")
+    source = open_source(str(tmp_path / "a.tar"))
+    assert_same_tree(source, root, reads=60)
+    with source.open("many.log") as opened:
+        assert len(opened.data_ranges()) >= 300
+
+
+def test_a_compressed_tar_is_inflated_once_when_read_in_order(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, make = CONTAINERS["xz of several streams"]
+    make(tree, tmp_path / name)
+    monkeypatch.setattr(CACHE, "_capacity", 2 << 20)
+    source = TarSource(str(tmp_path / name), "xz")
+    stream = source._whole
+    assert stream.passes == 1  # type: ignore[attr-defined]
+    files = files_of(tree)
+    small = [path for path, content in files.items() if 0 < len(content) <= 16384]
+    for path in [*small, *reversed(small)]:
+        assert source.open(path).read_at(0, 1 << 20) == files[path]
+    assert stream.passes == 1, "small members are held since the first pass"  # type: ignore[attr-defined]
+    for path in reading_order(source, sorted(files, reverse=True)):
+        with source.open(path) as file:
+            position = 0
+            while piece := file.read_at(position, 300_000):
+                assert piece == files[path][position : position + 300_000]
+                position += len(piece)
+    assert stream.passes == 2  # type: ignore[attr-defined]
+
+
+def test_reading_order_of_a_directory_is_as_given(tree: Path) -> None:
+    assert reading_order(open_source(str(tree)), ["b", "a"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize("form", ["gnu sparse", "gz", "xz", "zst", "zip deflated"])
+def test_threads_may_share_a_source(form: str, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, make = CONTAINERS[form]
+    make(tree, tmp_path / name)
+    monkeypatch.setattr(CACHE, "_capacity", 3 << 20)
+    source = open_source(str(tmp_path / name))
+    content = (tree / LOG).read_bytes()
+    wrong: list[int] = []
+
+    def read(seed: int) -> None:
+        choose = random.Random(seed)
+        with source.open(LOG) as file:
+            for _ in range(12):
+                start = choose.randrange(len(content))
+                if file.read_at(start, 200_000) != content[start : start + 200_000]:
+                    wrong.append(start)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_the_caches_are_bounded_and_given_back(tree: Path, tmp_path: Path) -> None:
+    name, make = CONTAINERS["zst of several frames"]
+    make(tree, tmp_path / name)
+    sources = [open_source(str(tmp_path / name)) for _ in range(12)]
+    for source in sources:
+        source.open(LOG).read_at(0, 4 << 20)
+    assert CACHE_BYTES - (2 << 20) < CACHE.size_in_bytes <= CACHE_BYTES
+    for source in sources:
+        assert isinstance(source, ArchiveSource)
+        assert source._number in {key[0] for key in CACHE._blocks} or source is not sources[-1]
+        source.close()
+        assert source._number not in {key[0] for key in CACHE._blocks}
+    assert CACHE.size_in_bytes == sum(map(len, CACHE._blocks.values()))
+    with pytest.raises(SourceError):
+        sources[0].open(LOG).read_at(0, 1)
+
+
+def test_zip_with_bytes_before_it_and_zip64(tree: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as opened:
+        for name, content in files_of(tree).items():
+            with opened.open(name, "w", force_zip64=True) as member:
+                member.write(content)
+    path.write_bytes(b"#!/bin/sh\nexit\n" + path.read_bytes())
+    assert_same_tree(open_source(str(path)), tree, reads=2)
+
+
+def test_zip_with_a_64_bit_directory(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as opened:
+        for number in range(66_000):
+            opened.writestr(zipfile.ZipInfo(f"d/{number}"), b"x" if number == 65_999 else b"")
+    source = open_source(str(path))
+    assert len(source.list("d")) == 66_000
+    assert source.open("d/65999").read_at(0, 2) == b"x"
+
+
+def test_zip_members_that_cannot_be_read_say_why(tmp_path: Path) -> None:
+    (tmp_path / "plain.log").write_bytes(b"plain" * 100)
+    subprocess.run(["zip", "-q", "-P", "secret", "a.zip", "plain.log"], cwd=tmp_path, check=True)
+    with zipfile.ZipFile(tmp_path / "a.zip", "a", zipfile.ZIP_BZIP2) as opened:
+        opened.writestr("other.log", b"other" * 100)
+    source = open_source(str(tmp_path / "a.zip"))
+    assert [entry.size_in_bytes for entry in source.list()] == [500, 500]
+    with pytest.raises(SourceError, match=r"plain\.log: encrypted"):
+        source.open("plain.log")
+    with pytest.raises(SourceError, match=r"other\.log: compressed with method 12 \(bzip2\)"):
+        source.open("other.log")
+
+
+def test_a_zip_member_of_another_checksum_is_given_and_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("a.log", b"abc" * 1000)
+        crc = opened.getinfo("a.log").CRC
+    path.write_bytes(path.read_bytes().replace(crc.to_bytes(4, "little"), (crc ^ 1).to_bytes(4, "little")))
+    source = open_source(str(path))
+    assert source.problems == []
+    assert source.open("a.log").read_at(0, 4000) == b"abc" * 1000
+    assert source.problems == [f"a.log: CRC-32 is {crc:08x}, the archive says {crc ^ 1:08x}"]
+
+
+def test_nothing_heavy_is_loaded_for_plain_archives(tree: Path, tmp_path: Path) -> None:
+    CONTAINERS["gnu sparse"][1](tree, tmp_path / "a.tar")
+    code = (
+        "import sys; import kafka_forensics.storage.manifest; from kafka_forensics.storage.open import open_source; "
+        "open_source(sys.argv[1]).list(); print(sorted({'numpy', 'pyarrow', 'cramjam', 'numba'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.tar")], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+@pytest.mark.corpora
+def test_the_corpora_read_as_tarfile_reads_them(corpora: Path) -> None:
+    archives = sorted(corpora.glob("*.tar.xz"))
+    assert archives
+    logs = 0
+    for archive in archives:
+        source = open_source(str(archive))
+        assert (source.problems, source.rejected) == ([], [])
+        entries = {entry.path: entry for entry in walk(source)}
+        with tarfile.open(archive) as opened:
+            members = {member.name: member for member in opened}
+            assert set(entries) == set(members)
+            files = [member for member in members.values() if member.isfile()]
+            assert sum(entry.size_in_bytes for entry in entries.values()) == sum(member.size for member in files)
+            for member in files:
+                if member.name.endswith(".log"):
+                    logs += 1
+                    extracted = opened.extractfile(member)
+                    assert extracted is not None
+                    assert sha256(source, member.name) == hashlib.sha256(extracted.read()).hexdigest()
+    assert logs > 100
+
+
+def test_a_tar_of_one_file_named_by_a_global_header_time(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT, pax_headers={"mtime": "12.5"}) as opened:
+        info = tarfile.TarInfo("x")
+        info.size = 3
+        opened.addfile(info, io.BytesIO(b"abc"))
+    assert open_source(str(tmp_path / "a.tar")).stat("x").mtime_ns == 12_500_000_000

@@ -1,0 +1,207 @@
+"""Random access to compressed streams: blocks, passes, snapshots, errors midway."""
+
+import gzip
+import lzma
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.decoders import STEP, Decoder, GzipDecoder, XzDecoder, ZstdDecoder
+from kafka_forensics.storage.inflate import BLOCK_SIZE, BlockCache, Budget, InflatedStream
+from kafka_forensics.storage.source import ByteFile
+from tests.storage.trees import in_parts, zstd
+from tests.support.memory import MemoryFile
+
+FORMS: dict[str, tuple[Callable[[ByteFile], Decoder], Callable[[bytes], bytes]]] = {
+    "gz": (GzipDecoder, lambda data: gzip.compress(data, 1)),
+    "xz": (XzDecoder, lambda data: lzma.compress(data, preset=0)),
+    "zst": (ZstdDecoder, zstd),
+}
+
+
+def content(blocks: float) -> bytes:
+    """Bytes with noise, zeros and repeats."""
+    noise = random.Random(5)
+    data = b"".join(noise.randbytes(3000) * 20 + bytes(20_000) for _ in range(int(blocks * BLOCK_SIZE / 80_000) + 1))
+    return data[: int(blocks * BLOCK_SIZE)]
+
+
+def stream_of(form: str, packed: bytes, capacity: int = 2 << 20) -> InflatedStream:
+    decoder, _ = FORMS[form]
+    return InflatedStream(lambda: decoder(MemoryFile(packed)), (0, 0), BlockCache(capacity))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("size", [0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 3 * BLOCK_SIZE])
+def test_ends_exactly(form: str, size: int) -> None:
+    data = content(3)[:size]
+    stream = stream_of(form, FORMS[form][1](data))
+    assert stream.read_at(0, size + 100) == data
+    assert stream.read_at(size, 1) == b""
+    assert stream.read_at(10 << 30, 1) == b""
+    assert stream.read_into(size, memoryview(bytearray(4))) == 0
+    assert stream.broken == ""
+    assert stream.passes == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_reading_backwards_gives_the_same_bytes(form: str) -> None:
+    data = content(5.3)
+    stream = stream_of(form, in_parts(FORMS[form][1])(data))
+    for position in range(len(data) - 1, -1, -700_001):
+        assert stream.read_at(position, 1_200_000) == data[position : position + 1_200_000]
+    assert stream.passes > 1
+
+
+def test_gzip_goes_back_by_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_forensics.storage.inflate._MOST_SNAPSHOTS", 4)
+    data = content(40)
+    stream = stream_of("gz", in_parts(FORMS["gz"][1])(data))
+    stream._snapshot_distance = 2
+    assert stream.read_at(len(data) - 1, 1) == data[-1:]
+    assert len(stream._snapshots) <= 4
+    for position in range(len(data) - 1, 20 << 20, -1_500_000):
+        assert stream.read_at(position, 100) == data[position : position + 100]
+    assert stream.passes == 1
+    assert stream.read_at(0, 100) == data[:100]
+    assert stream.passes == 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_zero_blocks_are_not_inflated_again(form: str) -> None:
+    data = content(1) + bytes(20 * BLOCK_SIZE) + content(3)
+    stream = stream_of(form, FORMS[form][1](data))
+    stream.read_at(len(data) - 1, 1)
+    assert stream.read_at(BLOCK_SIZE, 20 * BLOCK_SIZE) == bytes(20 * BLOCK_SIZE)
+    assert stream.passes == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_is_bounded_whatever_the_stream_stands_for(form: str) -> None:
+    decoder = FORMS[form][0](MemoryFile(FORMS[form][1](bytes(5 << 20))))
+    total = 0
+    while piece := decoder.step():
+        assert len(piece) <= STEP
+        total += len(piece)
+    assert total == 5 << 20
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage behind", "nothing"])
+def test_a_broken_stream_gives_what_stands_before(form: str, damage: str) -> None:
+    data = content(2.5)
+    packed = FORMS[form][1](data)
+    half = len(packed) // 2
+    broken = {
+        "cut": packed[:half],
+        "flipped": packed[:half] + bytes(byte ^ 0xFF for byte in packed[half : half + 40]) + packed[half + 40 :],
+        "garbage behind": packed + b"garbage",
+        "nothing": b"no such stream at all",
+    }[damage]
+    stream = stream_of(form, broken)
+    got = stream.read_at(0, 10 << 20)
+    assert stream.broken
+    assert stream.read_at(0, 10 << 20) == got
+    if damage != "flipped":
+        assert data.startswith(got)
+    assert len(got) > {"cut": len(data) // 3, "flipped": 0, "garbage behind": len(data) - 1, "nothing": -1}[damage]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_input_error_midway_is_raised_and_reading_can_go_on(form: str) -> None:
+    data = content(4)
+    file = _Failing(FORMS[form][1](data))
+    stream = InflatedStream(lambda: FORMS[form][0](file), (0, 0), BlockCache(1 << 20))
+    file.fails = True
+    with pytest.raises(SourceError, match="input/output error"):
+        stream.read_at(0, len(data))
+    file.fails = False
+    assert stream.read_at(0, len(data)) == data
+
+
+class _Failing(MemoryFile):
+    fails = False
+
+    def read_at(self, position: int, size: int) -> bytes:
+        if self.fails and position:
+            raise SourceError("", "input/output error")
+        return super().read_at(position, 100 if self.fails else size)
+
+
+def test_an_xz_stream_that_asks_for_much_memory_is_refused() -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]
+    packed = bytearray(lzma.compress(b"x" * 1000, filters=filters))
+    at = packed.index(b"\x21\x01", 12)  # filter LZMA2, one byte of properties: the size of the dictionary
+    packed[at + 2] = 40  # 4 GiB - 1
+    size = (packed[12] + 1) * 4
+    packed[12 + size - 4 : 12 + size] = _crc32(bytes(packed[12 : 12 + size - 4])).to_bytes(4, "little")
+    stream = stream_of("xz", bytes(packed))
+    assert stream.read_at(0, 10) == b""
+    assert "memory" in stream.broken
+
+
+def _crc32(data: bytes) -> int:
+    import zlib
+
+    return zlib.crc32(data)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "xz", "zst"])
+def test_memory_stays_bounded_for_a_small_archive_of_many_zeros(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / "a.index").touch()
+    with (tmp_path / "a.index").open("r+b") as file:
+        file.truncate(400 << 20)
+    programs = {"gz": ["gzip", "-1c"], "xz": ["xz", "-0c"], "zst": ["zstd", "-qc"]}
+    tar = subprocess.Popen(["tar", "-cf", "-", "-C", str(tmp_path), "a.index"], stdout=subprocess.PIPE)
+    with (tmp_path / f"a.tar.{suffix}").open("wb") as archive:
+        subprocess.run(programs[suffix], stdin=tar.stdout, stdout=archive, check=True)
+    assert tar.stdout is not None
+    tar.stdout.close()
+    assert tar.wait() == 0
+    code = (
+        "import re, sys; from kafka_forensics.storage.open import open_source; source = open_source(sys.argv[1]); "
+        "assert source.open('a.index').read_at(399 << 20, 1 << 20) == bytes(1 << 20); "
+        "print(source.stat('a.index').size_in_bytes, re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / f"a.tar.{suffix}")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    size, most_kib = map(int, ran.stdout.split())
+    assert size == 400 << 20
+    assert most_kib < 200 << 10, "the interpreter, pyarrow for zstd, a few blocks"
+
+
+def test_the_cache_drops_what_was_used_longest_ago() -> None:
+    cache = BlockCache(30)
+    for number in range(3):
+        cache.put((0, 0, number), bytes(10))
+    cache.get((0, 0, 0))
+    cache.put((1, 0, 0), bytes(10))
+    assert cache.get((0, 0, 1)) is None
+    assert cache.get((0, 0, 0)) is not None
+    cache.put((1, 0, 0), bytes(4))
+    assert cache.size_in_bytes == 24
+    cache.forget(0)
+    assert cache.size_in_bytes == 4
+
+
+def test_forgetting_while_the_cache_is_in_use_happens_later() -> None:
+    cache = BlockCache(30)
+    cache.put((0, 0, 0), bytes(10))
+    with cache._lock:
+        cache.forget(0)
+        assert cache.size_in_bytes == 10
+    cache.put((1, 0, 0), bytes(10))
+    assert cache.size_in_bytes == 10
+
+
+def test_a_budget_is_taken_and_given_back() -> None:
+    budget = Budget(10)
+    assert budget.take(8)
+    assert not budget.take(3)
+    budget.give_back(8)
+    assert budget.take(10)
