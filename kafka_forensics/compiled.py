@@ -97,7 +97,7 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
     directory = _cache_directory()
     if directory is not None:
-        numba.config.CACHE_DIR = directory  # type: ignore[attr-defined]
+        numba.config.CACHE_DIR = directory
     compiled: Callable[..., Any] = numba.njit(nogil=True, cache=directory is not None, error_model="numpy")(function)
     return compiled
 

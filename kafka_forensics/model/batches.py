@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNK_ROWS = 8168
-"""Rows of one chunk: its columns (1.3 MB) stay in a core's second-level cache from the walk to the last fold. Not a power of two, or
-the columns of one row would all fall into the same few lines of the first-level cache."""
+"""Rows of one chunk: its columns (1.3 MB) stay in a core's second-level cache from the walk to the last fold.
+
+Not a power of two, or the columns of one row would all fall into the same few lines of the first-level cache.
+"""
 
 
 class BatchColumn(IntEnum):
