@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning": "yellow", "info": "cyan", "clean": "green"}
+_KIND_STYLES: Final = {
+    Severity.CRITICAL: "bold red",
+    Severity.ERROR: "bold red",
+    Severity.WARNING: "yellow",
+    Severity.INFO: "cyan",
+}
 _SHOWN_OF_A_KIND: Final = 3
 _COMMAND: Final = re.compile(r"`(kafka-forensics [^`]+)`(?:\.(?=\s|$)|$)")
 _GUTTER: Final = 10
@@ -67,9 +73,9 @@ class _Page:
     def block(self, partition: PartitionSummary | None, key: Key, findings: list[Finding]) -> None:
         """One partition: verdict and headline, a line a replica, its findings."""
         verdict = verdict_of(findings)
-        title = Text(name(*key) or "brokers and directories", "bold")
+        title = Text.assemble((name(*key) or "brokers and directories", "bold"))
         if partition is not None:
-            title.append(f"  {headline(partition)}", "not bold")
+            title.append(f"  {headline(partition)}")
         self._hanging(Text(verdict.upper(), STYLES[verdict]), title, _GUTTER)
         if partition is not None:
             self._aligned([replica_words(replica) for replica in partition.replicas])
@@ -84,7 +90,7 @@ class _Page:
 
     def _kind(self, findings: list[Finding]) -> None:
         first = findings[0]
-        title = Text.assemble((first.kind, STYLES[first.severity.value]), f"  {first.severity.value}, {first.confidence.value}")
+        title = Text.assemble((first.kind, _KIND_STYLES[first.severity]), f"  {first.severity.value}, {first.confidence.value}")
         self._console.print()
         self._hanging(Text(), title, 2)
         shown = findings if self._verbose else findings[:_SHOWN_OF_A_KIND]
@@ -125,13 +131,13 @@ class _Page:
         widths = [max(len(row[column]) for row in table) for column in range(3)]
         for row in table:
             text = "   ".join(word.ljust(width) for word, width in zip(row, [*widths, 0], strict=True))
-            self._hanging(Text(), Text(text.rstrip(), "dim"), 2, deeper=2)
+            self._hanging(Text(), Text(text.rstrip()), 2, deeper=2)
 
     def _hanging(self, label: Text, body: Text, indent: int, deeper: int = 0) -> None:
         """Print `label`, and `body` wrapped in the columns from `indent` on (lines after the first `deeper`)."""
         width = max(20, self._console.width - indent - deeper)
         for number, line in enumerate(body.wrap(self._console, width)):
             line.rstrip()
-            left = label.copy() if number == 0 else Text()
-            left.pad_right(max(0, indent + (deeper if number else 0) - left.cell_len))
-            self._console.print(left + line, soft_wrap=True)
+            whole = Text().append_text(label) if number == 0 else Text()
+            whole.append(" " * (indent + (deeper if number else 0) - whole.cell_len))
+            self._console.print(whole.append_text(line), soft_wrap=True)
