@@ -1,0 +1,81 @@
+"""The samples that ship give what `expected.json` says, no matter how they are read."""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.cli.output_json import document
+from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.engine import local, splits
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.results import ScanResult
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+EXPECTED: dict[str, dict[str, Any]] = json.loads((SAMPLES / "expected.json").read_text(encoding="utf-8"))
+
+
+def brokers(sample: str) -> list[str]:
+    return sorted(str(path) for path in (SAMPLES / sample).iterdir() if path.is_dir())
+
+
+def text(result: ScanResult) -> str:
+    return "".join(document(result))
+
+
+@pytest.mark.parametrize("sample", sorted(EXPECTED))
+def test_each_sample_gives_what_it_must(sample: str) -> None:
+    expected = EXPECTED[sample]
+    result = local.scan(brokers(sample), ScanOptions())
+    serious = [one for one in result.findings if one.severity is not Severity.INFO]
+    found = [
+        (one.kind, one.place.topic, one.place.partition, one.place.offset_start, one.place.offset_end, one.evidence["held_by"])
+        for one in serious
+    ]
+    wanted = [
+        (one["kind"], one["topic"], one["partition"], one["offset_start"], one["offset_end"], one["held_by"])
+        for one in expected["findings"]
+    ]
+    assert found == wanted
+    for one, row in zip(serious, expected["findings"], strict=True):
+        if "versions" in row:
+            assert [version["brokers"] for version in one.evidence["versions"]] == row["versions"]
+
+
+@pytest.mark.parametrize("sample", sorted(EXPECTED))
+def test_both_forms_of_the_kernels_give_the_same_bytes(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = using_compiled()
+    answers = []
+    for above in (-1, 1 << 40):
+        monkeypatch.setattr(local, "COMPILED_ABOVE_BYTES", above)
+        answers.append(text(local.scan(brokers(sample), ScanOptions(jobs=2))))
+        assert using_compiled() is (above < 0)
+    use_compiled(before)
+    assert answers[0] == answers[1]
+
+
+def test_any_splits_and_any_jobs_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = brokers("unclean-election")
+    whole = text(local.scan(paths, ScanOptions(jobs=1)))
+    monkeypatch.setattr(local, "COMPILED_ABOVE_BYTES", -1)
+    for split_bytes in (600, 5000):
+        monkeypatch.setattr(splits, "SPLIT_BYTES", split_bytes)
+        for jobs in (1, 3):
+            assert text(local.scan(paths, ScanOptions(jobs=jobs))) == whole
+
+
+def test_an_archive_gives_what_its_directory_gives(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "unclean-election", tmp_path / "unclean-election")
+    archive = tmp_path / "copies.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tmp_path / "unclean-election", "unclean-election")
+    packed = local.scan([str(archive)], ScanOptions())
+    plain = local.scan([str(tmp_path / "unclean-election")], ScanOptions())
+    assert [(one.kind, one.place.offset_start, one.evidence.get("held_by")) for one in packed.findings] == [
+        (one.kind, one.place.offset_start, one.evidence.get("held_by")) for one in plain.findings
+    ]
+    assert packed.totals == plain.totals
