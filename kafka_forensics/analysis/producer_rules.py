@@ -59,7 +59,7 @@ COUNTERS: Final = 3
 LEGAL: Final = 0
 DUPLICATE: Final = 1
 BACKWARD: Final = 2
-"""Offsets and sequence both behind the producer's last batch: a duplicate, if the log is known to have had these offsets."""
+"""Offsets and sequence both behind what the producer wrote last: a duplicate, if the log is known to have had these offsets."""
 GAP: Final = 3
 REGRESSION: Final = 4
 EPOCH_REGRESSION: Final = 5
@@ -103,17 +103,27 @@ def resumes(windows: "Column", base: int, kept: int, epoch: int, first: int, las
 
 
 @kernel
-def stands_behind(windows: "Column", base: int, kept: int, newest: int, epoch: int, last: int) -> bool:
-    """Whether a batch of no higher epoch than the newest ends behind what the window shows of its own epoch, or all of the window
-    is of higher epochs."""
+def goes_back(windows: "Column", base: int, kept: int, base_offset: int) -> bool:
+    """Whether a batch starts at or before an offset that the window has passed."""
+    for row in range(base, base + kept):
+        if windows[row, LAST_OFFSET] >= base_offset:
+            return True
+    return False
+
+
+@kernel
+def stands_behind(windows: "Column", base: int, kept: int, epoch: int, last: int) -> bool:
+    """Whether a batch ends behind what the window shows of its own epoch, or all of the window is of higher epochs."""
+    own = False
     higher = True
-    for back in range(kept):
-        row = base + (newest - back) % kept
+    for row in range(base, base + kept):
         if windows[row, EPOCH] == epoch:
-            return ((int(windows[row, LAST_SEQUENCE]) - last) & MAX_SEQUENCE) < _HALF_RING
-        if windows[row, EPOCH] < epoch:
+            own = True
+            if ((int(windows[row, LAST_SEQUENCE]) - last) & MAX_SEQUENCE) < _HALF_RING:
+                return True
+        elif windows[row, EPOCH] < epoch:
             higher = False
-    return higher
+    return higher and not own
 
 
 @kernel
@@ -136,13 +146,13 @@ def judge(windows: "Column", base: int, count: int, now: "Column") -> int:
         return LEGAL
     if duplicate >= 0:
         return DUPLICATE | (duplicate << _KIND_BITS)
-    if epoch > previous_epoch:
+    backward = goes_back(windows, base, kept, int(now[BASE_OFFSET]))
+    if epoch > previous_epoch and not backward:
         return LEGAL
-    backward = now[BASE_OFFSET] <= windows[previous, LAST_OFFSET]
     if (backward or epoch == previous_epoch) and resumes(windows, base, kept, epoch, first, last):
         return LEGAL
     if backward:
-        return (BACKWARD if stands_behind(windows, base, kept, newest, epoch, last) else LEGAL) | (newest << _KIND_BITS)
+        return (BACKWARD if stands_behind(windows, base, kept, epoch, last) else LEGAL) | (newest << _KIND_BITS)
     if epoch < previous_epoch:
         transactional = (int(now[ATTRIBUTES]) & TRANSACTIONAL_MASK) != 0  # TXN_LATE_WRITE says it then
         return LEGAL if transactional else EPOCH_REGRESSION | (newest << _KIND_BITS)

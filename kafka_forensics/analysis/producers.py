@@ -173,11 +173,11 @@ class ProducersFold:
         return answer
 
     def _seen_before(self, row: list[int]) -> bool:
-        """Whether the log had all offsets of a batch, and its producer, before it came to the batch."""
+        """Whether the log had all offsets of a batch, and its producer by then, before it came to the batch."""
         heads = self._heads[: int(self._table.used[rules.HEADS_USED])]
         own = heads[heads[:, rules.PRODUCER_ID] == row[6]]
-        earliest = int(own[:, rules.BASE_OFFSET].min())
-        return earliest <= row[4] and self.runs.covers(row[4], offset_behind(row[5]), before=(row[0], row[1]))
+        known = bool(own[0, rules.BASE_OFFSET] <= row[4])
+        return known and self.runs.covers(row[4], offset_behind(row[5]), before=(row[0], row[1]))
 
 
 def _finding(context: ReplicaContext, row: list[int], kept: Extremes) -> Finding:

@@ -1,0 +1,214 @@
+"""The producers fold holds its laws on any log: any cut gives the whole, a plain answer agrees, both forms of the kernels agree."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.producer_runs import joins
+from kafka_forensics.analysis.producers import ProducersFold, ProducerState
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from tests.support.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix, running
+from tests.support.producer_strategies import logs
+
+pytestmark = pytest.mark.properties
+
+C = BatchColumn
+RING = 2**31
+DAY = 86_400_000
+TOP = 2**63 - 1
+BREAKS_KEPT = 32
+
+
+def facts(fold: ProducersFold) -> list[Any]:
+    """All that a fold can be asked."""
+    runs = fold.runs
+    shape = [runs.start_offset, runs.first_place, runs.last_offset, runs.broken, runs.breaks.count, runs.breaks.rows.tolist()]
+    return [*shape, runs.broken_between((-1, -1)), fold.view(), fold.findings(context()), fold.findings(context(compacted=True))]
+
+
+@given(logs(), st.sets(st.integers(1, 60), max_size=6))
+def test_any_cut_gives_the_whole(log: Log, cuts: set[int]) -> None:
+    whole = facts(log.fold(ProducersFold))
+    assert facts(log.fold(ProducersFold, cuts)) == whole
+    assert facts(log.fold(ProducersFold, cuts, from_right=True)) == whole
+
+
+def test_a_cut_between_all_batches_gives_the_whole() -> None:
+    log = Log()
+    for number in range(40):
+        log.data(number % 3, 0, 10 * (number // 3), 10 if number % 7 else 9)
+    whole = facts(log.fold(ProducersFold))
+    assert whole[-2]
+    assert facts(log.fold(ProducersFold, range(1, 40))) == whole
+    assert facts(log.fold(ProducersFold, range(1, 40), from_right=True)) == whole
+
+
+def good_rows(rows: list[Row]) -> Iterator[tuple[Row, dict[C, int], int]]:
+    """The batches that can be trusted, with the number of breaks before each."""
+    breaks, damaged, previous = 0, False, None
+    for row in rows:
+        values = {column: row.values.get(column, 0) for column in C}
+        sound = values[C.CRC] == values[C.CRC_COMPUTED] and 0 <= values[C.BASE_OFFSET] <= values[C.LAST_OFFSET]
+        if row.lost or not sound:
+            damaged = True
+            continue
+        if previous is not None and (damaged or values[C.BASE_OFFSET] != previous[C.LAST_OFFSET] + 1):
+            breaks += 1
+        yield row, values, breaks
+        damaged, previous = False, values
+
+
+def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """Whether two stretches (first, last) of the ring of sequence numbers share one."""
+    return (b[0] - a[0]) % RING <= (a[1] - a[0]) % RING or (a[0] - b[0]) % RING <= (b[1] - b[0]) % RING
+
+
+def verdict(before: list[dict[str, int]], now: dict[str, int], *, seen: bool) -> str | None:
+    """What a batch is behind the last five of its producer."""
+    previous = before[-1]
+    peers = [one for one in before if one["epoch"] == now["epoch"]]
+    repeated = any((one["first"], one["last"]) == (now["first"], now["last"]) for one in peers)
+    continues = now["epoch"] == previous["epoch"] and now["first"] == (previous["last"] + 1) % RING
+    timed = now["time"] >= 0 and previous["time"] >= 0
+    if (continues and not repeated) or (timed and now["time"] - previous["time"] >= DAY):
+        return None
+    if repeated:
+        return "DUPLICATE_BATCH"
+    back = any(one["end"] >= now["start"] for one in before)
+    clean = not any(overlap((one["first"], one["last"]), (now["first"], now["last"])) for one in peers)
+    resumes = clean and any(now["first"] == (one["last"] + 1) % RING for one in peers)
+    if back:
+        behind = any((one["last"] - now["last"]) % RING < RING // 2 for one in peers)
+        oldest = all(one["epoch"] > now["epoch"] for one in before)
+        return "DUPLICATE_BATCH" if not resumes and (behind or oldest) and seen else None
+    if now["epoch"] < previous["epoch"]:
+        return None if now["transactional"] else "PRODUCER_EPOCH_REGRESSION"
+    if now["epoch"] > previous["epoch"] or resumes or now["breaks"] != previous["breaks"]:
+        return None
+    return "PRODUCER_SEQ_GAP" if (now["first"] - previous["last"] - 1) % RING < RING // 2 else "PRODUCER_SEQ_REGRESSION"
+
+
+def plain_answer(rows: list[Row]) -> tuple[dict[str, list[tuple[int, int]]], dict[int, ProducerState]]:
+    """Places of the anomalies by kind, and every producer's last batch."""
+    history: dict[int, list[dict[str, int]]] = {}
+    covered: list[tuple[int, int]] = []
+    answer: dict[str, list[tuple[int, int]]] = {}
+    for row, values, breaks in good_rows(rows):
+        start, end, first, delta = (values[c] for c in (C.BASE_OFFSET, C.LAST_OFFSET, C.BASE_SEQUENCE, C.LAST_OFFSET_DELTA))
+        producer = values[C.PRODUCER_ID]
+        if producer >= 0 and not values[C.ATTRIBUTES] & CONTROL and 0 <= first < RING and 0 <= delta < RING:
+            now = {"epoch": values[C.PRODUCER_EPOCH], "first": first, "last": (first + delta) % RING, "start": start, "end": end}
+            now |= {"time": values[C.MAX_TIMESTAMP], "breaks": breaks, "transactional": values[C.ATTRIBUTES] & TRANSACTIONAL}
+            before = history.setdefault(producer, [])
+            seen = bool(before) and before[0]["start"] <= start and is_covered(start, end, covered)
+            kind = verdict(before[-5:], now, seen=seen) if before else None
+            if kind is not None:
+                answer.setdefault(kind, []).append((row.segment, values[C.POSITION]))
+            before.append(now)
+        covered.append((start, end))
+    last = {producer: batches[-1] for producer, batches in history.items()}
+    names = ("epoch", "first", "last", "start", "end", "time")
+    return answer, {producer: ProducerState(*(one[name] for name in names)) for producer, one in last.items()}
+
+
+def is_covered(start: int, end: int, stretches: list[tuple[int, int]]) -> bool:
+    needed = start
+    for first, last in sorted(stretches):
+        if first > needed:
+            break
+        needed = max(needed, last + 1)
+    return needed > min(end, TOP - 1)
+
+
+def places(fold: ProducersFold) -> dict[str, list[tuple[int, int]]]:
+    answer: dict[str, list[tuple[int, int]]] = {}
+    for one in fold.findings(context()):
+        assert one.place.file is not None
+        assert one.place.byte_start is not None
+        answer.setdefault(one.kind, []).append((int(one.place.file[4:24]), one.place.byte_start))
+    return {kind: sorted(rows) for kind, rows in answer.items()}
+
+
+@settings(max_examples=300)
+@given(logs(), st.sets(st.integers(1, 60), max_size=2))
+def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
+    fold = log.fold(ProducersFold, cuts)
+    expected, view = plain_answer(log.rows)
+    assert fold.view() == view
+    if fold.runs.breaks.count <= BREAKS_KEPT and all(len(rows) <= 32 for rows in expected.values()):
+        assert places(fold) == expected
+
+
+@given(logs(), st.sets(st.integers(1, 60), max_size=3))
+def test_compiled_kernels_agree(log: Log, cuts: set[int]) -> None:
+    plain = facts(log.fold(ProducersFold, cuts))
+    with running("compiled"):
+        assert facts(log.fold(ProducersFold, cuts)) == plain
+
+
+def long_log(producers: int) -> Log:
+    """Thousands of batches, with a gap, batches sent twice, whole turns of the ring and a new epoch between long runs."""
+    log = Log()
+    sequence = 0
+
+    def go_on(batches: int, count: int = 10) -> None:
+        nonlocal sequence
+        for _ in range(batches):
+            for producer in range(producers):
+                log.data(producer, 0, sequence, count)
+            sequence = (sequence + count) % RING
+
+    go_on(2)
+    sequence += 7
+    go_on(1200 // producers)
+    sequence -= 50
+    go_on(1200 // producers)
+    go_on(12, RING)
+    go_on(7, 2**28)
+    log.data(0, 0, log.rows[-1].values[C.BASE_SEQUENCE], 10).data(0, 1, 0, 10)
+    go_on(1200 // producers)
+    return log
+
+
+@pytest.mark.parametrize("form", ["interpreted", "compiled"])
+@pytest.mark.parametrize("producers", [1, 3, 150])
+def test_long_runs_are_judged_like_short_ones(form: str, producers: int) -> None:
+    log = long_log(producers)
+    fold = ProducersFold(0)
+    with running(form):
+        fold.step(matrix(log.rows))
+    expected, view = plain_answer(log.rows)
+    assert fold.view() == view
+    assert len(fold) == producers
+    found = places(fold)
+    for kind, rows in expected.items():
+        assert found[kind] == (rows if len(rows) <= 32 else rows[:16] + rows[-16:])
+    assert set(found) == set(expected) > {"DUPLICATE_BATCH"}
+
+
+@given(logs())
+def test_both_forms_see_the_same_joints(log: Log) -> None:
+    rows = [row for row in log.rows if not row.lost]
+    columns = matrix(rows)
+    for start, end in itertools.pairwise(sorted({0, len(rows) // 2, len(rows)})):
+        part = [np.ascontiguousarray(columns[c, start:end]) for c in (C.CRC, C.CRC_COMPUTED, C.BASE_OFFSET, C.LAST_OFFSET)]
+        assert bool(joins.compiled(*part)) == bool(joins.interpreted(*part))
+
+
+@pytest.mark.parametrize("form", [joins.interpreted, joins.compiled])
+def test_offsets_past_the_last_do_not_join(form: Callable[..., bool]) -> None:
+    good = np.zeros(2, np.int64)
+    assert not form(good, good, np.array([5, -TOP - 1]), np.array([TOP, TOP]))
+    assert form(good, good, np.array([5, TOP]), np.array([TOP - 1, TOP]))
+
+
+def test_no_batches_at_all() -> None:
+    fold = ProducersFold(0)
+    fold.step(np.zeros((BATCH_COLUMNS, 0), np.int64))
+    fold.merge(ProducersFold(5))
+    assert (fold.view(), fold.findings(context()), fold.runs.start_offset) == ({}, [], -1)

@@ -1,0 +1,229 @@
+"""Each sequence rule by a log made for it: what must be found, and what is legal and must not."""
+
+import pytest
+
+from kafka_forensics.analysis.producers import ProducersFold, ProducerState
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from tests.support.producer_log import COMMIT, TRANSACTIONAL, Log, context
+
+LAST = 2**31 - 1
+DAY = 86_400_000
+GAP, REGRESSION, DUPLICATE, EPOCH = "PRODUCER_SEQ_GAP", "PRODUCER_SEQ_REGRESSION", "DUPLICATE_BATCH", "PRODUCER_EPOCH_REGRESSION"
+
+
+def run(batches: int, producer: int = 7, epoch: int = 0) -> Log:
+    """Batches of ten records that continue one another from sequence 0."""
+    log = Log()
+    for number in range(batches):
+        log.data(producer, epoch, 10 * number, 10)
+    return log
+
+
+def found(log: Log, topic: str = "t", **given: object) -> list[Finding]:
+    return log.fold(ProducersFold).findings(context(topic, **given))
+
+
+def kinds(log: Log, topic: str = "t", **given: object) -> list[str]:
+    return [finding.kind for finding in found(log, topic, **given)]
+
+
+def again(log: Log, row: int) -> Log:
+    """Append a copy of a batch, bytes and offsets unchanged."""
+    values = {column.name.lower(): value for column, value in log.rows[row].values.items()}
+    values["position"] = log.position
+    count = values["records_count"]
+    offset = log.offset
+    log.add(count, **values)
+    log.offset = offset
+    return log
+
+
+LEGAL = {
+    "a run": run(30),
+    "retention took the beginning": Log(offset=500).data(7, 3, 4000, 10).data(7, 3, 4010, 10),
+    "the sequence wraps after 2^31-1": Log().data(7, 0, LAST - 9, 10).data(7, 0, 0, 10).data(7, 0, 10, 10),
+    "a batch wraps inside": Log().data(7, 0, LAST - 4, 10).data(7, 0, 5, 10).data(7, 0, 15),
+    "a higher epoch starts at 0": run(3).data(7, 1, 0, 10).data(7, 1, 10, 10),
+    "a higher epoch after lost state": run(3).data(7, 1, 77, 10).data(7, 1, 87, 10),
+    "a gap after a day of silence": run(3).data(7, 0, 900, 10, max_timestamp=1_700_000_003_000 + DAY),
+    "a restart after a day of silence": run(3).data(7, 0, 0, 10, max_timestamp=1_700_000_003_000 + DAY),
+    "an older epoch after a day of silence": run(3, epoch=4).data(7, 2, 0, 10, max_timestamp=1_700_000_003_000 + DAY),
+    "offsets are missing too": run(3).data(7, 0, 50, 10, base_offset=50),
+    "offsets are missing between, by another producer": run(3).data(8, 0, 0, 10, base_offset=50).data(7, 0, 50, 10),
+    "bytes were lost between": run(3).lost().data(7, 0, 50, 10),
+    "a rotten batch between": run(3).rotten(10).data(7, 0, 50, 10, base_offset=40),
+    "a rotten batch between whose offsets do not even jump": run(3).rotten(0).data(7, 0, 50, 10),
+    "going back behind lost bytes": run(8).lost().data(7, 0, 5, 10),
+    "markers do not count": run(3).marker(7, 0, COMMIT).data(7, 0, 30, 10).marker(7, 1, COMMIT).data(7, 0, 40, 10),
+    "two producers take turns": Log().data(1, 0, 0, 5).data(2, 0, 0, 3).data(1, 0, 5, 5).data(2, 0, 3, 3).data(1, 0, 10, 5),
+    "no producer at all": Log().add(10).add(10).add(10),
+    "a producer without sequence": Log().data(7, 0, -1, 3).data(7, 0, -1, 3),
+    "an older transactional epoch (a late write, said of the transaction)": Log()
+    .data(7, 5, 0, 10, attributes=TRANSACTIONAL)
+    .data(7, 4, 10, 10, attributes=TRANSACTIONAL),
+    "two batches swapped": run(9)
+    .data(7, 0, 100, 10, base_offset=100)
+    .data(7, 0, 90, 10, base_offset=90)
+    .data(7, 0, 110, 10, base_offset=110),
+    "a late batch fills the sequence": run(3).data(7, 0, 40, 10, base_offset=40).data(7, 0, 30, 10, base_offset=30),
+    "a batch without timestamp is no proof of silence, nor needed": run(3).data(7, 0, 30, 10, max_timestamp=-1).data(7, 0, 40),
+    "an older epoch where offsets overlap": run(3, epoch=4).data(7, 2, 0, 10, base_offset=29),
+    "a negative delta": run(3).data(7, 0, 30, 10, last_offset_delta=-5).data(7, 0, 30, 10),
+}
+
+ILLEGAL = {
+    "a gap": (run(3).data(7, 0, 50, 10), [GAP]),
+    "a gap of one": (run(3).data(7, 0, 31, 10).data(7, 0, 41, 10), [GAP]),
+    "a gap over the wrap": (Log().data(7, 0, LAST - 9, 10).data(7, 0, 3, 10), [GAP]),
+    "a gap almost a day later": (run(3).data(7, 0, 50, 10, max_timestamp=1_700_000_003_000 + DAY - 1), [GAP]),
+    "a gap though timestamps are missing": (run(3).data(7, 0, 50, 10, max_timestamp=-1), [GAP]),
+    "a gap with another's damage long before": (Log().data(8, 0, 0).lost().data(7, 0, 0, 10).data(7, 0, 50, 10), [GAP]),
+    "a gap long after lost bytes": (
+        run(3)
+        .lost()
+        .data(7, 0, 40, 10)
+        .data(7, 0, 50, 9)
+        .data(7, 0, 59, 9)
+        .data(7, 0, 68, 9)
+        .data(7, 0, 77, 9)
+        .data(7, 0, 86, 9)
+        .data(7, 0, 95, 9)
+        .data(7, 0, 200, 10),
+        [GAP],
+    ),
+    "a gap with another producer between": (run(3).data(8, 0, 0, 5).data(7, 0, 50, 10), [GAP]),
+    "a gap across segments": (run(3).roll().data(7, 0, 50, 10), [GAP]),
+    "a restart": (run(9).data(7, 0, 0, 10).data(7, 0, 10, 10), [REGRESSION]),
+    "an overlap": (run(9).data(7, 0, 85, 10).data(7, 0, 95, 10), [REGRESSION]),
+    "an overlap of unequal ranges": (run(9).data(7, 0, 80, 5).data(7, 0, 85, 10), [REGRESSION]),
+    "a lower epoch": (run(3, epoch=4).data(7, 2, 0, 10), [EPOCH]),
+    "a zombie, twice": (run(3, epoch=4).data(7, 2, 0, 10).data(7, 4, 30, 10).data(7, 2, 10, 10), [EPOCH, EPOCH]),
+    "a batch twice, one after the other": (run(3).data(7, 0, 20, 10).data(7, 0, 30, 10), [DUPLICATE]),
+    "a batch twice, five back": (run(9).data(7, 0, 40, 10).data(7, 0, 90, 10), [DUPLICATE]),
+    "all five in flight sent twice": (
+        run(9).data(7, 0, 40, 10).data(7, 0, 50, 10).data(7, 0, 60, 10).data(7, 0, 70, 10).data(7, 0, 80, 10).data(7, 0, 90, 10),
+        [DUPLICATE] * 5,
+    ),
+    "a duplicate across lost bytes": (run(3).lost().data(7, 0, 20, 10), [DUPLICATE]),
+    "a copy of the last batch": (again(run(9), 8).data(7, 0, 90, 10), [DUPLICATE]),
+    "a copy of the first of many batches": (again(run(40), 0).data(7, 0, 400, 10), [DUPLICATE]),
+    "copies of two old batches": (again(again(run(40), 3), 17).data(7, 0, 400, 10), [DUPLICATE, DUPLICATE]),
+    "a copy of an old batch of an older epoch": (again(run(40).data(7, 1, 0, 10), 2).data(7, 1, 10, 10), [DUPLICATE]),
+    "a copy in a later segment": (again(run(40).roll(), 5).data(7, 0, 400, 10), [DUPLICATE]),
+}
+
+
+@pytest.mark.parametrize("case", LEGAL)
+def test_what_is_legal_is_left_alone(case: str) -> None:
+    assert found(LEGAL[case]) == []
+
+
+@pytest.mark.parametrize("case", ILLEGAL)
+def test_one_defect_is_one_finding(case: str) -> None:
+    log, expected = ILLEGAL[case]
+    assert kinds(log) == expected
+
+
+@pytest.mark.parametrize("case", [*LEGAL, *ILLEGAL])
+def test_chunks_and_cuts_change_nothing(case: str) -> None:
+    """In one chunk, batch by batch, cut in two anywhere, and in three."""
+    log = LEGAL[case] if case in LEGAL else ILLEGAL[case][0]
+    whole = found(log)
+    length = len(log.rows)
+    for chunk in (1, 1000):
+        assert log.fold(ProducersFold, chunk=chunk).findings(context()) == whole
+    for first in range(1, length):
+        for cuts in ((first,), (first, length - 1), (first, length - 2)):
+            assert log.fold(ProducersFold, cuts).findings(context()) == whole
+
+
+@pytest.mark.parametrize("case", ILLEGAL)
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_coordinators_number_their_batches_as_they_like(case: str, topic: str) -> None:
+    assert kinds(ILLEGAL[case][0], topic) == []
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (run(3).data(7, 0, 50, 10), []),
+        (run(9).data(7, 0, 0, 10), []),
+        (run(3).data(7, 0, 20, 10), [DUPLICATE]),
+        (run(3, epoch=4).data(7, 2, 0, 10), [EPOCH]),
+    ],
+)
+def test_cleaning_a_log_leaves_gaps_but_no_duplicates(log: Log, expected: list[str]) -> None:
+    assert kinds(log, compacted=True) == expected
+
+
+def test_a_gap_is_told_with_its_place_and_numbers() -> None:
+    (one,) = found(run(3).roll().data(8, 0, 0, 4).data(7, 0, 50, 10))
+    assert (one.severity, one.confidence) == (Severity.WARNING, Confidence.INFERRED)
+    assert one.place.file == "t-0/00000000000000000030.log"
+    assert (one.place.byte_start, one.place.byte_end) == (100, 200)
+    assert (one.place.offset_start, one.place.offset_end) == (34, 44)
+    assert one.evidence == {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "first_sequence": 50,
+        "last_sequence": 59,
+        "expected_sequence": 30,
+        "found_sequence": 50,
+        "previous_offset": 29,
+        "ms_since_previous": 2000,
+    }
+
+
+def test_a_duplicate_is_told_with_the_first_of_the_two() -> None:
+    (one,) = found(run(4).data(7, 0, 20, 10))
+    assert (one.severity, one.confidence) == (Severity.ERROR, Confidence.PROVEN)
+    assert (one.place.offset_start, one.place.offset_end, one.evidence["first_offset"]) == (40, 50, 20)
+    (old,) = found(again(run(40), 2))
+    assert (old.confidence, old.evidence["first_offset"], old.place.byte_start) == (Confidence.INFERRED, 20, 4000)
+
+
+def test_an_old_batch_out_of_place_is_no_duplicate_if_its_offsets_were_missing() -> None:
+    log = run(10)
+    for number in range(11, 40):
+        log.data(7, 0, 10 * number, 10, base_offset=10 * number)
+    log.data(7, 0, 100, 10, base_offset=100)
+    assert kinds(log) == []
+
+
+def test_what_came_later_does_not_make_a_batch_a_duplicate() -> None:
+    """A batch out of place, whose offsets were missing before; much later a copy of it."""
+    log = run(5)
+    for number in range(6, 14):
+        log.data(7, 0, 10 * number, 10, base_offset=10 * number)
+    log.data(7, 0, 50, 10, base_offset=50)
+    for number in range(14, 24):
+        log.data(7, 0, 10 * number, 10, base_offset=10 * number)
+    (one,) = found(again(log, 13))
+    assert (one.kind, one.place.byte_start) == (DUPLICATE, 2400)
+
+
+def test_of_very_many_anomalies_the_first_and_last_are_told_and_all_counted() -> None:
+    log = Log()
+    for number in range(500):
+        log.data(7, 0, 20 * number, 10)
+    found_all = found(log)
+    assert len(found_all) == 32
+    assert {one.evidence["occurrences"] for one in found_all} == {499}
+    assert [one.place.offset_start for one in found_all] == [10 * n for n in [*range(1, 17), *range(484, 500)]]
+
+
+@pytest.mark.parametrize("batches", [1, 2, 5, 6, 13])
+def test_the_view_is_of_the_last_data_batch(batches: int) -> None:
+    fold = run(batches).marker(7, 1, COMMIT).fold(ProducersFold)
+    last = 10 * batches - 1
+    state = ProducerState(0, last - 9, last, last - 9, last, 1_700_000_000_000 + 1000 * batches)
+    assert fold.view() == {7: state}
+    assert fold.view([7, 8, -1]) == {7: state}
+    assert len(fold) == 1
+
+
+def test_findings_leave_the_fold_as_it_was() -> None:
+    fold = run(3).data(7, 0, 50, 10).fold(ProducersFold)
+    first = fold.findings(context())
+    assert first == fold.findings(context())
+    assert first

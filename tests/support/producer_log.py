@@ -1,0 +1,202 @@
+"""Batches as columns for the producer and transaction folds: logs written by hand, cut anywhere, or read from real segments."""
+
+import itertools
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from kafka_forensics import compiled
+from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CONTROL = 0x20
+TRANSACTIONAL = 0x10
+ABORT, COMMIT = 0, 1
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_FIRST_CONTROL_KEY = 66
+"""Position of the key of a batch's first record, its five varints being of one byte."""
+
+
+class Fold(Protocol):
+    """What the folds have in common."""
+
+    def step(self, columns: "NDArray[np.int64]") -> None: ...
+
+    def damage(self) -> None: ...
+
+    def merge(self, right: Self) -> None: ...
+
+
+AnyFold = TypeVar("AnyFold", bound=Fold)
+
+
+@dataclass(slots=True)
+class Row:
+    """A batch of a log, or (`lost`) bytes lost in its place. Column values by name; `segment` is the base offset of its file."""
+
+    values: dict[BatchColumn, int] = field(default_factory=dict)
+    segment: int = 0
+    lost: bool = False
+
+
+@dataclass(slots=True)
+class Log:
+    """A log under construction: offsets, positions and timestamps go on by themselves unless given."""
+
+    rows: list[Row] = field(default_factory=list)
+    offset: int = 0
+    position: int = 0
+    segment: int = 0
+    timestamp: int = 1_700_000_000_000
+
+    def add(self, count: int = 1, **given: int) -> Self:
+        """A batch of `count` records; `given` are column names in lower case."""
+        base = given.get("base_offset", self.offset)
+        self.timestamp = given.get("max_timestamp", self.timestamp + 1000)
+        values = {
+            BatchColumn.POSITION: self.position,
+            BatchColumn.SIZE_IN_BYTES: 100,
+            BatchColumn.BASE_OFFSET: base,
+            BatchColumn.LAST_OFFSET: base + count - 1,
+            BatchColumn.LAST_OFFSET_DELTA: count - 1,
+            BatchColumn.MAGIC: 2,
+            BatchColumn.BASE_TIMESTAMP: self.timestamp,
+            BatchColumn.MAX_TIMESTAMP: self.timestamp,
+            BatchColumn.PRODUCER_ID: -1,
+            BatchColumn.PRODUCER_EPOCH: -1,
+            BatchColumn.BASE_SEQUENCE: -1,
+            BatchColumn.RECORDS_COUNT: count,
+            BatchColumn.CONTROL_RECORD_TYPE: -1,
+            BatchColumn.COORDINATOR_EPOCH: -1,
+        }
+        values |= {BatchColumn[name.upper()]: value for name, value in given.items()}
+        self.rows.append(Row(values, self.segment))
+        self.offset = max(0, min(values[BatchColumn.LAST_OFFSET] + 1, 2**62))
+        self.position += values[BatchColumn.SIZE_IN_BYTES]
+        return self
+
+    def data(self, producer: int, epoch: int, sequence: int, count: int = 1, **given: int) -> Self:
+        """A batch of an idempotent producer."""
+        return self.add(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, **given)
+
+    def transactional(self, producer: int, epoch: int, sequence: int = 0, count: int = 1, **given: int) -> Self:
+        """A batch of a transaction."""
+        return self.data(producer, epoch, sequence, count, attributes=TRANSACTIONAL, **given)
+
+    def marker(self, producer: int, epoch: int, control_type: int, **given: int) -> Self:
+        """An ABORT or COMMIT."""
+        return self.add(
+            1,
+            producer_id=producer,
+            producer_epoch=epoch,
+            attributes=TRANSACTIONAL | CONTROL,
+            control_record_type=control_type,
+            **given,
+        )
+
+    def rotten(self, count: int = 1) -> Self:
+        """A batch with a wrong CRC, whose fields say nothing."""
+        return self.data(99, 99, 99, count, crc=1, attributes=TRANSACTIONAL)
+
+    def lost(self) -> Self:
+        """Bytes that are no batch."""
+        self.rows.append(Row(segment=self.segment, lost=True))
+        self.position += 50
+        return self
+
+    def roll(self) -> Self:
+        """A new segment."""
+        self.segment, self.position = max(self.offset, self.segment + 1), 0
+        return self
+
+    def fold(self, kind: type[AnyFold], cuts: Iterable[int] = (), *, from_right: bool = False, chunk: int = 3) -> AnyFold:
+        """The fold of the whole log, from pieces cut before the rows `cuts`, merged from one end; `chunk` batches a step."""
+        edges = sorted({0, len(self.rows), *(cut for cut in cuts if cut < len(self.rows))})
+        pieces = [fold_rows(kind, self.rows[start:end], chunk) for start, end in itertools.pairwise(edges)]
+        if from_right:
+            while len(pieces) > 1:
+                right = pieces.pop()
+                pieces[-1].merge(right)
+        whole = pieces[0] if pieces else fold_rows(kind, [], chunk)
+        for piece in pieces[1:]:
+            whole.merge(piece)
+        return whole
+
+
+@contextmanager
+def running(form: str) -> Iterator[None]:
+    """Run kernels in one form, `compiled` or `interpreted`, whatever the environment says."""
+    before = compiled.using_compiled()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("KAFKA_FORENSICS_KERNELS", raising=False)
+        compiled.use_compiled(compiled=form == "compiled")
+        assert compiled.using_compiled() == (form == "compiled")
+        try:
+            yield
+        finally:
+            compiled.use_compiled(compiled=before)
+
+
+def matrix(rows: list[Row]) -> "NDArray[np.int64]":
+    """The columns of some batches."""
+    columns = np.zeros((BATCH_COLUMNS, len(rows)), np.int64)
+    for index, row in enumerate(rows):
+        for column, value in row.values.items():
+            columns[column, index] = value
+    return columns
+
+
+def fold_rows(kind: type[AnyFold], rows: list[Row], chunk: int) -> AnyFold:
+    """A fold of some rows: one for each segment, fed `chunk` batches at a time, merged."""
+    whole: AnyFold | None = None
+    for segment in sorted({row.segment for row in rows}) or [0]:
+        fold = kind(segment)  # type: ignore[call-arg]
+        waiting: list[Row] = []
+        for row in [one for one in rows if one.segment == segment]:
+            if row.lost or len(waiting) == chunk:
+                fold.step(matrix(waiting))
+                waiting = []
+            if row.lost:
+                fold.damage()
+            else:
+                waiting.append(row)
+        fold.step(matrix(waiting))
+        if whole is None:
+            whole = fold
+        else:
+            whole.merge(fold)
+    assert whole is not None
+    return whole
+
+
+def read_segment(data: bytes) -> "NDArray[np.int64]":
+    """The columns of a sound segment of magic 2, read with nothing of the package but the numbers of its columns."""
+    rows = []
+    position = 0
+    while position + 61 <= len(data) and any(data[position : position + 61]):
+        base, length, epoch, magic, crc, attributes, delta, first_ts, max_ts, producer, producer_epoch, sequence, count = (
+            _HEADER.unpack_from(data, position)
+        )
+        end = position + 12 + length
+        control_type = -1
+        if attributes & CONTROL and count:
+            control_type = struct.unpack_from(">h", data, position + _FIRST_CONTROL_KEY + 2)[0]
+        row = [position, end - position, base, base + delta, delta, epoch, magic, crc]
+        row += [google_crc32c.value(data[position + 21 : end]), attributes, first_ts, max_ts, producer, producer_epoch, sequence]
+        rows.append([*row, count, control_type, -1, 0, 0])
+        position = end
+    return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, BATCH_COLUMNS).T)
+
+
+def context(topic: str = "t", **given: object) -> ReplicaContext:
+    """What is known of a replica beside its batches."""
+    return ReplicaContext(topic, 0, 1, "broker-1", f"{topic}-0", **given)  # type: ignore[arg-type]
