@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata, util
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 from kafka_forensics import __version__
 from kafka_forensics.cli.progress import size
@@ -48,20 +49,23 @@ def _software() -> Iterator[Check]:
 
 
 def _codecs() -> Iterator[Check]:
-    import cramjam
+    from kafka_forensics.model.constants import COMPRESSION_TYPES
+    from kafka_forensics.writers.batches import compress
 
-    for name, codec in (("gzip", cramjam.gzip), ("snappy", cramjam.snappy), ("lz4", cramjam.lz4), ("zstd", cramjam.zstd)):
-        yield round_trip(f"codec {name}", partial(_there_and_back, codec))
-
-
-def _there_and_back(codec: Any, data: bytes) -> bytes:
-    return bytes(codec.decompress(codec.compress(data)))
+    for codec, name in enumerate(COMPRESSION_TYPES[1:], 1):
+        yield round_trip(f"codec {name}", partial(compress, name), partial(_unpacked, codec))
 
 
-def round_trip(name: str, there_and_back: Callable[[bytes], bytes]) -> Check:
+def _unpacked(codec: int, packed: bytes) -> bytes:
+    from kafka_forensics.parsers.codecs import decompress
+
+    return decompress(codec, packed).data
+
+
+def round_trip(name: str, pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) -> Check:
     """Whether 64 KiB survive compression and decompression."""
     try:
-        same = there_and_back(_PATTERN) == _PATTERN
+        same = unpack(pack(_PATTERN)) == _PATTERN
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         return Check(name, "broken", str(error))
     return Check(name, "ok" if same else "broken", "64 KiB there and back" if same else "gives other bytes back")
@@ -95,25 +99,15 @@ def kernel_cache() -> Check:
     directory = compiled._cache_directory()
     if directory is None:
         return Check("kernel cache", "absent", "no private directory below XDG_CACHE_HOME or ~/.cache can be written", needed=False)
-    files = list(os.scandir(directory)) if os.path.isdir(directory) else []
-    held = sum(entry.stat().st_size for entry in files if entry.is_file())
-    return Check("kernel cache", "ok", f"{directory}: {len(files)} entries, {size(held)}", needed=False)
+    files = [path for path in Path(directory).rglob("*") if path.is_file()]
+    held = sum(path.stat().st_size for path in files)
+    return Check("kernel cache", "ok", f"{directory}: {len(files)} files, {size(held)}", needed=False)
 
 
 def _storage() -> Iterator[Check]:
-    yield Check("storage local, tar, zip", "ok", "always there")
-    import pyarrow.fs
+    from kafka_forensics.storage.open import ARCHIVES, SCHEMES
 
-    for scheme, name in (
-        ("s3", "S3FileSystem"),
-        ("gs", "GcsFileSystem"),
-        ("abfs", "AzureFileSystem"),
-        ("hdfs", "HadoopFileSystem"),
-    ):
-        built_in = hasattr(pyarrow.fs, name)
-        yield Check(f"storage {scheme}", "ok" if built_in else "absent", f"pyarrow.fs.{name}", needed=False)
-    other = util.find_spec("fsspec") is not None
-    yield Check("storage other URIs", "ok" if other else "absent", "fsspec" if other else "pip install fsspec", needed=False)
+    yield Check("storage", "ok", ", ".join(["directories", "files", *ARCHIVES, *(f"{scheme}://" for scheme in SCHEMES)]))
 
 
 def java() -> Check:

@@ -79,12 +79,9 @@ def check_output(output: Path | None, inputs: list[str]) -> None:
         raise UsageError(
             f"cannot write to {output}: " + ("it is a directory" if output.is_dir() else "its directory does not exist")
         )
-    target = output.resolve()
-    for given in inputs:
-        for root in map(Path, {given, given.partition("=")[2]} - {""}):
-            inside = root.is_dir() and target.is_relative_to(root.resolve())
-            if inside or (root.exists() and output.exists() and root.samefile(output)):
-                raise UsageError(f"{output} lies inside the evidence {root}", hint="write to a file outside of every PATH")
+    from kafka_forensics.storage.open import refuse_output_inside
+
+    refuse_output_inside(str(output), [path for given in inputs for path in (given, given.partition("=")[2]) if path])
 
 
 def chosen_format(name: str | None, output: Path | None) -> str:

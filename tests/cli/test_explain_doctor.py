@@ -68,12 +68,12 @@ def test_doctor_ends_with_1_if_the_local_engine_lacks_something(
 
 
 def test_codec_that_changes_bytes_is_broken() -> None:
-    assert doctor_checks.round_trip("codec x", lambda data: data[1:]).status == "broken"
+    assert doctor_checks.round_trip("codec x", bytes, lambda data: data[1:]).status == "broken"
 
     def fail(_: bytes) -> bytes:
         raise ValueError("no such codec")
 
-    assert doctor_checks.round_trip("codec x", fail) == doctor_checks.Check("codec x", "broken", "no such codec")
+    assert doctor_checks.round_trip("codec x", bytes, fail) == doctor_checks.Check("codec x", "broken", "no such codec")
 
 
 def test_java_is_asked_with_a_time_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

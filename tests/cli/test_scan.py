@@ -109,7 +109,7 @@ def test_output_inside_an_input_is_refused_before_anything_is_read(
     (tmp_path / "copies" / "link").symlink_to(tmp_path / "copies")
     path = given.format(dir=tmp_path / "copies")
     assert outcome(["scan", path, "--output", str(tmp_path / "copies" / "inner" / "x.json")]) == 2
-    assert "lies inside the evidence" in capsys.readouterr().err
+    assert "evidence is never written to" in capsys.readouterr().err
     assert fake_engine.paths == []
 
 
