@@ -5,6 +5,7 @@ runs follow each other, and is judged once, when all are known.
 """
 
 import itertools
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,9 @@ from kafka_forensics.model.batches import BatchColumn, Damage
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+INT64_MAX: Final = 2**63 - 1
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""No offset of a segment lies further above its base offset."""
 MAX_RUNS: Final = 4096
 """Runs a state keeps; past that the log is rubble, and the first and last half of them say so."""
 
@@ -25,7 +29,8 @@ _EXPLAINING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
 class Run:
     """Batches that join: offsets `[start_offset, end_offset)`; where the first of them lies; how many they are.
 
-    `after_damage` is the (segment, byte position) of damage that stands before the run and may have eaten what is missing.
+    `after_damage` is the (segment, byte position) of the first damage that stands before the run and may have eaten what is
+    missing; of the first run dropped, where runs were dropped before it.
     """
 
     start_offset: int
@@ -62,22 +67,27 @@ class ContinuityFold:
                 self.damage_at_end = (self._segment, min(explained))
             return
         self.first_in_segment.setdefault(self._segment, int(base[0]))
-        steps = base[1:] != last[:-1] + 1
+        end_offset = last + (last < INT64_MAX)
+        steps = base[1:] != end_offset[:-1]
+        behind_damage = self._rows_behind(explained, position)
         if self._compacted:
-            ahead = base[1:] > last[:-1] + 1
-            self.missing_by_compaction += int((base[1:] - last[:-1] - 1)[ahead].sum())
+            ahead = base[1:] > end_offset[:-1]
             steps &= ~ahead
-        cuts = set((np.flatnonzero(steps) + 1).tolist()) | self._rows_behind(explained, position)
+            ahead[[row - 1 for row in behind_damage if 0 < row < base.size]] = False
+            missing = base[1:][ahead].astype(np.uint64) - end_offset[:-1][ahead].astype(np.uint64)
+            self.missing_by_compaction += sum(missing.tolist())
+        cuts = set((np.flatnonzero(steps) + 1).tolist()) | behind_damage
         edges = [0, *sorted(cut for cut in cuts if 0 < cut < base.size), int(base.size)]
         explained.sort()
         for start, end in itertools.pairwise(edges):
             before = int(position[start - 1]) if start else -1
-            culprit = next((p for p in explained if before < p < position[start]), None)
-            after = (self._segment, culprit) if culprit is not None else (self.damage_at_end if start == 0 else None)
-            end_offset = int(last[end - 1]) + 1 if int(last[end - 1]) < 2**63 - 1 else int(last[end - 1])
-            self._append(Run(int(base[start]), end_offset, self._segment, int(position[start]), end - start, after))
-        behind = [p for p in explained if p > position[-1]]
-        self.damage_at_end = (self._segment, behind[0]) if behind else None
+            behind = bisect_right(explained, before)
+            after = self.damage_at_end if start == 0 else None
+            if after is None and behind < len(explained) and explained[behind] < position[start]:
+                after = (self._segment, explained[behind])
+            self._append(Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after))
+        behind = bisect_right(explained, int(position[-1]))
+        self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
 
     @staticmethod
     def _rows_behind(explained: list[int], position: "NDArray[np.int64]") -> set[int]:
@@ -95,13 +105,16 @@ class ContinuityFold:
                 return
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:
-            del self.runs[MAX_RUNS // 2]
+            middle = MAX_RUNS // 2
+            dropped = self.runs.pop(middle)
+            place = dropped.after_damage or (dropped.segment, dropped.position)
+            self.runs[middle] = replace(self.runs[middle], after_damage=place)
             self.dropped_runs += 1
 
     def merge(self, right: "ContinuityFold") -> None:
         """Add the stretch that follows ours."""
         for index, run in enumerate(right.runs):
-            after = run.after_damage or (self.damage_at_end if index == 0 else None)
+            after = (self.damage_at_end if index == 0 else None) or run.after_damage
             self._append(replace(run, after_damage=after))
         if right.runs or right.damage_at_end:
             self.damage_at_end = right.damage_at_end if right.runs else (self.damage_at_end or right.damage_at_end)
@@ -140,8 +153,8 @@ class Course:
 
 def judge(runs: list[Run]) -> Course:
     """Walk the runs in file order: never seen = gap, seen before = regression, hole filled later = non-monotonic,
-    one batch out of line between neighbours that join = discontinuity."""
-    course = Course(runs[0].start_offset if runs else 0, [], {})
+    one batch out of line between neighbours that join, or that no segment could hold = discontinuity."""
+    course = Course(_first_expected(runs), [], {})
     holes: list[Irregularity] = []
     expected = course.end_offset
     for index, run in enumerate(runs):
@@ -150,7 +163,7 @@ def judge(runs: list[Run]) -> Course:
         joins = following is not None and following.start_offset == expected + size
         if run.start_offset == expected:
             expected = run.end_offset
-        elif run.batches == 1 and joins and index:
+        elif run.batches == 1 and (joins or (following is None and _impossible(run))):
             course.irregularities.append(Irregularity("OFFSET_DISCONTINUITY", expected, expected + size, run, expected))
             expected += size
         elif run.start_offset > expected:
@@ -164,6 +177,21 @@ def judge(runs: list[Run]) -> Course:
     course.irregularities.extend(holes)
     course.end_offset = expected
     return course
+
+
+def _first_expected(runs: list[Run]) -> int:
+    """Offset at which the log begins: the first run's, unless that is a single batch and the rest continues from the name."""
+    if not runs:
+        return 0
+    first = runs[0]
+    named = first.segment + first.end_offset - first.start_offset
+    joins = len(runs) > 1 and first.batches == 1 and runs[1].start_offset == named
+    return first.segment if joins else first.start_offset
+
+
+def _impossible(run: Run) -> bool:
+    """Whether the segment cannot hold these offsets: Kafka would have refused the batch."""
+    return run.start_offset < 0 or run.end_offset - 1 - run.segment > MAX_RELATIVE_OFFSET
 
 
 def _skip(course: Course, holes: list[Irregularity], run: Run, expected: int) -> None:

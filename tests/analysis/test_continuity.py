@@ -1,0 +1,314 @@
+"""Continuity: the fold against plain lists and any cut; what each kind of irregularity is called."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis import continuity
+from kafka_forensics.analysis.continuity import ContinuityFold, Course, Run, judge
+from kafka_forensics.model.batches import BatchColumn, Damage
+from tests.support.folds import folded
+from tests.support.segments import batch, columns_of, flipped, log, read, with_length
+
+INT64_MAX = 2**63 - 1
+NEAR = st.integers(-2, 30)
+ANY_OFFSET = st.one_of(NEAR, NEAR, st.sampled_from([-(2**63), -1, 2**31, 2**40, INT64_MAX - 1, INT64_MAX]))
+
+
+@dataclass(frozen=True)
+class Item:
+    """A batch of a log, or (`kind`) damage that stands there."""
+
+    segment: int
+    base: int
+    last: int
+    good: bool = True
+    kind: str = ""
+
+
+@st.composite
+def items(draw: st.DrawFn) -> list[Item]:
+    """What a log may hold: mostly batches that join, here and there anything."""
+    made: list[Item] = []
+    segment, offset = 0, draw(st.integers(0, 3))
+    for _ in range(draw(st.integers(0, 14))):
+        segment += 1000 * draw(st.sampled_from([0, 0, 0, 1]))
+        if draw(st.integers(0, 6)) == 0:
+            made.append(Item(segment, 0, 0, kind=draw(st.sampled_from(["FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL"]))))
+        base = offset if draw(st.integers(0, 3)) else draw(ANY_OFFSET)
+        last = min(base + draw(st.integers(0, 3)), INT64_MAX)
+        made.append(Item(segment, base, last, good=draw(st.integers(0, 6)) != 0))
+        offset = last + 1 if -1 <= last < 1000 else offset
+    return made
+
+
+def step(state: ContinuityFold, log: list[Item]) -> None:
+    """Feed `log`, all of one segment, as one chunk; the position of an item is its place in the list it came from."""
+    rows = [item for item in log if not item.kind]
+    columns = columns_of(
+        [
+            {
+                BatchColumn.BASE_OFFSET: item.base,
+                BatchColumn.LAST_OFFSET: item.last,
+                BatchColumn.CRC_COMPUTED: int(not item.good),
+                BatchColumn.POSITION: position_of[id(item)],
+            }
+            for item in rows
+        ]
+    )
+    damage = [Damage(item.kind, position_of[id(item)], 10) for item in log if item.kind]
+    state.step(columns, damage)
+
+
+position_of: dict[int, int] = {}
+
+
+def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
+    """(runs, offsets missing by compaction), one item after the other."""
+    runs: list[Run] = []
+    missing = 0
+    pending: tuple[int, int] | None = None
+    for item in log:
+        place = (item.segment, position_of[id(item)])
+        if item.kind or not item.good:
+            if item.kind != "SEG_TORN_TAIL":
+                pending = pending or place
+            continue
+        end = min(item.last + 1, INT64_MAX)
+        if runs and (item.base == runs[-1].end_offset or (compacted and item.base > runs[-1].end_offset)):
+            missing += item.base - runs[-1].end_offset
+            runs[-1] = replace(runs[-1], end_offset=end, batches=runs[-1].batches + 1)
+        else:
+            runs.append(Run(item.base, end, *place, 1, pending))
+        pending = None
+    return runs, missing
+
+
+@pytest.mark.properties
+@given(items(), st.booleans(), st.data())
+def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], compacted: bool, draw: st.DataObject) -> None:
+    position_of.clear()
+    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
+
+    def feed(state: ContinuityFold, start: int, end: int) -> None:
+        """A stretch lies in one segment; another segment begins another state."""
+        for segment in sorted({item.segment for item in log[start:end]}):
+            part = ContinuityFold(segment, compacted=compacted)
+            step(part, [item for item in log[start:end] if item.segment == segment])
+            state.merge(part)
+
+    state = folded(draw, lambda: ContinuityFold(0, compacted=compacted), feed, len(log))
+    runs, missing = naive(log, compacted=compacted)
+    assert state.runs == runs
+    assert state.missing_by_compaction == missing
+    firsts: dict[int, int] = {}
+    for item in log:
+        if item.good and not item.kind:
+            firsts.setdefault(item.segment, item.base)
+    assert state.first_in_segment == firsts
+    assert state.start_offset == (runs[0].start_offset if runs else None)
+
+
+@pytest.mark.properties
+@given(items(), st.booleans(), st.data())
+def test_chunks_of_one_segment_may_be_cut_anywhere(log: list[Item], compacted: bool, draw: st.DataObject) -> None:
+    log = [replace(item, segment=0) for item in log]
+    position_of.clear()
+    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
+    state = folded(draw, lambda: ContinuityFold(0, compacted=compacted), lambda fold, a, b: step(fold, log[a:b]), len(log))
+    runs, missing = naive(log, compacted=compacted)
+    assert (state.runs, state.missing_by_compaction) == (runs, missing)
+
+
+@pytest.mark.properties
+@given(st.integers(0, 40), st.data())
+def test_rubble_keeps_its_ends_whatever_the_cut(count: int, draw: st.DataObject) -> None:
+    log = [Item(0, 10 * index, 10 * index) for index in range(count)]
+    position_of.clear()
+    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(continuity, "MAX_RUNS", 8)
+        state = folded(draw, lambda: ContinuityFold(0), lambda fold, a, b: step(fold, log[a:b]), count)
+    runs, _ = naive(log, compacted=False)
+    if count > 8:
+        runs = [*runs[:4], replace(runs[-4], after_damage=(0, runs[4].position)), *runs[-3:]]
+    assert state.runs == runs
+    assert state.dropped_runs == max(0, count - 8)
+
+
+def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: int = 0) -> Course:
+    """The course of batches `[base, end)`, with damage before those whose place is in `damage`."""
+    state = ContinuityFold(segment)
+    rows = []
+    for index, (base, end) in enumerate(batches):
+        position = {BatchColumn.POSITION: 100 * index + 10}
+        rows.append({BatchColumn.BASE_OFFSET: base, BatchColumn.LAST_OFFSET: end - 1, **position})
+    state.step(columns_of(rows), [Damage("FRAMING_LOST", 100 * index, 10) for index in damage])
+    return judge(state.runs)
+
+
+def said(course: Course) -> list[tuple[str, int, int]]:
+    return [(one.kind.removeprefix("OFFSET_"), one.start, one.end) for one in course.irregularities]
+
+
+def log_of(*, without: tuple[int, ...] = ()) -> list[tuple[int, int]]:
+    """Ten batches of two offsets."""
+    return [(2 * n, 2 * n + 2) for n in range(10) if n not in without]
+
+
+def test_a_joined_log_is_regular() -> None:
+    course = course_of(*log_of())
+    assert (said(course), course.end_offset, course.eaten) == ([], 20, {})
+    assert judge([]).end_offset == 0
+
+
+def test_a_log_may_begin_above_its_name() -> None:
+    course = course_of((7, 9), (9, 12))
+    assert (said(course), course.end_offset) == ([], 12)
+
+
+def test_never_seen_is_a_gap() -> None:
+    course = course_of(*log_of(without=(3, 4, 7)))
+    assert said(course) == [("GAP", 6, 10), ("GAP", 14, 16)]
+    assert course.irregularities[0].run.start_offset == 10
+    assert course.end_offset == 20
+
+
+@pytest.mark.parametrize("at", [4, 6, 10])
+def test_an_older_batch_again_is_a_regression(at: int) -> None:
+    batches = log_of()
+    batches.insert(at, (4, 6))
+    course = course_of(*batches)
+    assert said(course) == [("REGRESSION", 4, 6)]
+    assert course.end_offset == 20
+
+
+def test_a_stretch_written_again_is_one_regression() -> None:
+    course = course_of(*log_of(), (10, 12), (12, 14), (14, 20), (20, 24))
+    assert said(course) == [("REGRESSION", 10, 24)]
+    assert course.end_offset == 24
+
+
+@pytest.mark.parametrize("first", [1, 3, 7])
+def test_two_batches_swapped_are_non_monotonic(first: int) -> None:
+    batches = log_of()
+    batches[first], batches[first + 1] = batches[first + 1], batches[first]
+    course = course_of(*batches)
+    assert said(course) == [("NON_MONOTONIC", 2 * first, 2 * first + 2)]
+    assert course.end_offset == 20
+
+
+def test_batches_far_apart_swapped_are_told_once_each() -> None:
+    batches = log_of()
+    batches[2], batches[7] = batches[7], batches[2]
+    assert {kind for kind, _, _ in said(course_of(*batches))} <= {"NON_MONOTONIC", "DISCONTINUITY", "REGRESSION"}
+    assert course_of(*batches).end_offset == 20
+
+
+@pytest.mark.parametrize("which", [0, 1, 4, 8])
+@pytest.mark.parametrize("wrong", [2**40, 1000, -(2**62), -1])
+def test_a_flipped_base_offset_is_a_discontinuity_of_its_batch(which: int, wrong: int) -> None:
+    batches = log_of()
+    batches[which] = (wrong, wrong + 2)
+    course = course_of(*batches)
+    assert said(course) == [("DISCONTINUITY", 2 * which, 2 * which + 2)]
+    assert course.irregularities[0].run.start_offset == wrong
+    assert course.end_offset == 20
+
+
+@pytest.mark.parametrize("wrong", [2**40, 2**31 + 18, -(2**62)])
+def test_a_last_offset_that_no_segment_could_hold(wrong: int) -> None:
+    course = course_of(*log_of()[:9], (wrong, wrong + 2))
+    assert said(course) == [("DISCONTINUITY", 18, 20)]
+    assert course.end_offset == 20
+
+
+def test_a_last_batch_that_might_be_right_leaves_a_gap() -> None:
+    course = course_of(*log_of()[:9], (1000, 1002))
+    assert said(course) == [("GAP", 18, 1000)]
+    assert course.end_offset == 1002
+
+
+def test_a_flip_in_the_first_batch_of_a_later_segment() -> None:
+    left, right = ContinuityFold(0), ContinuityFold(4)
+    left.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in range(4)]), [])
+    right.step(columns_of([{BatchColumn.BASE_OFFSET: n} for n in (2**33, 5, 6)]), [])
+    left.merge(right)
+    course = judge(left.runs)
+    assert said(course) == [("DISCONTINUITY", 4, 5)]
+    assert (course.irregularities[0].run.segment, course.end_offset) == (4, 7)
+
+
+def test_what_damage_ate_is_no_gap() -> None:
+    course = course_of(*log_of(without=(3, 4, 7)), damage=(3,))
+    assert course.eaten == {(0, 300): (6, 10)}
+    assert said(course) == [("GAP", 14, 16)]
+
+
+def test_damage_between_batches_that_join_ate_nothing() -> None:
+    course = course_of(*log_of(), damage=(2, 5))
+    assert (said(course), course.eaten) == ([], {})
+
+
+def test_several_defects_are_told_apart() -> None:
+    batches = log_of(without=(1,))
+    batches[4], batches[5] = batches[5], batches[4]
+    batches.append((2**50, 2**50 + 2))
+    batches.append((22, 24))
+    batches.append((6, 8))
+    course = course_of(*batches)
+    assert sorted(said(course)) == [
+        ("DISCONTINUITY", 20, 22),
+        ("GAP", 2, 4),
+        ("NON_MONOTONIC", 10, 12),
+        ("REGRESSION", 6, 8),
+    ]
+    assert course.end_offset == 24
+
+
+@pytest.mark.properties
+@given(st.permutations(range(8)), st.sets(st.integers(0, 7), max_size=3))
+def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) -> None:
+    """Of batches in any order, the gaps are the offsets between the first and the end that no batch holds."""
+    batches = [(2 * n, 2 * n + 2) for n in order if n not in lost]
+    course = course_of(*batches, segment=10**6)
+    if any(kind == "DISCONTINUITY" for kind, _, _ in said(course)) or not batches:
+        return
+    held = {offset for base, end in batches for offset in range(base, end)}
+    gaps = {offset for kind, start, end in said(course) if kind == "GAP" for offset in range(start, end)}
+    assert gaps == set(range(batches[0][0], max(held) + 1)) - held
+    assert course.end_offset == max(held) + 1
+
+
+@pytest.mark.properties
+@given(items())
+def test_judging_never_fails_and_ends_behind_what_joins(log: list[Item]) -> None:
+    position_of.clear()
+    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
+    runs, _ = naive(log, compacted=False)
+    course = judge(runs)
+    for one in course.irregularities:
+        assert one.run in runs
+        assert one.kind in ("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY")
+    if len(runs) == 1:
+        assert course.end_offset == runs[0].end_offset
+
+
+@pytest.mark.parametrize(
+    ("data", "eaten"),
+    [
+        (flipped(b"".join(log(5)), 2 * len(batch(0, 2)) + 70), (4, 6)),
+        (with_length(b"".join(log(5)), 2 * len(batch(0, 2)), 2**31 - 1), (4, 6)),
+    ],
+    ids=["bit", "length"],
+)
+def test_damage_read_from_bytes_eats_its_offsets(data: bytes, eaten: tuple[int, int]) -> None:
+    reading = read(data)
+    state = ContinuityFold(0)
+    for chunk in reading.chunks:
+        state.step(chunk.columns, chunk.damage)
+    course = judge(state.runs)
+    assert course.eaten == {(0, 2 * len(batch(0, 2))): eaten}
+    assert (course.irregularities, course.end_offset) == ([], 10)
