@@ -38,7 +38,7 @@ def explain(kind: Kind = None, format_name: options.Format = None, no_color: opt
     wanted = choose("format", format_name or "markdown", options.FORMATS)
     page = explain_page(kind)
     if wanted in ("table", "markdown"):
-        to.stream.write(page if page.endswith("\n") else page + "\n")
+        to.stream.write(wrapped(page, to.width) if to.stream.isatty() else page)
         return 0
     name = kind.strip().upper().replace("-", "_")
     usual = CATALOGUE[name]
@@ -51,6 +51,17 @@ def explain(kind: Kind = None, format_name: options.Format = None, no_color: opt
     }
     write_rows([*columns, "page"], [row], wanted, to)
     return 0
+
+
+def wrapped(page: str, width: int) -> str:
+    """`page` with its paragraphs folded to `width` columns; headings, code, tables and lists stay as they are."""
+    from textwrap import fill
+
+    blocks = page.strip("\n").split("\n\n")
+    folded = [
+        block if block.startswith(("#", "```", "|", "-", " ")) else fill(block, width, break_on_hyphens=False) for block in blocks
+    ]
+    return "\n\n".join(folded) + "\n"
 
 
 def kind_names() -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.cli import doctor_checks
+from kafka_forensics.cli.explain import wrapped
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
 
@@ -47,6 +48,15 @@ def test_page_of_a_kind(capsys: pytest.CaptureFixture[str], spelling: str) -> No
     [row] = json.loads(answered(capsys, "explain", spelling, "--format", "json"))
     assert (row["kind"], row["severity"]) == ("UNCLEAN_LOSS", "critical")
     assert "UNCLEAN_LOSS" in row["page"]
+
+
+def test_page_is_folded_to_a_terminal() -> None:
+    page = "# KIND\n\n" + "word " * 40 + "\n\n```sh\n" + "kafka-forensics " * 6 + "\n```\n"
+    title, text, code = wrapped(page, 60).split("\n\n")
+    assert title == "# KIND"
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.split() == ["word"] * 40
+    assert len(code.splitlines()) == 3
 
 
 def test_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) -> None:
