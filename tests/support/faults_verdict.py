@@ -1,0 +1,58 @@
+"""What a scan says of injected faults, in the few words that tests compare."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics.cli import output_json
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import ScanResult
+from tests.support.faults import Brokers
+
+Said = list[tuple[str, str, int | str | None]]
+
+
+def scan(paths: list[Path], *, live: bool = False, deep: bool | None = None) -> ScanResult:
+    """The verdict on these paths, reached twice: both answers must be the same bytes, and account for every byte."""
+    options = ScanOptions(jobs=1, live=live, deep=deep)
+    first, second = (local.scan([str(path) for path in paths], options) for _ in range(2))
+    assert "".join(output_json.document(first)) == "".join(output_json.document(second))
+    totals = first.totals
+    assert totals.bytes_decoded + totals.bytes_damaged + totals.bytes_skipped == totals.bytes_total
+    assert not first.incomplete
+    return first
+
+
+def verdict(brokers: Brokers, **options: Any) -> ScanResult:
+    """The verdict on all log directories."""
+    return scan(brokers.log_dirs, **options)
+
+
+def said(result: ScanResult) -> Said:
+    """Every finding as (kind, severity, broker), sorted."""
+    rows = [(one.kind, one.severity.value, one.place.broker) for one in result.findings]
+    return sorted(rows, key=str)
+
+
+def kinds(result: ScanResult) -> Counter[tuple[str, str]]:
+    """How many findings there are of each kind and severity."""
+    return Counter((one.kind, one.severity.value) for one in result.findings)
+
+
+def only(result: ScanResult, kind: str) -> Finding:
+    """The one finding of a kind."""
+    found = [one for one in result.findings if one.kind == kind]
+    assert len(found) == 1, said(result)
+    return found[0]
+
+
+def offsets(one: Finding) -> tuple[int | None, int | None]:
+    """Offsets [start, end) of a finding."""
+    return one.place.offset_start, one.place.offset_end
+
+
+def span(one: Finding) -> tuple[int | None, int | None]:
+    """Bytes [start, end) of a finding."""
+    return one.place.byte_start, one.place.byte_end
