@@ -127,6 +127,6 @@ class ZipIndex:
     def _behind_descriptor(self, position: int) -> int:
         """Where the next header starts behind the sizes at `position`; the position itself if there is none."""
         for size in _DESCRIPTOR_SIZES:
-            if self._file.read_at(position + size, 4) in {LOCAL_SIGN, CENTRAL_SIGN}:
+            if position + size == self._file.size_in_bytes or self._file.read_at(position + size, 4) in {LOCAL_SIGN, CENTRAL_SIGN}:
                 return position + size
         return position

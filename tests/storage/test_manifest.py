@@ -1,0 +1,137 @@
+"""The manifest notices what changed since a file was first seen."""
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.manifest import Manifest, sha256
+from kafka_forensics.storage.open import open_source
+from tests.storage.trees import CONTAINERS, LOG, SPARSE
+from tests.support.memory import MemorySource
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    root = tmp_path / "evidence"
+    (root / "d").mkdir(parents=True)
+    for name in ("a", "b", "c", "d/e", "f"):
+        (root / name).write_bytes(name.encode() * 10)
+    return root
+
+
+def recorded(root: Path) -> Manifest:
+    manifest = Manifest()
+    source = open_source(str(root))
+    for path in ("f", "c", "a", "b", "d/e"):
+        manifest.record(source, source.stat(path))
+    return manifest
+
+
+def test_nothing_changed(evidence: Path) -> None:
+    manifest = recorded(evidence)
+    assert manifest.changes() == []
+    assert [path for path, _ in manifest.entries()] == [f"{evidence}/{name}" for name in ("a", "b", "c", "d/e", "f")]
+
+
+def test_every_way_to_change_is_noticed_in_order(evidence: Path) -> None:
+    manifest = recorded(evidence)
+    with (evidence / "f").open("ab") as file:
+        file.write(b"more")
+    os.utime(evidence / "c", ns=(1, 1))
+    (evidence / "b").unlink()
+    before = (evidence / "a").stat()
+    (evidence / "replacement").write_bytes(b"x" * 10)
+    os.utime(evidence / "replacement", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (evidence / "replacement").rename(evidence / "a")
+    changes = manifest.changes()
+    assert [path for path, _, _ in changes] == [f"{evidence}/{name}" for name in "abcf"]
+    (_, a_before, a_after), (_, _, b_after), (_, c_before, c_after), (_, f_before, f_after) = changes
+    assert a_after is not None
+    assert (a_after.size_in_bytes, a_after.mtime_ns) == (a_before.size_in_bytes, a_before.mtime_ns)
+    assert a_after.identity != a_before.identity
+    assert b_after is None
+    assert c_after is not None
+    assert c_after.mtime_ns == 1 != c_before.mtime_ns
+    assert f_after is not None
+    assert f_after.size_in_bytes == f_before.size_in_bytes + 4
+
+
+def test_a_file_replaced_by_a_link_is_a_change(evidence: Path) -> None:
+    manifest = recorded(evidence)
+    (evidence / "a").rename(evidence / "moved")
+    (evidence / "a").symlink_to("moved")
+    assert [path for path, _, _ in manifest.changes()] == [f"{evidence}/a"]
+
+
+def test_the_first_sight_counts(evidence: Path) -> None:
+    manifest = recorded(evidence)
+    with (evidence / "a").open("ab") as file:
+        file.write(b"more")
+    source = open_source(str(evidence))
+    manifest.record(source, source.stat("a"))
+    assert len(manifest.changes()) == 1
+
+
+@pytest.mark.parametrize("form", ["gz", "zip stored"])
+def test_of_an_archive_the_archive_is_recorded(form: str, tree: Path, tmp_path: Path) -> None:
+    name, make = CONTAINERS[form]
+    path = tmp_path / name
+    make(tree, path)
+    manifest = Manifest()
+    source = open_source(str(path))
+    for member in (LOG, SPARSE):
+        manifest.record(source, source.stat(member))
+    assert [found for found, _ in manifest.entries()] == [str(path)]
+    assert manifest.changes() == []
+    os.utime(path, ns=(5, 5))
+    ((found, before, after),) = manifest.changes()
+    assert (found, after is not None and after.mtime_ns) == (str(path), 5)
+    assert before.size_in_bytes == path.stat().st_size
+
+
+def test_single_files_and_other_sources(evidence: Path) -> None:
+    manifest = Manifest()
+    source = open_source(str(evidence / "a"))
+    manifest.record(source, source.stat(""))
+    memory = MemorySource({"x": b"1"}, name="memory")
+    manifest.record(memory, memory.stat("x"))
+    assert [path for path, _ in manifest.entries()] == [str(evidence / "a"), "memory/x"]
+    (evidence / "a").unlink()
+    assert [path for path, _, _ in manifest.changes()] == [str(evidence / "a")]
+
+
+def test_threads_may_share_a_manifest(evidence: Path) -> None:
+    manifest = Manifest()
+    source = open_source(str(evidence))
+    entries = [source.stat(path) for path in ("a", "b", "c", "d/e", "f")]
+
+    def record() -> None:
+        for _ in range(50):
+            for entry in entries:
+                manifest.record(source, entry)
+            manifest.changes()
+
+    threads = [threading.Thread(target=record) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(manifest.entries()) == 5
+
+
+@pytest.mark.parametrize("form", [None, "gnu sparse", "xz", "zip deflated"])
+def test_sha256_is_of_the_whole_file(form: str | None, tree: Path, tmp_path: Path) -> None:
+    root = tree
+    if form is not None:
+        name, make = CONTAINERS[form]
+        root = tmp_path / name
+        make(tree, root)
+    source = open_source(str(root))
+    for path in (LOG, SPARSE, "broker-1/.kafka_cleanshutdown"):
+        assert sha256(source, path) == hashlib.sha256((tree / path).read_bytes()).hexdigest()
+    with pytest.raises(SourceError):
+        sha256(source, "broker-1")

@@ -1,0 +1,144 @@
+"""What a user types becomes a source, or one sentence; output never lands in evidence."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.storage import open as opening
+from kafka_forensics.storage.archive import TarSource, ZipSource
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.open import open_source, refuse_output_inside
+from tests.storage.trees import CONTAINERS, LOG
+
+
+def test_directories_and_files_are_local(tree: Path) -> None:
+    assert isinstance(open_source(str(tree)), LocalSource)
+    source = open_source(str(tree / LOG))
+    assert isinstance(source, LocalSource)
+    assert source.name == str(tree / LOG)
+
+
+def test_an_archive_is_a_regular_file_of_such_a_name(tree: Path, tmp_path: Path) -> None:
+    CONTAINERS["gz"][1](tree, tmp_path / "Bundle.TGZ")
+    CONTAINERS["zip stored"][1](tree, tmp_path / "bundle.zip")
+    assert isinstance(open_source(str(tmp_path / "Bundle.TGZ")), TarSource)
+    (tmp_path / "link.zip").symlink_to("bundle.zip")
+    assert isinstance(open_source(str(tmp_path / "link.zip")), ZipSource)
+    (tmp_path / "broker.tar").mkdir()
+    assert isinstance(open_source(str(tmp_path / "broker.tar")), LocalSource)
+
+
+@pytest.mark.parametrize("name", ["a.tar.bz2", "a.7z", "00000000000000000000.log.gz"])
+def test_other_containers_are_named_as_unsupported(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b""))
+    with pytest.raises(SourceError, match=r"an unsupported container; supported are \.tar, "):
+        open_source(str(tmp_path / name))
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tar")
+    with pytest.raises(SourceError, match="neither a regular file nor a directory"):
+        open_source(str(tmp_path / "a.tar"))
+
+
+def test_a_missing_path_is_one_line_with_the_nearest_name(tmp_path: Path) -> None:
+    (tmp_path / "broker-1" / "orders-0").mkdir(parents=True)
+    with pytest.raises(PathMissingError) as caught:
+        open_source(str(tmp_path / "broker-1" / "order-0"))
+    assert str(caught.value) == f"{tmp_path}/broker-1/order-0: no such file or directory"
+    assert caught.value.hint == f"did you mean {tmp_path}/broker-1/orders-0?"
+    with pytest.raises(PathMissingError) as caught:
+        open_source(str(tmp_path / "broker1" / "orders-0"))
+    assert caught.value.hint == f"did you mean {tmp_path}/broker-1?"
+    with pytest.raises(PathMissingError) as caught:
+        open_source(str(tmp_path / "xyz" / "orders-0/"))
+    assert caught.value.hint == f"{tmp_path}/xyz does not exist either"
+    with pytest.raises(PathMissingError) as caught:
+        open_source(str(tmp_path / "xyz"))
+    assert caught.value.hint is None
+
+
+def test_a_missing_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broker-1").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for typed in ("broker-2", "broker-2/", "broker-2/x"):
+        with pytest.raises(PathMissingError) as caught:
+            open_source(typed)
+        assert caught.value.hint == "did you mean broker-1?"
+    (tmp_path / "file").touch()
+    with pytest.raises(PathMissingError, match="file/x: no such file"):
+        open_source("file/x")
+
+
+def test_a_dangling_link_says_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("gone")
+    with pytest.raises(PathMissingError, match="link: a symbolic link to gone, which does not exist"):
+        open_source(str(tmp_path / "link"))
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(SourceError, match="too many levels of symbolic links"):
+        open_source(str(tmp_path / "loop"))
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_a_path_that_cannot_be_one(path: str) -> None:
+    with pytest.raises(UsageError):
+        open_source(path)
+
+
+@pytest.mark.parametrize(
+    ("uri", "hint"), [("s3://bucket/logs", "copy the files here first"), ("ftp://host/x", "planned are s3://")]
+)
+def test_uris_say_what_is_supported(uri: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=r":// is not supported; today: local directories, files and archives \(\.tar, ") as caught:
+        open_source(uri)
+    assert not isinstance(caught.value, PathMissingError)
+    assert hint in str(caught.value.hint)
+
+
+def test_a_file_uri_and_a_path_that_looks_like_a_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a b").mkdir()
+    assert open_source(f"file://{tmp_path}/a%20b").name == f"{tmp_path}/a b"
+    with pytest.raises(UsageError, match="looks like file:///"):
+        open_source("file://host/x")
+    (tmp_path / "s3:" / "bucket").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(open_source("s3://bucket"), LocalSource)
+
+
+def test_a_scheme_can_be_added(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(opening.SCHEMES, "s3", lambda _: LocalSource(str(tree)))
+    assert open_source("s3://bucket").name == str(tree)
+
+
+def test_output_inside_an_input_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence = tmp_path / "evidence"
+    (evidence / "deep").mkdir(parents=True)
+    (evidence / "bundle.tar").touch()
+    (tmp_path / "link").symlink_to(evidence / "deep")
+    (tmp_path / "dangling").symlink_to(evidence / "new")
+    (tmp_path / "hard").hardlink_to(evidence / "bundle.tar")
+    monkeypatch.chdir(tmp_path)
+    inputs = ["s3://bucket", str(evidence)]
+    for output in ("evidence", "evidence/", "evidence/report.html", "evidence/not/yet/there", "link/report", "dangling"):
+        with pytest.raises(UsageError, match=f"output {output} .* input {evidence}: evidence is never written to"):
+            refuse_output_inside(output, inputs)
+        with pytest.raises(UsageError):
+            refuse_output_inside(str(tmp_path / output), ["link/..", "evidence/../evidence"])
+    for output in ("evidence/bundle.tar", "hard", "evidence/bundle.tar/x"):
+        with pytest.raises(UsageError):
+            refuse_output_inside(output, ["evidence/bundle.tar"])
+    for output in ("report.html", "evidence2", "evidence/../other"):
+        refuse_output_inside(output, inputs)
+    refuse_output_inside("evidence/other.html", ["evidence/bundle.tar", "evidence/deep"])
+
+
+def test_an_input_given_through_a_link_is_protected(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(UsageError, match="lies inside the input"):
+        refuse_output_inside(str(tmp_path / "real" / "x"), [str(tmp_path / "link")])
+    with pytest.raises(UsageError, match="is the input"):
+        refuse_output_inside(str(tmp_path / "real"), [str(tmp_path / "link")])
