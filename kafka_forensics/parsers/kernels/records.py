@@ -26,11 +26,13 @@ MALFORMED: Final = 3
 COUNT_LIE: Final = 4
 INNER_CRC: Final = 5
 """A message inside a legacy wrapper does not give its own CRC."""
-FULL: Final = 6
+NESTED: Final = 6
+"""A message inside a legacy wrapper is itself compressed."""
+FULL: Final = 7
 """No error: the matrix is full, come again from the position given."""
-MORE: Final = 7
+MORE: Final = 8
 """No error: the record at the position given goes on past the bytes at hand."""
-NOT_PLAIN: Final = 8
+NOT_PLAIN: Final = 9
 """No error: a batch that must be decompressed first."""
 
 RECORD_KINDS: Final = {
@@ -39,6 +41,7 @@ RECORD_KINDS: Final = {
     MALFORMED: "RECORD_MALFORMED",
     COUNT_LIE: "BATCH_COUNT_LIE",
     INNER_CRC: "RECORD_MALFORMED",
+    NESTED: "LEGACY_NESTED_COMPRESSION",
 }
 """Finding kind by error code."""
 
@@ -267,9 +270,10 @@ def check_message(buffer: "Buffer", start: int, size: int, out: "Columns", row: 
 
 @kernel
 def scan_messages(buffer: "Buffer", start: int, end: int, out: "Columns", step: int) -> tuple[int, int, int]:
-    """Walk the message set `buffer[start:end]` of magic 0 and 1 entries: (messages passed, OK, error or FULL, position).
+    """Walk the message set `buffer[start:end]` inside a wrapper: (messages passed, OK, error or FULL, position).
 
-    Columns as in `scan_records`. An entry cut by `end` ends the set silently, as Kafka's readers do.
+    Columns as in `scan_records`; those of a message that is compressed or gives a wrong CRC are written, too. An entry cut by
+    `end` ends the set silently, as Kafka's readers do.
     """
     columns = out.shape[1]
     position = start
@@ -288,6 +292,8 @@ def scan_messages(buffer: "Buffer", start: int, end: int, out: "Columns", step: 
         code = check_message(buffer, position, length + 12, out, messages * step)
         if code != OK:
             return messages, code, position
+        if int(buffer[position + 17]) & 7 != 0:
+            return messages, NESTED, position
         if crc32(buffer, position + 16, position + 12 + length, 0) != load_i32(buffer, position + 12) & 0xFFFFFFFF:
             return messages, INNER_CRC, position
         position += length + 12

@@ -177,3 +177,24 @@ CONTROL_RECORD_VALUES: Final = (
     KRAFT_VOTERS,
 )
 """Layout of the value by control record type."""
+
+
+def read_control_value(control_record_type: int, value: bytes) -> dict[str, Any] | None:
+    """Fields of a control record's value, nested structures as dicts, uuids as bytes; None if it is not laid out so.
+
+    Bytes behind the last field are ignored, as Kafka's readers ignore them.
+    """
+    try:
+        fields = CONTROL_RECORD_VALUES[control_record_type].parse(value)
+    except ConstructError:
+        return None
+    plain: dict[str, Any] = _plain(fields)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
