@@ -1,15 +1,31 @@
-"""One tree of files for all tests of this room."""
+"""One tree of files for all tests of this room, and the containers made from it."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.storage.trees import make_tree
+from tests.storage.trees import CONTAINERS, make_tree
 
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small broker's directory; never written to."""
+    """A small broker's directory; its contents are never changed."""
     root = tmp_path_factory.mktemp("tree")
     make_tree(root)
     return root
+
+
+@pytest.fixture(scope="session")
+def packed(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """form → the tree in that container, alone in a directory; made once and never changed."""
+
+    @cache
+    def archive(form: str) -> Path:
+        name, make = CONTAINERS[form]
+        path = tmp_path_factory.mktemp("packed") / name
+        make(tree, path)
+        return path
+
+    return archive

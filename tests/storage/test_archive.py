@@ -9,6 +9,7 @@ import sys
 import tarfile
 import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,26 +24,23 @@ from tests.storage.trees import CONTAINERS, LOG, MTIME, SPARSE, assert_same_tree
 
 
 @pytest.mark.parametrize("form", CONTAINERS)
-def test_every_container_gives_the_tree_back(form: str, tree: Path, tmp_path: Path) -> None:
-    name, make = CONTAINERS[form]
-    make(tree, tmp_path / name)
-    source = open_source(str(tmp_path / name))
+def test_every_container_gives_the_tree_back(form: str, tree: Path, packed: Callable[[str], Path]) -> None:
+    path = packed(form)
+    source = open_source(str(path))
     assert isinstance(source, ArchiveSource)
     assert_same_tree(source, tree, reads=4)
     assert (source.problems, source.rejected) == ([], [])
-    assert source.seekable is (name.endswith((".tar", ".zip")))
+    assert source.seekable is (path.suffix in {".tar", ".zip"})
     directories = {entry.path for entry in walk(source) if entry.kind is EntryKind.DIRECTORY}
-    assert directories == {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_dir()}
+    assert directories == {item.relative_to(tree).as_posix() for item in tree.rglob("*") if item.is_dir()}
     assert {entry.mtime_ns for entry in walk(source)} == {MTIME * 10**9}
     assert {entry.identity for entry in walk(source)} == {None}
-    assert os.listdir(tmp_path) == [name]
+    assert os.listdir(path.parent) == [path.name], "nothing is unpacked to disk"
 
 
 @pytest.mark.parametrize("form", ["gnu sparse", "pax sparse 1.0", "pax sparse 0.1", "pax sparse 0.0", "gz", "xz", "zst"])
-def test_holes_of_a_sparse_member_cost_nothing(form: str, tree: Path, tmp_path: Path) -> None:
-    name, make = CONTAINERS[form]
-    make(tree, tmp_path / name)
-    source = open_source(str(tmp_path / name))
+def test_holes_of_a_sparse_member_cost_nothing(form: str, packed: Callable[[str], Path]) -> None:
+    source = open_source(str(packed(form)))
     with source.open(SPARSE) as file:
         assert file.data_ranges() == [(0, 8192), (5 << 20, (5 << 20) + 4096)]
         assert file.read_at(4 << 20, 1 << 20) == bytes(1 << 20)
@@ -67,11 +65,11 @@ def test_a_member_of_many_parts(form: str, tmp_path: Path) -> None:
         assert len(opened.data_ranges()) >= 300
 
 
-def test_a_compressed_tar_is_inflated_once_when_read_in_order(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, make = CONTAINERS["xz of several streams"]
-    make(tree, tmp_path / name)
+def test_a_compressed_tar_is_inflated_once_when_read_in_order(
+    tree: Path, packed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(CACHE, "_capacity", 2 << 20)
-    source = TarSource(str(tmp_path / name), "xz")
+    source = TarSource(str(packed("xz of several streams")), "xz")
     stream = source._whole
     assert stream.passes == 1  # type: ignore[attr-defined]
     files = files_of(tree)
@@ -93,11 +91,9 @@ def test_reading_order_of_a_directory_is_as_given(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["gnu sparse", "gz", "xz", "zst", "zip deflated"])
-def test_threads_may_share_a_source(form: str, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, make = CONTAINERS[form]
-    make(tree, tmp_path / name)
+def test_threads_may_share_a_source(form: str, tree: Path, packed: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CACHE, "_capacity", 3 << 20)
-    source = open_source(str(tmp_path / name))
+    source = open_source(str(packed(form)))
     content = (tree / LOG).read_bytes()
     wrong: list[int] = []
 
@@ -117,10 +113,8 @@ def test_threads_may_share_a_source(form: str, tree: Path, tmp_path: Path, monke
     assert wrong == []
 
 
-def test_the_caches_are_bounded_and_given_back(tree: Path, tmp_path: Path) -> None:
-    name, make = CONTAINERS["zst of several frames"]
-    make(tree, tmp_path / name)
-    sources = [open_source(str(tmp_path / name)) for _ in range(12)]
+def test_the_caches_are_bounded_and_given_back(packed: Callable[[str], Path]) -> None:
+    sources = [open_source(str(packed("zst of several frames"))) for _ in range(12)]
     for source in sources:
         source.open(LOG).read_at(0, 4 << 20)
     assert CACHE_BYTES - (2 << 20) < CACHE.size_in_bytes <= CACHE_BYTES
@@ -179,13 +173,12 @@ def test_a_zip_member_of_another_checksum_is_given_and_told_of(tmp_path: Path) -
     assert source.problems == [f"a.log: CRC-32 is {crc:08x}, the archive says {crc ^ 1:08x}"]
 
 
-def test_nothing_heavy_is_loaded_for_plain_archives(tree: Path, tmp_path: Path) -> None:
-    CONTAINERS["gnu sparse"][1](tree, tmp_path / "a.tar")
+def test_nothing_heavy_is_loaded_for_plain_archives(packed: Callable[[str], Path]) -> None:
     code = (
         "import sys; import kafka_forensics.storage.manifest; from kafka_forensics.storage.open import open_source; "
         "open_source(sys.argv[1]).list(); print(sorted({'numpy', 'pyarrow', 'cramjam', 'numba'} & set(sys.modules)))"
     )
-    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.tar")], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", code, str(packed("gnu sparse"))], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,13 +125,8 @@ def test_threads_may_share_a_manifest(evidence: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [None, "gnu sparse", "xz", "zip deflated"])
-def test_sha256_is_of_the_whole_file(form: str | None, tree: Path, tmp_path: Path) -> None:
-    root = tree
-    if form is not None:
-        name, make = CONTAINERS[form]
-        root = tmp_path / name
-        make(tree, root)
-    source = open_source(str(root))
+def test_sha256_is_of_the_whole_file(form: str | None, tree: Path, packed: Callable[[str], Path]) -> None:
+    source = open_source(str(tree if form is None else packed(form)))
     for path in (LOG, SPARSE, "broker-1/.kafka_cleanshutdown"):
         assert sha256(source, path) == hashlib.sha256((tree / path).read_bytes()).hexdigest()
     with pytest.raises(SourceError):
