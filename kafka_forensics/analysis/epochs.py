@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH
 from kafka_forensics.model.files import EpochEntry
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class EpochRun:
 
 
 class EpochsFold:
-    """State: runs of equal `partition_leader_epoch` in file order, batches without an epoch left out."""
+    """State: runs of equal `partition_leader_epoch` in file order, batches without an epoch (-1) left out."""
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
@@ -43,9 +44,10 @@ class EpochsFold:
         epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
         if epoch.size == 0:
             return
-        usable = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (epoch >= 0)
+        absent = epoch == NO_PARTITION_LEADER_EPOCH
+        usable = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & ~absent
         if not usable.all():
-            self.batches_without_epoch += int((epoch < 0).sum())
+            self.batches_without_epoch += int(absent.sum())
             columns = columns[:, usable]
             epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
             if epoch.size == 0:
@@ -85,11 +87,12 @@ class EpochsFold:
         self._segment = right._segment
 
     def lineage(self) -> list[EpochEntry]:
-        """(epoch, first offset) in order, as a leader-epoch cache fed with these batches would hold them."""
+        """(epoch, first offset) in order, as recovery would feed a leader-epoch cache from these batches: higher epochs only."""
         entries: list[EpochEntry] = []
         strays = {id(run) for run, _ in self.strays(None)}
         for run in self.runs:
-            if id(run) not in strays and (not entries or run.leader_epoch > entries[-1].leader_epoch):
+            highest = entries[-1].leader_epoch if entries else -1
+            if id(run) not in strays and run.leader_epoch > highest:
                 entries.append(EpochEntry(run.leader_epoch, run.start_offset))
         return entries
 
@@ -100,10 +103,8 @@ class EpochsFold:
         previous: EpochRun | None = None
         known = None if checkpoint is None else max((entry.leader_epoch for entry in checkpoint), default=-1)
         for index, run in enumerate(self.runs):
-            following = self.runs[index + 1] if index + 1 < len(self.runs) else None
-            if run.batches == 1 and _out_of_line(previous, run, following, known):
-                beside = previous or following
-                assert beside is not None
+            if run.batches == 1 and _out_of_line(previous, run, self.runs[index + 1 : index + 3], known):
+                beside = self.runs[index + 1] if previous is None else previous
                 strays.append((run, beside.leader_epoch))
             else:
                 previous = run
@@ -123,15 +124,21 @@ class EpochsFold:
         return found
 
 
-def _out_of_line(previous: EpochRun | None, run: EpochRun, following: EpochRun | None, known: int | None) -> bool:
-    """Whether a run of one batch stands out: both neighbours agree against it, or the log's edge and the checkpoint do."""
-    if previous is not None and following is not None:
-        return previous.leader_epoch == following.leader_epoch or run.leader_epoch < previous.leader_epoch
-    if following is not None:
-        return run.leader_epoch > following.leader_epoch
-    return previous is not None and (
-        run.leader_epoch < previous.leader_epoch or (known is not None and run.leader_epoch > known >= 0)
-    )
+def _out_of_line(previous: EpochRun | None, run: EpochRun, behind: list[EpochRun], known: int | None) -> bool:
+    """Whether a run of one batch stands out: both neighbours agree against it, or the log's edge and the checkpoint do.
+
+    `behind` holds the next two runs. A batch above the one behind it is right if that one stands alone and the log then goes on
+    at or above it.
+    """
+    epoch = run.leader_epoch
+    if previous is not None and epoch < previous.leader_epoch:
+        return True
+    if not behind:
+        return previous is not None and known is not None and epoch > known >= 0
+    if epoch < 0 or (previous is not None and previous.leader_epoch == behind[0].leader_epoch):
+        return True
+    rises_again = len(behind) > 1 and behind[0].batches == 1 and behind[1].leader_epoch >= epoch
+    return epoch > behind[0].leader_epoch and not rises_again
 
 
 def checkpoint_contradiction(
@@ -145,24 +152,28 @@ def checkpoint_contradiction(
     for left, right in itertools.pairwise(checkpoint):
         if left.leader_epoch >= right.leader_epoch or left.start_offset > right.start_offset:
             return "order"
-    inside = [entry for entry in checkpoint if entry.start_offset < log_end]
+    inside = _from(log_start, [entry for entry in checkpoint if entry.start_offset < log_end])
+    above = [entry for entry in lineage if entry.start_offset >= log_start]
+    present = above if compacted else _from(log_start, lineage)
     recorded = {entry.leader_epoch: entry.start_offset for entry in inside}
-    for index, seen in enumerate(lineage):
+    for index, seen in enumerate(present):
         if seen.leader_epoch not in recorded:
             return "entry_missing"
         start = recorded[seen.leader_epoch]
-        moved = start > seen.start_offset if compacted or index == 0 else start != seen.start_offset
-        if index == 0 and start > max(log_start, seen.start_offset):
-            moved = True
-        elif index == 0:
-            moved = start < seen.start_offset and start > log_start and not compacted
-        if moved:
+        earlier_is_fine = compacted or (index == 0 and start <= log_start)
+        if start > seen.start_offset or (start < seen.start_offset and not earlier_is_fine):
             return "entry_shifted"
-    present = {entry.leader_epoch for entry in lineage}
-    ghosts = [entry for entry in inside if entry.leader_epoch not in present and entry.start_offset > log_start]
+    epochs = {entry.leader_epoch for entry in present}
+    ghosts = [entry for entry in inside if entry.leader_epoch not in epochs and entry.start_offset > log_start]
     if ghosts and not compacted and not _overwritten(ghosts, inside):
         return "entry_without_batches"
     return None
+
+
+def _from(log_start: int, entries: list[EpochEntry]) -> list[EpochEntry]:
+    """Ascending entries as truncation from the start leaves them: of those at or below it the last, raised to it."""
+    below = [entry for entry in entries if entry.start_offset <= log_start]
+    return [replace(entry, start_offset=log_start) for entry in below[-1:]] + entries[len(below) :]
 
 
 def _overwritten(ghosts: list[EpochEntry], inside: list[EpochEntry]) -> bool:

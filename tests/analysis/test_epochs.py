@@ -1,0 +1,250 @@
+"""Leader epochs in batches: runs against plain grouping, stray fields, and the checkpoint against a simulated cache."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis import epochs
+from kafka_forensics.analysis.epochs import EpochRun, EpochsFold, checkpoint_contradiction
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.files import EpochEntry
+from tests.support.folds import folded
+from tests.support.segments import batch, columns_of, flipped, read, starts
+
+Columns = BatchColumn
+
+
+def fold_of(*batch_epochs: int) -> EpochsFold:
+    """A log of one-offset batches of these epochs."""
+    state = EpochsFold(0)
+    state.step(columns_of([{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: e} for n, e in enumerate(batch_epochs)]))
+    return state
+
+
+@pytest.mark.properties
+@given(st.lists(st.tuples(st.sampled_from([0, 0, 1, 1, 2, -1, -(2**31)]), st.booleans()), max_size=25), st.data())
+def test_any_cut_gives_plain_groups(log: list[tuple[int, bool]], draw: st.DataObject) -> None:
+    rows = [
+        {
+            Columns.POSITION: 100 * n,
+            Columns.BASE_OFFSET: 2 * n,
+            Columns.LAST_OFFSET: 2 * n + 1,
+            Columns.PARTITION_LEADER_EPOCH: epoch,
+            Columns.CRC_COMPUTED: int(not good),
+        }
+        for n, (epoch, good) in enumerate(log)
+    ]
+    state = folded(draw, lambda: EpochsFold(0), lambda fold, a, b: fold.step(columns_of(rows[a:b])), len(rows))
+    usable = [(epoch, n) for n, (epoch, good) in enumerate(log) if good and epoch != -1]
+    expected = []
+    for epoch, group in itertools.groupby(usable, key=lambda one: one[0]):
+        numbers = [n for _, n in group]
+        expected.append(EpochRun(epoch, 2 * numbers[0], 2 * numbers[-1] + 2, 0, 100 * numbers[0], 100, len(numbers)))
+    assert state.runs == expected
+    assert state.batches_without_epoch == sum(epoch == -1 for epoch, _ in log)
+
+
+@pytest.mark.properties
+@given(st.integers(0, 40), st.data())
+def test_many_runs_keep_their_ends_whatever_the_cut(count: int, draw: st.DataObject) -> None:
+    rows = [{Columns.BASE_OFFSET: n, Columns.PARTITION_LEADER_EPOCH: n} for n in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(epochs, "MAX_RUNS", 8)
+        state = folded(draw, lambda: EpochsFold(0), lambda fold, a, b: fold.step(columns_of(rows[a:b])), count)
+    kept = list(range(count)) if count <= 8 else [*range(4), *range(count - 4, count)]
+    assert [run.leader_epoch for run in state.runs] == kept
+    assert state.dropped_runs == max(0, count - 8)
+
+
+def test_a_run_knows_its_segment() -> None:
+    left, right = fold_of(0, 0), EpochsFold(2)
+    right.step(columns_of([{Columns.BASE_OFFSET: 2}, {Columns.BASE_OFFSET: 3, Columns.PARTITION_LEADER_EPOCH: 4}]))
+    left.merge(right)
+    assert [(run.leader_epoch, run.segment, run.batches) for run in left.runs] == [(0, 0, 3), (4, 2, 1)]
+
+
+@st.composite
+def lineages(draw: st.DrawFn) -> list[int]:
+    """Ascending epochs, each of at least three batches."""
+    own = sorted(draw(st.sets(st.integers(0, 12), min_size=1, max_size=4)))
+    return [epoch for epoch in own for _ in range(draw(st.integers(3, 4)))]
+
+
+@pytest.mark.properties
+@given(lineages(), st.integers(0, 31), st.data())
+def test_a_flipped_epoch_field_is_a_stray_unless_its_place_allows_it(log: list[int], bit: int, draw: st.DataObject) -> None:
+    """F02, any bit of any batch: told exactly where neighbours contradict it."""
+    at = draw.draw(st.integers(0, len(log) - 1))
+    wrong = log[at] ^ 1 << bit
+    wrong -= (wrong >> 31) << 32
+    changed = [*log[:at], wrong, *log[at + 1 :]]
+    low = log[at - 1] if at else 0
+    high = log[at + 1] if at + 1 < len(log) else 2**31 - 1
+    state = fold_of(*changed)
+    strays = state.strays(None)
+    if at > 1 and log[at - 2] == wrong != log[at - 1]:
+        assert len(strays) == 1, "0 0 0 8 0 8: either of the lonely two may be the wrong one"
+    elif wrong == -1:
+        assert state.batches_without_epoch == 1
+    elif low <= wrong <= high:
+        assert strays == []
+    else:
+        ((run, expected),) = strays
+        assert (run.start_offset, run.leader_epoch, run.batches) == (at, wrong, 1)
+        assert expected in (low, high)
+        assert EpochEntry(wrong, at) not in state.lineage()
+    assert state.regressions() == []
+
+
+def test_a_flip_in_real_bytes_keeps_its_crc_and_is_told() -> None:
+    batches = [batch(n, epoch=3) for n in range(6)]
+    for bit in range(8):
+        for inside in range(12, 16):
+            reading = read(flipped(b"".join(batches), starts(batches)[3] + inside, bit))
+            assert reading.damage == []
+            state = EpochsFold(0)
+            state.step(reading.columns)
+            ((run, expected),) = state.strays(None)
+            assert (run.start_offset, run.position, run.size_in_bytes, expected) == (3, starts(batches)[3], len(batches[3]), 3)
+            assert state.lineage() == [EpochEntry(3, 0)]
+
+
+def test_epochs_that_stand_alone_are_no_strays() -> None:
+    state = fold_of(0, 1, 2, 5)
+    assert state.strays(None) == []
+    assert state.lineage() == [EpochEntry(0, 0), EpochEntry(1, 1), EpochEntry(2, 2), EpochEntry(5, 3)]
+
+
+def test_the_checkpoint_is_the_witness_at_the_end() -> None:
+    state = fold_of(0, 0, 0, 9)
+    assert state.strays(None) == []
+    assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)])] == [9]
+    assert state.strays([EpochEntry(0, 0), EpochEntry(9, 3)]) == []
+    assert state.strays([]) == [], "an empty checkpoint witnesses nothing"
+
+
+def test_a_batch_that_rises_before_a_stray_is_right() -> None:
+    """Epoch 5 begins, its second batch is flipped to 3: the flipped one is blamed."""
+    strays = fold_of(0, 0, 5, 3, 5, 5).strays(None)
+    assert [(run.leader_epoch, run.start_offset, expected) for run, expected in strays] == [(3, 3, 5)]
+
+
+def test_epochs_that_fall_for_long_are_a_regression() -> None:
+    state = fold_of(0, 0, 7, 7, 2, 2, 2, 8, 8)
+    assert [(run.leader_epoch, run.start_offset, highest) for run, highest in state.regressions()] == [(2, 4, 7)]
+    assert state.lineage() == [EpochEntry(0, 0), EpochEntry(7, 2), EpochEntry(8, 7)]
+
+
+def test_nothing_is_said_of_an_empty_log() -> None:
+    state = EpochsFold(0)
+    state.step(columns_of([]))
+    assert (state.runs, state.lineage(), state.strays(None), state.regressions()) == ([], [], [], [])
+
+
+@dataclass
+class Cache:
+    """A leader-epoch cache and the log beside it, by the rules of LeaderEpochFileCache."""
+
+    log: list[tuple[int, int]] = field(default_factory=list)
+    """(offset, epoch) of every batch on disk."""
+    entries: list[EpochEntry] = field(default_factory=list)
+    log_start: int = 0
+    end: int = 0
+
+    def assign(self, epoch: int, offset: int) -> None:
+        if self.entries and epoch == self.entries[-1].leader_epoch and offset >= self.entries[-1].start_offset:
+            return
+        while self.entries and (self.entries[-1].leader_epoch >= epoch or self.entries[-1].start_offset >= offset):
+            self.entries.pop()
+        self.entries.append(EpochEntry(epoch, offset))
+
+    def append(self, epoch: int) -> None:
+        self.assign(epoch, self.end)
+        self.log.append((self.end, epoch))
+        self.end += 1
+
+    def delete_records(self, log_start: int, *, with_batches: bool) -> None:
+        self.log_start = log_start
+        gone = [entry for entry in self.entries if entry.start_offset <= log_start]
+        if gone:
+            self.entries = [EpochEntry(gone[-1].leader_epoch, log_start), *self.entries[len(gone) :]]
+        if with_batches:
+            self.log = [one for one in self.log if one[0] >= log_start]
+
+    def lineage(self) -> list[EpochEntry]:
+        groups = itertools.groupby(self.log, key=lambda one: one[1])
+        return [EpochEntry(epoch, next(group)[0]) for epoch, group in groups]
+
+    def contradiction(self, entries: list[EpochEntry], *, compacted: bool = False) -> str | None:
+        return checkpoint_contradiction(entries, self.lineage(), self.log_start, self.end, compacted=compacted)
+
+
+@st.composite
+def caches(draw: st.DrawFn) -> Cache:
+    """A log after appends, elections without records, deletions of records."""
+    cache = Cache()
+    epoch = 0
+    for action in draw(st.lists(st.sampled_from(["append", "append", "elect", "elect", "delete", "retain"]), max_size=25)):
+        if action == "append":
+            cache.append(epoch)
+        elif action == "elect":
+            epoch += draw(st.integers(1, 3))
+            if draw(st.booleans()):
+                cache.assign(epoch, cache.end)
+        elif cache.end > cache.log_start:
+            cache.delete_records(draw(st.integers(cache.log_start, cache.end - 1)), with_batches=action == "retain")
+    return cache
+
+
+@pytest.mark.properties
+@given(caches(), st.booleans())
+def test_what_a_cache_writes_is_never_a_contradiction(cache: Cache, compacted: bool) -> None:
+    assert cache.contradiction(cache.entries, compacted=compacted) is None
+
+
+@pytest.mark.properties
+@given(caches(), st.data())
+def test_compaction_explains_starts_that_moved_up_and_epochs_without_batches(cache: Cache, draw: st.DataObject) -> None:
+    cache.log = [one for one in cache.log if draw.draw(st.booleans())]
+    assert cache.contradiction(cache.entries, compacted=True) is None
+
+
+@pytest.mark.properties
+@given(caches(), st.data())
+def test_a_changed_checkpoint_is_contradicted(cache: Cache, draw: st.DataObject) -> None:
+    """F29: an entry dropped, shifted, re-numbered or out of order, wherever it speaks of batches at or above the log start."""
+    inside = [n for n, entry in enumerate(cache.entries) if entry.start_offset < cache.end]
+    assume(inside)
+    at = draw.draw(st.sampled_from(inside))
+    one = cache.entries[at]
+    without = cache.entries[:at] + cache.entries[at + 1 :]
+    assert cache.contradiction(without) == "entry_missing"
+    by = draw.draw(st.integers(-3, 3))
+    shifted = [*cache.entries[:at], EpochEntry(one.leader_epoch, one.start_offset + by), *cache.entries[at + 1 :]]
+    moved_below_the_log = at == 0 and one.start_offset + by <= cache.log_start
+    if by and not moved_below_the_log:
+        assert cache.contradiction(shifted) in ("entry_shifted", "order", "entry_missing")
+    if len(cache.entries) > 1:
+        swapped = list(cache.entries)
+        swapped[0], swapped[1] = swapped[1], swapped[0]
+        assert cache.contradiction(swapped) == "order"
+
+
+def test_an_epoch_in_the_middle_that_wrote_nothing_here() -> None:
+    lineage = [EpochEntry(0, 0), EpochEntry(4, 10)]
+    ghost = [EpochEntry(0, 0), EpochEntry(2, 5), EpochEntry(4, 10)]
+    assert checkpoint_contradiction(ghost, lineage, 0, 20, compacted=False) == "entry_without_batches"
+    assert checkpoint_contradiction(ghost, lineage, 0, 20, compacted=True) is None
+    overwritten = [EpochEntry(0, 0), EpochEntry(2, 10), EpochEntry(4, 10)]
+    assert checkpoint_contradiction(overwritten, lineage, 0, 20, compacted=False) is None
+
+
+def test_the_log_start_hides_what_was_deleted_before_it() -> None:
+    """DeleteRecords leaves whole batches on disk below the log start; the cache forgets them."""
+    lineage = [EpochEntry(0, 0), EpochEntry(1, 30), EpochEntry(2, 60)]
+    assert checkpoint_contradiction([EpochEntry(1, 50), EpochEntry(2, 60)], lineage, 50, 100, compacted=False) is None
+    assert checkpoint_contradiction([EpochEntry(2, 60)], lineage, 60, 100, compacted=False) is None
+    assert checkpoint_contradiction([EpochEntry(2, 60)], lineage, 50, 100, compacted=False) == "entry_missing"
