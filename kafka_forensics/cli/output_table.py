@@ -47,11 +47,12 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
     """Write the table to `to`, wrapped to its width."""
     page = _Page(to.console(), crowded_brokers(result), verbose=verbose)
     groups = _groups(result)
-    sick = [group for group in groups if (verbose and group[2]) or not is_harmless(group[2])]
+    clean = [group for group in groups if not group[2]]
+    harmless = [group for group in groups if group[2] and not verbose and is_harmless(group[2])]
+    sick = [group for group in groups if group[2] and (verbose or not is_harmless(group[2]))]
     for group in sorted(sick, key=lambda group: -max(finding.severity.rank for finding in group[2])):
         page.block(*group)
-    well = [group for group in groups if group not in sick]
-    page.counts([group for group in well if group[2]], [group for group in well if not group[2]])
+    page.counts(harmless, clean)
 
 
 def _groups(result: ScanResult) -> list[Group]:
@@ -80,12 +81,12 @@ class _Page:
         if partition is not None:
             self._aligned([replica_words(replica) for replica in partition.replicas])
         harmless = [] if self._verbose else [each for each in findings if each.severity is Severity.INFO]
-        for group in by_kind(finding for finding in findings if finding not in harmless):
+        for group in by_kind(each for each in findings if self._verbose or each.severity is not Severity.INFO):
             self._kind(group)
         if harmless:
             self._console.print()
             counts = ", ".join(f"{group[0].kind}{f' {len(group)}' if len(group) > 1 else ''}" for group in by_kind(harmless))
-            self._hanging(Text("  harmless:", "dim"), Text(f"{counts} (-v explains)", "dim"), 12)
+            self._hanging(Text("  harmless, -v explains:", "dim"), Text(f"{counts}", "dim"), 25)
         self._console.print()
 
     def _kind(self, findings: list[Finding]) -> None:
@@ -118,9 +119,7 @@ class _Page:
         """What needs no attention, in a line or two."""
         if harmless:
             words = kinds_and_places(finding for _, _, findings in harmless for finding in findings)
-            partitions = sum(partition is not None for partition, _, _ in harmless)
-            text = f"{plural(partitions, 'partition')} with harmless findings only (-v explains): {words}"
-            self._hanging(Text("info", STYLES["info"]), Text(text), _GUTTER)
+            self._hanging(Text("info", STYLES["info"]), Text(f"harmless, -v explains: {words}"), _GUTTER)
         if clean:
             replicas = sum(len(partition.replicas) for partition, _, _ in clean if partition is not None)
             text = f"{plural(len(clean), 'partition')}, {plural(replicas, 'replica')}: nothing found"

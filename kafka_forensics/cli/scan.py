@@ -105,6 +105,8 @@ def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> Non
     from kafka_forensics.cli.output_words import incomplete_lines, summary_lines
 
     lines = incomplete_lines(result) if quiet else [*summary_lines(result), *incomplete_lines(result)]
+    if lines and sys.stdout.isatty() and screen.stream.isatty():
+        lines.insert(0, "")  # both on one screen
     screen.stream.writelines(line + "\n" for line in lines)
     screen.stream.flush()
 
