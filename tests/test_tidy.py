@@ -94,14 +94,22 @@ def size_faults(path: str, text: str, tree: ast.Module) -> Iterator[str]:
 
 
 def habit_faults(path: str, text: str, tree: ast.Module) -> Iterator[str]:
-    broad = {"Exception"} if path == TOP_LEVEL else {"Exception", "BaseException"}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ExceptHandler) and (node.type is None or names_in(node.type) & broad):
+        if isinstance(node, ast.ExceptHandler) and is_broad(node, top_level=path == TOP_LEVEL):
             yield f"{path}:{node.lineno}: broad except"
     yield from (f"{path}:{line}: relative import" for line, name in imports(tree) if name.startswith("."))
     for number, line in enumerate(text.splitlines(), 1):
         if UNFINISHED.search(line):
             yield f"{path}:{number}: unfinished: {line.strip()}"
+
+
+def is_broad(handler: ast.ExceptHandler, *, top_level: bool) -> bool:
+    """Whether a handler swallows what it cannot know; cleaning up after anything and raising it again does not."""
+    if handler.type is None or "Exception" in names_in(handler.type):
+        return True
+    last = handler.body[-1]
+    raises_again = isinstance(last, ast.Raise) and last.exc is None
+    return "BaseException" in names_in(handler.type) and not top_level and not raises_again
 
 
 def names_in(node: ast.expr) -> set[str]:
@@ -148,5 +156,7 @@ def test_the_other_rules_can_fail() -> None:
     everything = ast.parse("try:\n    pass\nexcept BaseException:\n    pass\n")
     assert len(list(habit_faults("x.py", "", everything))) == 1
     assert list(habit_faults(TOP_LEVEL, "", everything)) == []
+    cleaning = ast.parse("try:\n    pass\nexcept BaseException:\n    stop()\n    raise\n")
+    assert list(habit_faults("x.py", "", cleaning)) == []
     long = "def f():\n" + "    pass\n" * 400
     assert len(list(size_faults("x.py", long, ast.parse(long)))) == 2
