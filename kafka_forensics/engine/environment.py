@@ -91,9 +91,11 @@ def _missing_indexes(log_dir: LogDir) -> list[Finding]:
     for directory in log_dir.found.partitions:
         if not directory.legal or directory.suffix is not None:
             continue
-        for segment in directory.segments:
-            if segment.log is not None and (segment.index is None or segment.time_index is None) and segment.log.path:
-                lacking.append(f"{directory.name}/{segment.log.name}")
+        lacking += [
+            f"{directory.name}/{segment.log.name}"
+            for segment in directory.segments
+            if segment.log is not None and (segment.index is None or segment.time_index is None) and segment.log.path
+        ]
     if not lacking:
         return []
     evidence = {"segments": len(lacking), "files": lacking[:NAMES_LISTED]}

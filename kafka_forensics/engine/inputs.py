@@ -70,6 +70,7 @@ class Inputs:
     clashes: list[tuple[int | str, list[str]]] = field(default_factory=list)
     """(node id, log directories) of brokers that claim one id and hold the same partitions."""
     manifest: Manifest = field(default_factory=Manifest)
+    sources: list[ByteSource] = field(default_factory=list)
 
     def read(self, source: ByteSource, entry: Entry, parse: Callable[[ByteFile], Parsed]) -> Parsed | None:
         """Parse one small file; a file that cannot be read is listed as incomplete and gives None."""
@@ -90,8 +91,9 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
         source = open_source(path)
         found = discover(source)
         inputs.discoveries.append((source.name, found))
+        inputs.sources.append(source)
         inputs.incomplete += found.incomplete
-        inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
+        inputs.incomplete += [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
         for log_directory in found.log_directories:
             inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
         for entry in found.files:
@@ -208,6 +210,10 @@ def _plan(
     if entry is not None:
         metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
         context.topic_id = None if metadata is None else metadata.topic_id
+    for segment in directory.segments:
+        for file in (segment.log, segment.index, segment.time_index):
+            if file is not None:
+                inputs.manifest.record(log_dir.source, file)
     context.segment_base_offsets = [segment.base_offset for segment in directory.segments if segment.log is not None]
     size = sum(segment.log.size_in_bytes for segment in directory.segments if segment.log is not None)
     return ReplicaPlan(log_dir, directory, context, size)

@@ -48,6 +48,7 @@ def scan(paths: list[str], options: ScanOptions, progress: Progress | None = Non
         findings += result.findings
         incomplete += result.incomplete
         _count(totals, result)
+    incomplete += [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
     findings += changed_findings(inputs)
     findings.sort(key=Finding.sort_key)
     brokers = _brokers(inputs)

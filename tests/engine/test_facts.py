@@ -1,0 +1,38 @@
+"""The Python entry points: Arrow facts of one file, and a scan."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+import kafka_forensics as kf
+from kafka_forensics.model.schemas import BATCHES, RECORDS
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+PAYMENTS = SAMPLES / "unclean-election" / "broker-1" / "payments-0" / "00000000000000000000.log"
+ODD = SAMPLES / "unclean-election" / "broker-1" / "orders-1" / "00000000000000000000.log"
+
+
+def test_batches_are_arrow_with_the_declared_schema() -> None:
+    table = pa.Table.from_batches(kf.read_batches(str(PAYMENTS)))
+    assert table.schema == BATCHES
+    sizes = table["size_in_bytes"].to_pylist()
+    assert sum(sizes) == PAYMENTS.stat().st_size
+    assert table["crc"].to_pylist() == table["crc_computed"].to_pylist()
+    assert {0, 1} <= set(table["control_record_type"].to_pylist())
+
+
+def test_records_tell_null_from_empty() -> None:
+    table = pa.Table.from_batches(kf.read_records(str(ODD)))
+    assert table.schema == RECORDS
+    counts = pa.Table.from_batches(kf.read_batches(str(ODD)))["records_count"].to_pylist()
+    assert table.num_rows == sum(counts)
+    assert {None, b""} <= set(table["key"].to_pylist())
+    assert {None, b""} <= set(table["value"].to_pylist())
+    assert any(headers for headers in table["headers"].to_pylist())
+
+
+def test_scan_takes_a_path_or_several() -> None:
+    paths = sorted(str(path) for path in (SAMPLES / "silent-divergence").iterdir())
+    assert kf.scan(paths).verdict == "critical"
+    assert kf.scan(str(SAMPLES / "silent-divergence")).verdict == "critical"
+    assert kf.scan(paths[0]).verdict in {"clean", "info"}
