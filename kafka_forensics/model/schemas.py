@@ -36,18 +36,17 @@ def _batch_fields() -> Any:
 BATCHES: Final[pa.Schema] = pa.schema(_batch_fields())
 """A batch a row: the columns of `BatchColumn`; -1 is "none", as in the file."""
 
-RECORDS: Final = pa.schema(
-    [
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.int64(), nullable=False),
-        pa.field("timestamp_type", pa.string(), nullable=False),
-        pa.field("sequence", pa.int32(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())]))),
-        pa.field("batch_position", pa.int64(), nullable=False),
-    ]
-)
+_RECORD_FIELDS: Final[Any] = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.int64(), nullable=False),
+    pa.field("timestamp_type", pa.string(), nullable=False),
+    pa.field("sequence", pa.int32(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())]))),
+    pa.field("batch_position", pa.int64(), nullable=False),
+]
+RECORDS: Final[pa.Schema] = pa.schema(_RECORD_FIELDS)
 """A record a row; null and empty keys and values are told apart."""
 
 
