@@ -39,6 +39,8 @@ class Run:
     position: int
     batches: int
     after_damage: tuple[int, int] | None = None
+    counted_end: int | None = None
+    """Where its last batch ends by its records, if its header gives it another last offset than they do; None on cleaned logs."""
 
 
 class ContinuityFold:
@@ -85,7 +87,9 @@ class ContinuityFold:
             after = self.damage_at_end if start == 0 else None
             if after is None and behind < len(explained) and explained[behind] < position[start]:
                 after = (self._segment, explained[behind])
-            self._append(Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after))
+            counted = None if self._compacted else _counted_end(columns[:, end - 1])
+            place = (self._segment, int(position[start]))
+            self._append(Run(int(base[start]), int(end_offset[end - 1]), *place, end - start, after, counted))
         behind = bisect_right(explained, int(position[-1]))
         self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
 
@@ -99,9 +103,10 @@ class ContinuityFold:
         if self.runs:
             last = self.runs[-1]
             ahead = run.start_offset - last.end_offset
-            if ahead == 0 or (ahead > 0 and self._compacted):
-                self.missing_by_compaction += ahead
-                self.runs[-1] = replace(last, end_offset=run.end_offset, batches=last.batches + run.batches)
+            if ahead == 0 or (ahead > 0 and self._compacted) or run.start_offset == last.counted_end:
+                self.missing_by_compaction += ahead if self._compacted else 0
+                batches = last.batches + run.batches
+                self.runs[-1] = replace(last, end_offset=run.end_offset, batches=batches, counted_end=run.counted_end)
                 return
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:
@@ -128,6 +133,14 @@ class ContinuityFold:
     def start_offset(self) -> int | None:
         """First offset of the stretch, None without batches."""
         return self.runs[0].start_offset if self.runs else None
+
+
+def _counted_end(column: "NDArray[np.int64]") -> int | None:
+    """Offset behind the records of a batch, if its header says another; a batch of the old formats has none to count."""
+    count = int(column[BatchColumn.RECORDS_COUNT])
+    if column[BatchColumn.MAGIC] < 2 or count <= 0 or count == int(column[BatchColumn.LAST_OFFSET_DELTA]) + 1:
+        return None
+    return int(column[BatchColumn.BASE_OFFSET]) + count
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class FramingFold:
         self.records += int(np.maximum(np.minimum(columns[BatchColumn.RECORDS_COUNT], 2**20), 0)[good].sum())
         if good.any():
             self.max_timestamp = max(self.max_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP][good].max()))
-        self._check_headers(columns, good)
+        self._check_headers(columns, good, {(one.kind, one.position) for one in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
         totals.batches += columns.shape[1]
         totals.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
@@ -85,8 +85,9 @@ class FramingFold:
     def _add_damage(self, one: Damage) -> None:
         self.damage.setdefault(one.kind, Sample()).append((self._segment, one))
 
-    def _check_headers(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]") -> None:
-        """Counts and ranges that cannot be: a batch has room for one record in seven bytes, and one offset for each."""
+    def _check_headers(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]", known: set[tuple[str, int]]) -> None:
+        """Counts and ranges that cannot be: a batch has room for one record in seven bytes, and one offset for each. `known` are
+        (kind, position) of what was found by looking into the batches."""
         current = good & (columns[BatchColumn.MAGIC] >= 2)
         count, delta = columns[BatchColumn.RECORDS_COUNT], columns[BatchColumn.LAST_OFFSET_DELTA]
         plain = (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK) == 0
@@ -96,6 +97,8 @@ class FramingFold:
         for kind, rows in (("BATCH_COUNT_LIE", lies), ("BATCH_RANGE_INCONSISTENT", uneven)):
             for row in np.flatnonzero(rows):
                 column = columns[:, row]
+                if (kind, int(column[BatchColumn.POSITION])) in known:
+                    continue
                 detail: dict[str, int | str | bool | list[int]] = {
                     "records_count": int(column[BatchColumn.RECORDS_COUNT]),
                     "last_offset_delta": int(column[BatchColumn.LAST_OFFSET_DELTA]),

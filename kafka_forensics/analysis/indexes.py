@@ -12,6 +12,7 @@ import numpy as np
 
 from kafka_forensics.analysis.sample import Sample
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,6 +129,9 @@ class IndexFold:
     def finish(self) -> list[BadEntry]:
         """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""
         bad = list(self.bad)
+        for kind, size, index in (("index", INDEX_ENTRY_SIZE, self._index), ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time)):
+            damage = [] if index is None else index.damage
+            bad += [BadEntry(kind, self._segment, one.position // size, str(one.detail["reason"]), -1, -1) for one in damage]
         if self._index is not None and self._index.positions.size:
             positions, offsets = self._index.positions, self._index.offsets
             bad += self._pairs("index", offsets, positions, (np.diff(offsets) <= 0) | (np.diff(positions) <= 0))

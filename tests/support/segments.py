@@ -133,7 +133,7 @@ def columns_of(rows: list[dict[BatchColumn, int]]) -> "NDArray[np.int64]":
             BatchColumn.LAST_OFFSET: last,
             BatchColumn.LAST_OFFSET_DELTA: last - base if 0 <= last - base < 2**31 else 0,
             BatchColumn.MAGIC: 2,
-            BatchColumn.RECORDS_COUNT: 1,
+            BatchColumn.RECORDS_COUNT: last - base + 1 if 0 <= last - base < 2**31 else 1,
             BatchColumn.PRODUCER_ID: -1,
             BatchColumn.CONTROL_RECORD_TYPE: -1,
         }
