@@ -47,25 +47,20 @@ def truncation_offset(
 ) -> int:
     """Offset at which a follower with these epochs cuts its log when it follows this leader, asking again until both agree.
 
-    Without epochs on either side it is the follower's high watermark (the rule before KIP-101), 0 if that is unknown.
+    Without epochs in the follower's log, or where the leader knows none as late, it is the follower's high watermark (the rule
+    before KIP-101), 0 if that is unknown. Epochs that begin at the follower's end have written nothing and ask for nothing.
+    Where no epoch is left to ask for, a log that is too long is cut to the leader's end.
     """
     end = follower_end
-    while True:
-        known = [entry for entry in follower if entry.start_offset < end]
-        if not known:
-            return min(end, follower_high_watermark or 0) if not follower else min(end, _start(follower, leader))
-        asked = known[-1].leader_epoch
-        answer = end_offset_for(leader, asked, leader_end)
+    if not follower:
+        return min(end, follower_high_watermark or 0)
+    while known := [entry for entry in follower if entry.start_offset < end]:
+        answer = end_offset_for(leader, known[-1].leader_epoch, leader_end)
         if answer == UNDEFINED:
             return min(end, follower_high_watermark or 0)
         own = end_offset_for(known, answer.leader_epoch, end)
-        if own == UNDEFINED:
-            return min(answer.end_offset, end)
-        if own.leader_epoch == answer.leader_epoch:
-            return min(own.end_offset, answer.end_offset, end)
-        end = min(own.end_offset, end)
-
-
-def _start(follower: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> int:
-    """Where both lineages begin: nothing of the follower's log is the leader's."""
-    return min(follower[0].start_offset, leader[0].start_offset) if leader else follower[0].start_offset
+        cut = min(own.end_offset, answer.end_offset) if own.leader_epoch == answer.leader_epoch else own.end_offset
+        if cut >= end:
+            break
+        end = cut
+    return min(end, leader_end)

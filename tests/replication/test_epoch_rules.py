@@ -1,0 +1,198 @@
+"""Where an epoch ends and where a follower cuts: Kafka's table, known traces, and simulated histories."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for, truncation_offset
+
+
+def entries(*pairs: tuple[int, int]) -> list[EpochEntry]:
+    return [EpochEntry(epoch, start) for epoch, start in pairs]
+
+
+CACHED = entries((2, 5), (4, 20), (7, 30))
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (-1, UNDEFINED),
+        (7, EpochEndOffset(7, 50)),
+        (8, UNDEFINED),
+        (0, EpochEndOffset(0, 5)),
+        (1, EpochEndOffset(1, 5)),
+        (2, EpochEndOffset(2, 20)),
+        (3, EpochEndOffset(2, 20)),
+        (4, EpochEndOffset(4, 30)),
+        (6, EpochEndOffset(4, 30)),
+    ],
+)
+def test_the_answers_of_a_log_that_knows_epochs(asked: int, answer: EpochEndOffset) -> None:
+    assert end_offset_for(CACHED, asked, 50) == answer
+
+
+def test_a_log_without_epochs_knows_no_end() -> None:
+    assert [end_offset_for([], asked, 50) for asked in (-1, 0, 3)] == [UNDEFINED] * 3
+
+
+@pytest.mark.properties
+@given(st.sets(st.integers(0, 20), min_size=1, max_size=6), st.integers(-1, 22))
+def test_an_answer_is_the_largest_epoch_not_above_the_one_asked_for(epochs: set[int], asked: int) -> None:
+    cached = entries(*((epoch, 10 * epoch) for epoch in sorted(epochs)))
+    answer = end_offset_for(cached, asked, 1000)
+    if asked == -1 or asked > max(epochs):
+        assert answer == UNDEFINED
+        return
+    below, above = [one for one in epochs if one <= asked], [one for one in epochs if one > asked]
+    assert answer == EpochEndOffset(max(below, default=asked), 10 * min(above) if above else 1000)
+
+
+@pytest.mark.parametrize(
+    ("why", "follower", "follower_end", "leader", "leader_end", "cut"),
+    [
+        ("the same epoch: the shorter log", [(0, 0)], 10, [(0, 0)], 7, 7),
+        ("a mere prefix is not cut", [(0, 0)], 7, [(0, 0), (1, 9)], 12, 7),
+        ("records of an epoch the leader ended earlier", [(0, 0)], 10, [(0, 0), (1, 6)], 12, 6),
+        ("an epoch the leader never saw", [(0, 0), (1, 6)], 10, [(0, 0), (2, 4)], 12, 4),
+        ("the leader's floor is known, the follower's end is lower", [(0, 0), (3, 4)], 10, [(0, 0), (2, 6), (5, 9)], 9, 4),
+        ("asked again: 3 is unknown, 2 is unknown here, 1 is shared",
+         [(1, 0), (3, 5)], 9, [(1, 0), (2, 7), (4, 8)], 9, 5),
+        ("nothing in common", [(3, 0)], 9, [(1, 0), (2, 3), (4, 6)], 9, 0),
+        ("the follower is older than all the leader knows", [(1, 0)], 9, [(4, 0)], 3, 0),
+        ("an empty epoch at the end asks for nothing", [(0, 0), (4, 10)], 10, [(0, 0), (5, 8)], 9, 8),
+        ("an empty log", [], 0, [(1, 0)], 9, 0),
+        ("an empty log that starts late", [(4, 100)], 100, [(0, 0), (5, 100)], 120, 100),
+    ],
+)  # fmt: skip
+def test_where_a_follower_cuts(
+    why: str, follower: list[tuple[int, int]], follower_end: int, leader: list[tuple[int, int]], leader_end: int, cut: int
+) -> None:
+    assert truncation_offset(entries(*follower), follower_end, entries(*leader), leader_end) == cut, why
+
+
+@pytest.mark.parametrize("watermark", [None, 0, 3, 20])
+def test_without_epochs_the_watermark_decides(watermark: int | None) -> None:
+    """KIP-101's first case: what lies above a stale watermark is cut, though it was committed."""
+    expected = min(watermark or 0, 10)
+    assert truncation_offset([], 10, entries((0, 0)), 9, follower_high_watermark=watermark) == expected
+    assert truncation_offset(entries((3, 0)), 10, [], 9, follower_high_watermark=watermark) == expected
+    assert truncation_offset(entries((3, 0)), 10, entries((1, 0)), 9, follower_high_watermark=watermark) == expected
+
+
+def test_fast_leader_changes_leave_a_fork_that_epochs_cannot_see() -> None:
+    """B=[r1@1] follows A=[r0@0, r2@2]: A knows no epoch 1, the next begins at 1, so B keeps r1 where A holds r0."""
+    leader, follower = entries((0, 0), (2, 1)), entries((1, 0))
+    assert end_offset_for(leader, 1, 2) == EpochEndOffset(0, 1)
+    assert truncation_offset(follower, 1, leader, 2) == 0, "KIP-279 asks again, and B's own epochs end at 0 below epoch 1"
+    settled = entries((1, 0), (2, 1))
+    assert truncation_offset(settled, 2, leader, 2) == 2, "equal ends, equal last epochs: nothing is cut any more"
+
+
+def test_an_empty_new_leader_makes_a_follower_cut_all() -> None:
+    """F36: the last epoch began at 0 on a leader without records."""
+    assert truncation_offset(entries((1, 0)), 1, entries((2, 0)), 0) == 0
+
+
+@dataclass
+class Log:
+    """A replica: (epoch, number of the record within its epoch) of every record; the cache a broker would keep."""
+
+    records: list[tuple[int, int]] = field(default_factory=list)
+    cache: list[EpochEntry] = field(default_factory=list)
+
+    def append(self, record: tuple[int, int]) -> None:
+        if not self.cache or self.cache[-1].leader_epoch != record[0]:
+            self.assign(record[0])
+        self.records.append(record)
+
+    def assign(self, epoch: int) -> None:
+        while self.cache and (self.cache[-1].leader_epoch >= epoch or self.cache[-1].start_offset >= len(self.records)):
+            self.cache.pop()
+        self.cache.append(EpochEntry(epoch, len(self.records)))
+
+    def truncate(self, end: int) -> None:
+        del self.records[end:]
+        self.cache = [entry for entry in self.cache if entry.start_offset < end]
+
+
+def shared_prefix(left: Log, right: Log) -> int:
+    pairs = zip(left.records, right.records, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(left.records), len(right.records)))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Log]:
+    """Three replicas after elections, clean or not, each followed by some of the others for a while; the last leads."""
+    logs = [Log(), Log(), Log()]
+    epoch = 0
+    for _ in range(draw(st.integers(1, 6))):
+        epoch += draw(st.integers(1, 2))
+        which = draw(st.integers(0, 2))
+        leader = logs[which]
+        leader.assign(epoch)
+        for number in range(draw(st.integers(0, 3))):
+            leader.append((epoch, number))
+        for follower in logs:
+            if follower is not leader and draw(st.booleans()):
+                follower.truncate(shared_prefix(follower, leader))
+                copied = draw(st.integers(len(follower.records), len(leader.records)))
+                for record in leader.records[len(follower.records) : copied]:
+                    follower.append(record)
+    last = logs.pop(draw(st.integers(0, 2)))
+    last.assign(epoch + 1)
+    return [*logs, last]
+
+
+@pytest.mark.properties
+@given(histories())
+def test_a_follower_cuts_where_the_logs_part(logs: list[Log]) -> None:
+    """In histories of fenced replicas, epochs alone find the true end of what two logs share."""
+    *followers, leader = logs
+    for follower in followers:
+        cut = truncation_offset(follower.cache, len(follower.records), leader.cache, len(leader.records))
+        assert cut == shared_prefix(follower, leader)
+
+
+@pytest.mark.properties
+@given(histories(), st.integers(0, 6), st.data())
+def test_a_log_start_changes_nothing_above_it(logs: list[Log], start: int, draw: st.DataObject) -> None:
+    """The leader lost what lies below its log start: a cut above it stays where it was."""
+    follower, leader = logs[0], logs[2]
+    shared = shared_prefix(follower, leader)
+    assume(start <= shared)
+    gone = [entry for entry in leader.cache if entry.start_offset <= start]
+    raised = [EpochEntry(gone[-1].leader_epoch, start), *leader.cache[len(gone) :]] if gone else leader.cache
+    assert truncation_offset(follower.cache, len(follower.records), raised, len(leader.records)) == shared
+
+
+@st.composite
+def caches(draw: st.DrawFn, end: int) -> list[EpochEntry]:
+    epochs = sorted(draw(st.sets(st.integers(0, 8), max_size=5)))
+    offsets = sorted(draw(st.lists(st.integers(0, end), min_size=len(epochs), max_size=len(epochs))))
+    return [EpochEntry(epoch, offset) for epoch, offset in zip(epochs, offsets, strict=True)]
+
+
+@pytest.mark.properties
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 30), st.data())
+def test_no_cut_beyond_an_end(follower_end: int, leader_end: int, watermark: int, draw: st.DataObject) -> None:
+    follower, leader = draw.draw(caches(follower_end)), draw.draw(caches(leader_end))
+    cut = truncation_offset(follower, follower_end, leader, leader_end, follower_high_watermark=watermark)
+    assert 0 <= cut <= follower_end
+    held = [entry for entry in follower if entry.start_offset < follower_end]
+    if held and leader and held[-1].leader_epoch <= leader[-1].leader_epoch:
+        again = truncation_offset(follower, cut, leader, leader_end, follower_high_watermark=watermark)
+        assert again == cut, "a follower that has cut is asked to cut again"
+        assert cut <= leader_end
+
+
+@pytest.mark.properties
+@given(st.lists(st.builds(EpochEntry, st.integers(-3, 6), st.integers(-5, 15)), max_size=5), st.data())
+def test_any_checkpoint_gets_an_answer(made: list[EpochEntry], draw: st.DataObject) -> None:
+    """Sorted by epoch, as a damaged checkpoint is asked; starts in any order."""
+    other = draw.draw(caches(10))
+    assert truncation_offset(sorted(made), 10, other, 10) <= 10
+    assert truncation_offset(other, 10, sorted(made), 10) <= 10
