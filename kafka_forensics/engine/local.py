@@ -21,9 +21,12 @@ from kafka_forensics.engine.splits import Split, splits_of
 from kafka_forensics.engine.transactions import SnapshotCheck
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
+from kafka_forensics.storage.archive import reading_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteSource
 
 Progress = Callable[[int, int], None]
 """Called as `progress(bytes_done, bytes_total)`, from one thread."""
@@ -138,12 +141,17 @@ def _replicas(
     def fold(split: Split) -> Folded:
         return fold_split(plans[split.replica], split, key, deep=deep)
 
+    packed = _fold_packed(plans, fold)
+
+    def fold_once(split: Split) -> Folded:
+        return packed.pop(split, None) or fold(split)
+
     splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
     merged: ReplicaState | None = None
     index = 0
     landed = 0
     snapshot = SnapshotCheck(plans[0], inputs) if plans else None
-    for folded in _in_order(fold, splits, jobs if using_compiled() else 1):
+    for folded in _in_order(fold_once, splits, jobs if using_compiled() else 1):
         plan = plans[index]
         assert snapshot is not None
         if folded is None:
@@ -167,6 +175,17 @@ def _replicas(
         if split.first:
             snapshot.at(split.segment.base_offset, merged)
         merged.merge(folded.state)
+
+
+def _fold_packed(plans: list[ReplicaPlan], fold: Callable[[Split], Folded]) -> dict[Split, Folded]:
+    """Splits of sources that cannot seek, folded as they lie in their archives: one inflation each, whatever order is judged."""
+    by_source: dict[int, tuple[ByteSource, dict[str, Split]]] = {}
+    for index, plan in enumerate(plans):
+        source = plan.log_dir.source
+        if not source.seekable:
+            _, found = by_source.setdefault(id(source), (source, {}))
+            found.update({split.segment.log.path: split for split in splits_of(index, plan) if split.segment.log is not None})
+    return {found[path]: fold(found[path]) for source, found in by_source.values() for path in reading_order(source, found)}
 
 
 def _in_order(fold: Callable[[Split], Folded], splits: Iterator[Split | None], jobs: int) -> Iterator[Folded | None]:
