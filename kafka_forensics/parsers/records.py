@@ -1,4 +1,4 @@
-"""What is inside a batch: its records one by one, or only whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
+"""What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -17,7 +17,7 @@ from construct import (
     stream_write,
 )
 
-from kafka_forensics.parsers.spec.record import NegativeLengthError, OverlongVarintError, encode_unsigned
+from kafka_forensics.parsers.spec.record import LengthError, OverlongVarintError, encode_unsigned
 
 CONTROL_RECORD_KEY: Final = Struct("version" / Int16sb, "type" / Int16sb)
 """Key of every control record; a reader takes any version from 0 up, and more bytes than these four."""
@@ -53,7 +53,7 @@ class CompactString(Construct):
     def _parse(self, stream: Any, context: Any, path: str) -> str:
         length = UNSIGNED_VARINT._parse(stream, context, path) - 1
         if length < 0:
-            raise NegativeLengthError("null where a string must be", path=path)
+            raise LengthError("null where a string must be", path=path)
         data: bytes = stream_read(stream, length, path)
         try:
             return data.decode()
@@ -77,7 +77,7 @@ class CompactArray(Construct):
     def _parse(self, stream: Any, context: Any, path: str) -> list[Any]:
         count = UNSIGNED_VARINT._parse(stream, context, path) - 1
         if count < 0:
-            raise NegativeLengthError("null where an array must be", path=path)
+            raise LengthError("null where an array must be", path=path)
         elements: list[Any] = []
         while len(elements) < count:
             elements.append(self.element.parse_stream(stream))

@@ -3,15 +3,26 @@
 
 from typing import Any, Final
 
-from construct import Bytes, Construct, ConstructError, Int8sb, IntegerError, Struct, stream_read, stream_write
+from construct import (
+    Construct,
+    ConstructError,
+    Int8sb,
+    IntegerError,
+    StreamError,
+    Struct,
+    stream_read,
+    stream_size,
+    stream_tell,
+    stream_write,
+)
 
 
 class OverlongVarintError(ConstructError):
     """A varint that goes on past the bytes its width may take."""
 
 
-class NegativeLengthError(ConstructError):
-    """A negative length or count where null is not allowed."""
+class LengthError(ConstructError):
+    """A length or count that reaches past the bytes there are, or is negative where null is not allowed."""
 
 
 class ZigZag(Construct):
@@ -72,10 +83,9 @@ class VarintBytes(Construct):
     def _parse(self, stream: Any, context: Any, path: str) -> bytes | None:
         length = VARINT._parse(stream, context, path)
         if length >= 0:
-            data: bytes = stream_read(stream, length, path)
-            return data
+            return read_sized(stream, length, path)
         if not self.nullable:
-            raise NegativeLengthError("negative length", path=path)
+            raise LengthError("negative length", path=path)
         return None
 
     def _build(self, obj: bytes | None, stream: Any, context: Any, path: str) -> bytes | None:
@@ -83,6 +93,14 @@ class VarintBytes(Construct):
         if obj is not None:
             stream_write(stream, obj, len(obj), path)
         return obj
+
+
+def read_sized(stream: Any, length: int, path: str) -> bytes:
+    """`length` bytes of `stream`. Raises LengthError if there are fewer."""
+    data: bytes = stream.read(length) if length >= 0 else b""
+    if len(data) != length:
+        raise LengthError(f"{length} bytes declared, {len(data)} there", path=path)
+    return data
 
 
 RECORD_HEADER: Final = Struct("key" / VarintBytes(nullable=False), "value" / VarintBytes(nullable=True))
@@ -94,8 +112,8 @@ class Headers(Construct):
 
     def _parse(self, stream: Any, context: Any, path: str) -> list[Any]:
         count = VARINT._parse(stream, context, path)
-        if count < 0:
-            raise NegativeLengthError("negative number of headers", path=path)
+        if not 0 <= count <= stream_size(stream) - stream_tell(stream, path):
+            raise LengthError("more headers than bytes, or fewer than none", path=path)
         headers: list[Any] = []
         while len(headers) < count:
             headers.append(RECORD_HEADER.parse_stream(stream))
@@ -118,5 +136,22 @@ RECORD_BODY: Final = Struct(
 )
 """What a record's length counts, and what must fill it exactly."""
 
-RECORD: Final = Struct("length" / VARINT, "body" / Bytes(lambda this: this.length))
+
+class SizedBytes(Construct):
+    """A record in its stream: a varint that cannot be null, then that many bytes; cut anywhere, its length is at fault."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> bytes:
+        try:
+            length = VARINT._parse(stream, context, path)
+        except StreamError as error:
+            raise LengthError("length cut short", path=path) from error
+        return read_sized(stream, length, path)
+
+    def _build(self, obj: bytes, stream: Any, context: Any, path: str) -> bytes:
+        VARINT._build(len(obj), stream, context, path)
+        stream_write(stream, obj, len(obj), path)
+        return obj
+
+
+RECORD: Final = Struct("body" / SizedBytes())
 """A record as it stands in the batch: the length of its body in bytes, then the body."""

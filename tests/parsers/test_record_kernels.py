@@ -1,0 +1,192 @@
+"""The kernels' two forms and the spec read the same records out of any bytes, and stop at the same place for the same reason."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.records import RECORD_COLUMNS, RecordColumn
+from kafka_forensics.parsers.kernels.records import (
+    COUNT_LIE,
+    FULL,
+    MALFORMED,
+    MORE,
+    OK,
+    OUT_OF_BOUNDS,
+    VARINT_OVERLONG,
+    check_records,
+    decode_records,
+    read_varint,
+    read_varlong,
+    readable,
+    scan_records,
+)
+from kafka_forensics.parsers.spec.record import RECORD_BODY, VARINT, VARLONG, encode_zigzag
+from kafka_forensics.writers.batches import RecordToWrite, write_record
+from tests.support.records import body, framed, matrix, payloads, spec_records, varint
+
+FORMS = ("interpreted", "compiled")
+Answer = tuple[list[tuple[int, ...]], int, int]
+
+
+def form_of(kernel: Any, form: str) -> Callable[..., Any]:
+    chosen: Callable[..., Any] = getattr(kernel, form)
+    return chosen
+
+
+def decoded(form: str, payload: bytes, count: int) -> Answer:
+    out = matrix(100)
+    buffer = readable(payload, compiled=form == "compiled")
+    records, code, position = form_of(decode_records, form)(buffer, 0, len(payload), count, out)
+    assert np.all(out[:, records + 1 :] == -77)
+    return [tuple(row) for row in out[:, :records].T.tolist()], code, position
+
+
+def both(payload: bytes, count: int) -> tuple[int, int, int]:
+    """(records, code, position) on which both forms, with and without output, agree with the spec."""
+    expected = spec_records(payload, count)
+    for form in FORMS:
+        assert decoded(form, payload, count) == expected
+        buffer = readable(payload, compiled=form == "compiled")
+        answer = form_of(check_records, form)(buffer, 0, len(payload), count, matrix(1))
+        assert tuple(answer) == (len(expected[0]), *expected[1:])
+    return len(expected[0]), expected[1], expected[2]
+
+
+@pytest.mark.properties
+@given(payload=payloads(), count=st.integers(-1, 5))
+def test_forms_and_spec_agree_on_any_bytes(payload: bytes, count: int) -> None:
+    both(payload, count)
+
+
+@pytest.mark.properties
+@given(data=st.binary(max_size=12))
+def test_varints_agree_on_any_bytes(data: bytes) -> None:
+    for kernel, spec in ((read_varint, VARINT), (read_varlong, VARLONG)):
+        answers = {tuple(form_of(kernel, form)(readable(data, compiled=form == "compiled"), 0, len(data))) for form in FORMS}
+        assert len(answers) == 1
+        value, position = answers.pop()
+        if position >= 0:
+            assert value == spec.parse(data)
+            assert position == next(index for index, byte in enumerate(data) if byte < 0x80) + 1
+
+
+@pytest.mark.parametrize("value", [0, -1, 1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("form", FORMS)
+def test_varints_at_their_edges(form: str, value: int) -> None:
+    buffer = readable(encode_zigzag(value), compiled=form == "compiled")
+    assert tuple(form_of(read_varlong, form)(buffer, 0, len(buffer))) == (value, len(buffer))
+    if -(2**31) <= value < 2**31:
+        assert tuple(form_of(read_varint, form)(buffer, 0, len(buffer))) == (value, len(buffer))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_bits_beyond_the_width_are_dropped_and_too_many_bytes_are_not(form: str) -> None:
+    buffer = readable(b"\xff\xff\xff\xff\x7f", compiled=form == "compiled")
+    assert tuple(form_of(read_varint, form)(buffer, 0, 5)) == (-(2**31), 5)
+    buffer = readable(b"\xff" * 9 + b"\x7f", compiled=form == "compiled")
+    assert tuple(form_of(read_varlong, form)(buffer, 0, 10)) == (-(2**63), 10)
+    for kernel, size in ((read_varint, 5), (read_varlong, 10)):
+        buffer = readable(b"\x80" * size + b"\0", compiled=form == "compiled")
+        assert form_of(kernel, form)(buffer, 0, size + 1)[1] == -2
+        assert form_of(kernel, form)(buffer, 0, size - 1)[1] == -1
+
+
+def test_a_good_record_is_spelled_as_the_faults_below_assume() -> None:
+    assert RECORD_BODY.parse(body()).headers[0].key == b"h"
+    assert both(framed(body()) * 3, 3) == (3, OK, 3 * len(framed(body())))
+
+
+GOOD = framed(body())
+HUGE = varint(2**31 - 1)
+FAULTS = {
+    "overlong length": (b"\x80\x80\x80\x80\x80\x01", VARINT_OVERLONG),
+    "overlong timestamp delta": (framed(body(timestamp_delta=b"\x80" * 10 + b"\x01")), VARINT_OVERLONG),
+    "overlong offset delta": (framed(body(offset_delta=b"\x80" * 5 + b"\x01")), VARINT_OVERLONG),
+    "overlong key length": (framed(body(key=b"\x80" * 5 + b"\x01")), VARINT_OVERLONG),
+    "overlong count of headers": (framed(body(headers_count=b"\x80" * 5 + b"\x01")), VARINT_OVERLONG),
+    "overlong header length": (framed(body(headers=b"\x80" * 5 + b"\x01")), VARINT_OVERLONG),
+    "record past the payload": (varint(len(body()) + 1) + body(), OUT_OF_BOUNDS),
+    "record of 2 GiB": (HUGE + body(), OUT_OF_BOUNDS),
+    "record of less than nothing": (varint(-1) + body(), OUT_OF_BOUNDS),
+    "length cut short": (b"\x80", OUT_OF_BOUNDS),
+    "key past the record": (framed(body(key=varint(30) + b"k")), OUT_OF_BOUNDS),
+    "value of 2 GiB": (framed(body(value=HUGE)), OUT_OF_BOUNDS),
+    "2^31-1 headers": (framed(body(headers_count=HUGE)), OUT_OF_BOUNDS),
+    "fewer headers than none": (framed(body(headers_count=varint(-1))), OUT_OF_BOUNDS),
+    "header key past the record": (framed(body(headers=varint(9) + b"h")), OUT_OF_BOUNDS),
+    "header key of less than nothing": (framed(body(headers=varint(-1) + varint(0))), OUT_OF_BOUNDS),
+    "header value past the record": (framed(body(headers=varint(1) + b"h" + varint(9))), OUT_OF_BOUNDS),
+    "bytes behind the headers": (framed(body(rest=b"!")), MALFORMED),
+    "more headers than there are": (framed(body(headers_count=varint(2), headers=varint(1) + b"h" + varint(0))), MALFORMED),
+    "empty record": (framed(b""), MALFORMED),
+    "record ends in its value length": (framed(body()[:5]), MALFORMED),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(name: str) -> None:
+    record, code = FAULTS[name]
+    assert both(GOOD + record, 2) == (1, code, len(GOOD))
+    assert both(GOOD + record, 1) == (1, COUNT_LIE, len(GOOD)), "behind the last record counted it is the count that lies"
+
+
+@pytest.mark.parametrize("count", [-1, 0, 2, 4, 2**31 - 1])
+def test_counts_that_lie(count: int) -> None:
+    assert both(GOOD * 3, count) == (3, COUNT_LIE, 3 * len(GOOD))
+
+
+def test_null_and_empty_are_not_the_same() -> None:
+    rows, code, _ = spec_records(
+        b"".join(write_record(RecordToWrite(data, data, [("", data)]), 0, 0) for data in (None, b"", b"x")), 3
+    )
+    assert code == OK
+    assert [(row[RecordColumn.KEY_LENGTH], row[RecordColumn.VALUE_LENGTH]) for row in rows] == [(-1, -1), (0, 0), (1, 1)]
+    odd = framed(body(key=varint(-5), value=varint(-(2**31))))
+    rows, code, _ = decoded("compiled", odd, 1)
+    assert code == OK
+    assert (rows[0][RecordColumn.KEY_LENGTH], rows[0][RecordColumn.VALUE_LENGTH]) == (-1, -1), "any negative length is null"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_matrix_is_gone_on_with(form: str) -> None:
+    payload = GOOD * 10
+    buffer = readable(payload, compiled=form == "compiled")
+    position, count, starts, codes = 0, 10, [], []
+    for _ in range(4):
+        out = matrix(3)
+        records, code, position = form_of(decode_records, form)(buffer, position, len(payload), count, out)
+        count -= records
+        starts += out[RecordColumn.POSITION, :records].tolist()
+        codes.append(code)
+    assert starts == list(range(0, len(payload), len(GOOD)))
+    assert codes == [FULL, FULL, FULL, OK]
+
+
+@pytest.mark.properties
+@given(payload=payloads(), cut=st.integers(0, 200))
+def test_a_walk_may_be_cut_anywhere_and_gone_on_with(payload: bytes, cut: int) -> None:
+    """What a window gives and what is read from where it stopped are together what the whole gives."""
+    many, going_on = 10**6, False
+    rows, code, position = spec_records(payload, many)
+    window = payload[:cut]
+    answers = set()
+    for form in FORMS:
+        buffer = readable(window, compiled=form == "compiled")
+        answers.add(tuple(form_of(scan_records, form)(buffer, 0, len(window), going_on, matrix(100), 1)))
+    assert len(answers) == 1
+    records, why, at = answers.pop()
+    rest, rest_code, rest_position = spec_records(payload[at:], many)
+    assert (records + len(rest), rest_code, at + rest_position) == (len(rows), code, position)
+    if why == OK:
+        assert at == len(window)
+    elif why != MORE:
+        assert (records, why, at) == (len(rows), code, position)
+
+
+def test_out_matrices_are_of_the_declared_shape() -> None:
+    assert matrix(3).shape == (RECORD_COLUMNS, 3)
+    assert matrix(3).dtype == np.int64

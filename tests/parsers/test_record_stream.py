@@ -1,0 +1,122 @@
+"""A payload walked in pieces, however small the window, gives what the whole payload gives."""
+
+import gzip
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.records import RecordColumn
+from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
+from kafka_forensics.parsers.record_stream import MAX_BAD_RECORDS, RecordStream
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
+from tests.support.records import body, framed, payloads, spec_records, varint
+
+GOOD = framed(body())
+KEPT = (
+    RecordColumn.SIZE_IN_BYTES,
+    RecordColumn.ATTRIBUTES,
+    RecordColumn.TIMESTAMP_DELTA,
+    RecordColumn.OFFSET_DELTA,
+    RecordColumn.KEY_LENGTH,
+    RecordColumn.VALUE_LENGTH,
+    RecordColumn.HEADERS_COUNT,
+)
+"""What is the same for a record too large to hold."""
+
+
+def cut(payload: bytes, size: int) -> Iterator[bytes]:
+    return (payload[start : start + size] for start in range(0, len(payload), size))
+
+
+def summary(records: RecordStream) -> tuple[int, int, int, int]:
+    return records.records, records.code, records.error_index, records.error_position
+
+
+def rows_of(records: RecordStream) -> list[tuple[int, ...]]:
+    return [tuple(row[column] for column in KEPT) for _, columns in records.windows() for row in columns.T.tolist()]
+
+
+@pytest.mark.properties
+@given(payload=payloads(), count=st.integers(-1, 5), piece=st.integers(1, 50), held=st.integers(12, 60))
+def test_any_window_gives_what_the_whole_gives(payload: bytes, count: int, piece: int, held: int) -> None:
+    whole = RecordStream(payload, None, count)
+    expected = rows_of(whole)
+    checked = RecordStream(payload, None, count)
+    checked.check()
+    assert summary(checked) == summary(whole)
+    pieces = RecordStream(b"", cut(payload, piece), count, held_bytes=held)
+    assert rows_of(pieces) == expected
+    assert summary(pieces) == summary(whole)
+
+
+@pytest.mark.properties
+@given(payload=payloads(), count=st.integers(-1, 5))
+def test_the_first_fault_is_the_one_the_spec_finds(payload: bytes, count: int) -> None:
+    rows, code, position = spec_records(payload, count)
+    records = RecordStream(payload, None, count)
+    records.check()
+    assert records.code == code
+    if code != OK:
+        assert (records.error_index, records.error_position) == (len(rows), position)
+    assert records.records >= len(rows)
+
+
+@pytest.mark.parametrize("held", [12, 40, 1 << 20])
+def test_records_behind_a_bad_one_are_read(held: int) -> None:
+    for bad, code in (
+        (body(rest=b"!"), MALFORMED),
+        (body(value=varint(2**31 - 1)), OUT_OF_BOUNDS),
+        (b"\0" + b"\x80" * 11, VARINT_OVERLONG),
+    ):
+        payload = GOOD + framed(bad) + GOOD * 2
+        records = RecordStream(b"", cut(payload, 7), 4, held_bytes=held)
+        assert len(rows_of(records)) == 3
+        assert summary(records) == (3, code, 1, len(GOOD))
+
+
+def test_bad_records_are_given_up_after_many() -> None:
+    records = RecordStream(framed(b"") * 1000 + GOOD, None, 1001)
+    records.check()
+    assert summary(records) == (0, MALFORMED, 0, 0)
+    within = RecordStream(framed(b"") * (MAX_BAD_RECORDS - 1) + GOOD, None, MAX_BAD_RECORDS)
+    within.check()
+    assert summary(within) == (1, MALFORMED, 0, 0)
+
+
+def test_trailing_bytes_are_a_lie_of_the_count() -> None:
+    records = RecordStream(GOOD + b"\x80\x80trailing", None, 1)
+    records.check()
+    assert summary(records) == (1, COUNT_LIE, 1, len(GOOD))
+
+
+@pytest.mark.parametrize("held", [64, 4096])
+def test_large_headers_are_measured(held: int) -> None:
+    headers = [("a" * 500, b"v" * 700), ("b", None), ("c", b"x" * 5000)]
+    batch = write_batch([RecordToWrite(b"k" * 300, None, headers), RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=0)
+    records = RecordStream(b"", cut(batch[61:], 100), 2, held_bytes=held)
+    rows = [(window is None, columns[RecordColumn.HEADERS_COUNT, 0]) for window, columns in records.windows()]
+    assert rows == [(True, 3), (False, 0)]
+    assert records.code == OK
+
+
+def test_a_value_of_256_mib_is_measured_not_held() -> None:
+    """Probe P7: no finding, and a small part of the value in memory at any time."""
+    size = 256 << 20
+    head = b"\0\0\0" + varint(1) + b"k" + varint(size)
+    parts = [varint(len(head) + size + 1) + head, *[bytes(1 << 20)] * 256, varint(0) + framed(body(offset_delta=varint(1)))]
+    stored = b"".join(gzip.compress(part, 1) for part in parts)
+    whole = RECORD_BATCH_HEADER.parse(write_batch([], base_offset=0, base_timestamp=0, compression_type="gzip", records_count=2))
+    batch = write_raw_batch(whole, stored)
+    tracemalloc.start()
+    decoded = decode_batch(batch)
+    records = [(one.offset, one.key, one.value_length, one.is_oversized) for one in decoded.iter_records()]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoded.problems == []
+    assert records == [(0, None, size, True), (1, b"k", 2, False)]
+    assert peak < 64 << 20
