@@ -105,10 +105,10 @@ def resumes(windows: "Column", base: int, kept: int, epoch: int, first: int, las
 @kernel
 def goes_back(windows: "Column", base: int, kept: int, base_offset: int) -> bool:
     """Whether a batch starts at or before an offset that the window has passed."""
+    furthest = int(windows[base, LAST_OFFSET])
     for row in range(base, base + kept):
-        if windows[row, LAST_OFFSET] >= base_offset:
-            return True
-    return False
+        furthest = max(furthest, int(windows[row, LAST_OFFSET]))
+    return furthest >= base_offset
 
 
 @kernel

@@ -119,7 +119,7 @@ class ProducersFold:
     def _take(self, rows: "NDArray[np.int64]", facts: "tuple[NDArray[np.int64], ...]") -> None:
         """Run the kernel over `rows` of `facts`, making room as it asks for it."""
         used = self._table.used
-        found = np.zeros((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         now = np.zeros(rules.FACTS, np.int64)
         done = 0
         while True:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     Arrays = tuple[Column, ...]
 
 # Columns of a producer's row behind its id.
-MARKERS: Final = 1
+MARKED: Final = 1
+"""1 once it had a marker."""
 SEEN: Final = 2
+"""1 once it had a batch or a marker."""
 LAST_EPOCH: Final = 3
 LAST_OFFSET: Final = 4
 """Of its last batch or marker, inclusive."""
@@ -129,12 +131,12 @@ def take_marker(
     used: "Column",
 ) -> None:
     """Take a marker of a producer: its first is kept beside the lead, any other ends the current transaction."""
-    if producers[producer, MARKERS] == 0:
+    if producers[producer, MARKED] == 0:
         for column in range(MARKER_SIZE + 1):
             producers[producer, MARKER + column] = marker[column]
     else:
         end_transaction(producers, producer, marker, found, used)
-    producers[producer, MARKERS] += 1
+    producers[producer, MARKED] = 1
     producers[producer, SEEN] = 1
     producers[producer, LAST_EPOCH] = marker[MARKER_EPOCH]
     producers[producer, LAST_OFFSET] = marker[MARKER_OFFSET]
@@ -165,7 +167,7 @@ def take_data(
         found[at, 9] = producers[producer, LAST_OFFSET]
         found[at, 10] = -1
         found[at, 11] = -1
-    block = LEAD if producers[producer, MARKERS] == 0 else CURRENT
+    block = LEAD if producers[producer, MARKED] == 0 else CURRENT
     if producers[producer, block + OPEN] == 0:
         for column in range(BLOCK_WIDTH):
             producers[producer, block + column] = data[column]
@@ -189,11 +191,26 @@ def take_batches(
 ) -> int:
     """Take the transactional batches and markers at `rows[start:]` of `facts`, in that order; the answer is where it had to stop
     for want of room. `store` is (producers, slots, keys, found), `now` room for a block."""
-    producer_ids, epochs, bases, lasts, base_timestamps, max_timestamps, positions, sizes, attributes, control_types = facts
+    (
+        producer_ids,
+        epochs,
+        bases,
+        lasts,
+        base_timestamps,
+        max_timestamps,
+        positions,
+        sizes,
+        attributes,
+        control_types,
+        crcs,
+        computed,
+    ) = facts
     producers, slots, keys, found = store
     known, producer = -1, 0
     for index in range(start, rows.size):
         row = int(rows[index])
+        if producer_ids[row] < 0 or crcs[row] != computed[row] or bases[row] < 0 or lasts[row] < bases[row]:
+            continue
         attribute = int(attributes[row])
         control_type = int(control_types[row])
         is_control = (attribute & CONTROL_MASK) != 0
@@ -208,6 +225,13 @@ def take_batches(
             now[MARKER_TYPE], now[MARKER_OFFSET], now[MARKER_EPOCH] = control_type, bases[row], epochs[row]
             now[MARKER_SEGMENT], now[MARKER_POSITION], now[MARKER_SIZE] = segment, positions[row], sizes[row]
             take_marker(producers, producer, now, found, used)
+            continue
+        block = LEAD if producers[producer, MARKED] == 0 else CURRENT
+        if producers[producer, block + OPEN] != 0 and producers[producer, LAST_EPOCH] <= epochs[row]:
+            producers[producer, block + LAST_TIMESTAMP] = max_timestamps[row]
+            producers[producer, block + LAST_DATA_OFFSET] = lasts[row]
+            producers[producer, LAST_EPOCH] = epochs[row]
+            producers[producer, LAST_OFFSET] = lasts[row]
             continue
         now[OPEN], now[FIRST_OFFSET], now[FIRST_LAST_OFFSET], now[EPOCH] = 1, bases[row], lasts[row], epochs[row]
         now[SEGMENT], now[POSITION], now[SIZE] = segment, positions[row], sizes[row]
@@ -228,9 +252,8 @@ def join_producers(start: int, theirs: "Column", store: "Arrays", used: "Column"
         producer = find_producer(int(theirs[row, 0]), producers, slots, keys, used)
         if theirs[row, LEAD + OPEN] != 0:
             take_data(producers, producer, theirs[row, LEAD : LEAD + BLOCK_WIDTH], found, used)
-        if theirs[row, MARKERS] != 0:
+        if theirs[row, MARKED] != 0:
             take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE + 1], found, used)
-            producers[producer, MARKERS] += theirs[row, MARKERS] - 1
             for column in range(BLOCK_WIDTH):
                 producers[producer, CURRENT + column] = theirs[row, CURRENT + column]
         producers[producer, LAST_EPOCH] = theirs[row, LAST_EPOCH]

@@ -4,6 +4,7 @@ A transaction may begin left of a stretch and end in it, or the other way round;
 a log a marker without data is legal: retention took the data, or there never was any.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,7 @@ from kafka_forensics.model.results import TransactionCounts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_FOUND_ROWS: Final = 256
+_FOUND_ROWS: Final = 1024
 _RECENT: Final = 64
 _KIND_OF_MARKER: Final = np.array([rules.UNREADABLE, rules.ABORT, rules.COMMIT])
 """By control record type + 1."""
@@ -82,23 +83,22 @@ class TransactionsFold:
         rows = np.flatnonzero(attributes & (TRANSACTIONAL_MASK | CONTROL_MASK))
         if not rows.size:
             return
-        base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
-        good = (producer_id[rows] >= 0) & (columns[BatchColumn.CRC][rows] == columns[BatchColumn.CRC_COMPUTED][rows])
-        rows = rows[good & (base[rows] >= 0) & (last[rows] >= base[rows])]
         facts = (
             producer_id,
             columns[BatchColumn.PRODUCER_EPOCH],
-            base,
-            last,
+            columns[BatchColumn.BASE_OFFSET],
+            columns[BatchColumn.LAST_OFFSET],
             columns[BatchColumn.BASE_TIMESTAMP],
             columns[BatchColumn.MAX_TIMESTAMP],
             columns[BatchColumn.POSITION],
             columns[BatchColumn.SIZE_IN_BYTES],
             attributes,
             columns[BatchColumn.CONTROL_RECORD_TYPE],
+            columns[BatchColumn.CRC],
+            columns[BatchColumn.CRC_COMPUTED],
         )
         now = np.zeros(rules.BLOCK_WIDTH, np.int64)
-        found = np.zeros((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         done = 0
         while True:
             done = rules.take_batches(done, rows, facts, self._segment, self._store(found), self._table.used, now)
@@ -114,7 +114,7 @@ class TransactionsFold:
     def merge(self, right: "TransactionsFold") -> None:
         """Add the stretch that stands behind ours; `right` is left as it was."""
         theirs = right._table.taken()
-        found = np.zeros((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
+        found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         done = 0
         while True:
             done = rules.join_producers(done, theirs, self._store(found), self._table.used)
@@ -149,7 +149,7 @@ class TransactionsFold:
     def _lead_endings(self) -> "NDArray[np.int64]":
         """What the first marker of each producer ended, nothing being left of us; rows as the kernel finds them."""
         table = self._table.taken()
-        ended = table[table[:, rules.MARKERS] > 0]
+        ended = table[table[:, rules.MARKED] > 0]
         marker, lead = ended[:, rules.MARKER :], ended[:, rules.LEAD :]
         is_open = lead[:, rules.OPEN] != 0
         answer = np.full((len(ended), rules.FOUND_WIDTH), -1, np.int64)
@@ -179,7 +179,7 @@ class TransactionsFold:
         """Rows of the producers with an open transaction, and its blocks."""
         table = self._table.taken()
         lead, current = (table[:, block : block + rules.BLOCK_WIDTH] for block in (rules.LEAD, rules.CURRENT))
-        blocks = np.where(table[:, rules.MARKERS : rules.MARKERS + 1] == 0, lead, current)
+        blocks = np.where(table[:, rules.MARKED : rules.MARKED + 1] == 0, lead, current)
         is_open = blocks[:, rules.OPEN] != 0
         return table[is_open], blocks[is_open]
 
@@ -202,13 +202,18 @@ class TransactionsFold:
         ]
         return sorted(answer, key=lambda one: (one.first_offset, one.producer_id))
 
-    def view(self) -> dict[int, TransactionState]:
-        """Every transactional producer's state behind the last batch given."""
-        is_open = {one.producer_id: one for one in self.open_transactions()}
+    def view(self, producer_ids: Collection[int] | None = None) -> dict[int, TransactionState]:
+        """State behind the last batch given, of the producers asked for that are transactional, or of all."""
+        table = self._table.taken()
+        if producer_ids is not None:
+            found = [self._table.find(producer_id) for producer_id in producer_ids]
+            table = table[[row for row in found if row >= 0]]
         answer = {}
-        for row in self._table.taken().tolist():
-            now = is_open.get(row[0])
-            first, place = (-1, (-1, -1)) if now is None else (now.first_offset, (now.segment, now.position))
+        for row in table.tolist():
+            block = row[rules.LEAD if row[rules.MARKED] == 0 else rules.CURRENT :]
+            first, place = (
+                (block[rules.FIRST_OFFSET], (block[rules.SEGMENT], block[rules.POSITION])) if block[0] else (-1, (-1, -1))
+            )
             answer[row[0]] = TransactionState(first, place, row[rules.LAST_EPOCH], row[rules.LAST_OFFSET])
         return answer
 

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_forensics.analysis.producers import ProducersFold, ProducerState
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from tests.support.producer_log import COMMIT, TRANSACTIONAL, Log, context
+from tests.support.producer_log import COMMIT, TRANSACTIONAL, Log, context, matrix
 
 LAST = 2**31 - 1
 DAY = 86_400_000
@@ -220,6 +220,15 @@ def test_the_view_is_of_the_last_data_batch(batches: int) -> None:
     assert fold.view() == {7: state}
     assert fold.view([7, 8, -1]) == {7: state}
     assert len(fold) == 1
+
+
+def test_a_merged_fold_goes_on_in_the_right_segment() -> None:
+    fold = ProducersFold(0)
+    fold.merge(ProducersFold(50))
+    fold.step(matrix(run(3).data(7, 0, 50).rows))
+    (one,) = fold.findings(context())
+    assert one.place.file == "t-0/00000000000000000050.log"
+    assert fold.runs.first_place == (50, 0)
 
 
 def test_findings_leave_the_fold_as_it_was() -> None:

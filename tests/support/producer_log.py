@@ -61,7 +61,7 @@ class Log:
     def add(self, count: int = 1, **given: int) -> Self:
         """A batch of `count` records; `given` are column names in lower case."""
         base = given.get("base_offset", self.offset)
-        self.timestamp = given.get("max_timestamp", self.timestamp + 1000)
+        self.timestamp = min(given.get("max_timestamp", self.timestamp + 1000), 2**62)
         values = {
             BatchColumn.POSITION: self.position,
             BatchColumn.SIZE_IN_BYTES: 100,

@@ -1,0 +1,180 @@
+"""Logs of real brokers: nothing above info, and the transactions that their clients counted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafka_forensics.analysis.producer_snapshot_check import compare_with_snapshot
+from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.files import AbortedTxn, TransactionIndex
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import TransactionCounts
+from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.transaction_index import parse_transaction_index
+from tests.support.archives import members
+from tests.support.memory import MemoryFile
+from tests.support.producer_log import context, read_segment
+
+pytestmark = pytest.mark.corpora
+
+HEALTHY = "kafka-4.3.0-healthy.tar.xz"
+ARCHIVES = (HEALTHY, "kafka-4.3.0-clean-end.tar.xz", "kafka-4.3.0-unclean.tar.xz", "public-five-brokers.tar.xz")
+C = BatchColumn
+
+
+@dataclass
+class Partition:
+    """The files of one partition directory, by segment base offset."""
+
+    topic: str
+    logs: dict[int, bytes] = field(default_factory=dict)
+    indexes: dict[int, TransactionIndex] = field(default_factory=dict)
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    with_index_files: set[int] = field(default_factory=set)
+
+
+def partitions(archive: Path, directory: str) -> dict[str, Partition]:
+    answer: dict[str, Partition] = {}
+    for name, data in members(archive, rf"{directory}/\d+\.(log|index|txnindex|snapshot)"):
+        path, _, file = name.rpartition("/")
+        base, kind = int(file[:20]), file[21:]
+        topic = path.rpartition("/")[2].rpartition("-")[0]
+        partition = answer.setdefault(path, Partition(topic))
+        if kind == "log":
+            partition.logs[base] = data
+        elif kind == "txnindex":
+            partition.indexes[base] = parse_transaction_index(MemoryFile(data))
+        elif kind == "snapshot":
+            partition.snapshots[base] = data
+        else:
+            partition.with_index_files.add(base)
+    return answer
+
+
+def folded(partition: Partition) -> Iterator[tuple[int, ProducersFold, TransactionsFold]]:
+    """The folds of the log before each segment, and of all of it with the log's end offset."""
+    producers, transactions, end = ProducersFold(0), TransactionsFold(0), 0
+    for base, data in sorted(partition.logs.items()):
+        if end:
+            yield base, producers, transactions
+        columns = read_segment(data)
+        assert (columns[C.CRC] == columns[C.CRC_COMPUTED]).all()
+        right_producers, right_transactions = ProducersFold(base), TransactionsFold(base)
+        right_producers.step(columns)
+        right_transactions.step(columns)
+        producers.merge(right_producers)
+        transactions.merge(right_transactions)
+        end = producers.runs.end_offset
+    yield end, producers, transactions
+
+
+def judged(partition: Partition) -> tuple[list[Finding], int]:
+    """All findings, and the number of snapshot entries compared."""
+    topic = partition.topic
+    about = context(topic, compacted=topic in INTERNAL_TOPICS | {"profiles"}, segment_base_offsets=sorted(partition.logs))
+    found: list[Finding] = []
+    compared = 0
+    for offset, producers, transactions in folded(partition):
+        if offset in partition.snapshots and topic != "__cluster_metadata":
+            snapshot = parse_producer_snapshot(MemoryFile(partition.snapshots[offset]), offset)
+            view = producers.view([entry.producer_id for entry in snapshot.entries])
+            found += compare_with_snapshot(snapshot, view, transactions.view(), producers.runs, about)
+            compared += len(snapshot.entries)
+    found += producers.findings(about)
+    found += transactions.findings(about, producers.runs, offset)
+    runs = producers.runs
+    found += transactions.compare_with_index(partition.indexes, about, min(partition.logs), runs, partition.with_index_files)
+    return found, compared
+
+
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_real_logs_have_nothing_above_info(corpora: Path, archive: str) -> None:
+    everything = partitions(corpora / archive, r".*-\d+")
+    compared = 0
+    open_at = []
+    for path, partition in everything.items():
+        found, entries = judged(partition)
+        assert [one for one in found if one.severity is not Severity.INFO] == []
+        open_at += [path.rpartition("/")[2] for _ in found]
+        compared += entries
+    assert len(everything) > 20
+    kafka = archive.startswith("kafka")
+    assert open_at == (["ledger-0"] * 3 if kafka else [])
+    assert compared > 10 or not kafka
+
+
+def expected_entries(partition: Partition) -> list[tuple[int, int, int, int]]:
+    """What the `.txnindex` files must hold, told from the batches in the plainest way."""
+    current: dict[int, int] = {}
+    answer = []
+    for _, data in sorted(partition.logs.items()):
+        for row in read_segment(data).T.tolist():
+            producer, base = row[C.PRODUCER_ID], row[C.BASE_OFFSET]
+            if row[C.ATTRIBUTES] & 0x30 == 0x10:
+                current.setdefault(producer, base)
+            elif row[C.CONTROL_RECORD_TYPE] in (0, 1):
+                first = current.pop(producer)
+                if row[C.CONTROL_RECORD_TYPE] == 0:
+                    answer.append((producer, first, base, min(current.values(), default=base + 1)))
+    return answer
+
+
+def entries_of(partition: Partition) -> list[AbortedTxn]:
+    return [entry for _, index in sorted(partition.indexes.items()) for entry in index.entries]
+
+
+@pytest.mark.parametrize(
+    ("topic", "counts", "stable", "end"),
+    [("payments", TransactionCounts(23, 17, 0), 320, 320), ("ledger", TransactionCounts(5, 5, 1), 0, 25)],
+)
+def test_transactions_are_those_the_client_counted(
+    corpora: Path, topic: str, counts: TransactionCounts, stable: int, end: int
+) -> None:
+    replicas = partitions(corpora / HEALTHY, rf"healthy/broker-\d/{topic}-0")
+    assert len(replicas) == 3
+    for partition in replicas.values():
+        *_, (log_end, _, transactions) = folded(partition)
+        assert (log_end, transactions.counts(), transactions.last_stable_offset(None, log_end)) == (end, counts, stable)
+        assert transactions.empty_markers() == 0
+        expected = expected_entries(partition)
+        assert [(one.producer_id, one.first_offset, one.last_offset) for one in transactions.endings()] == [e[:3] for e in expected]
+        written = entries_of(partition)
+        assert [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in written] == expected
+        for number, entry in enumerate(written):
+            found = judged(without(partition, number))[0]
+            missing = [one for one in found if one.kind == "TXNINDEX_MISSING_ABORT"]
+            assert [one.evidence["last_offset"] for one in missing] == [entry.last_offset]
+            assert not any(one.kind == "TXNINDEX_PHANTOM_ABORT" for one in found)
+
+
+def without(partition: Partition, number: int) -> Partition:
+    """The partition with one entry cut out of its indexes."""
+    dropped = entries_of(partition)[number]
+    indexes = {
+        base: TransactionIndex([entry for entry in index.entries if entry is not dropped])
+        for base, index in partition.indexes.items()
+    }
+    return Partition(partition.topic, partition.logs, indexes, {}, partition.with_index_files)
+
+
+@pytest.mark.parametrize("topic", ["payments", "ledger"])
+def test_any_batch_copied_behind_a_real_log_is_a_duplicate_and_no_more(corpora: Path, topic: str) -> None:
+    (partition,) = partitions(corpora / HEALTHY, f"healthy/broker-1/{topic}-0").values()
+    batches = np.concatenate([read_segment(data) for _, data in sorted(partition.logs.items())], axis=1)
+    rows = np.flatnonzero(batches[C.BASE_SEQUENCE] >= 0)
+    assert len(rows) >= 11
+    for row in rows:
+        *_, (_, producers, transactions) = folded(partition)
+        copy = batches[:, row : row + 1].copy()
+        copy[C.POSITION] = 10**6
+        producers.step(copy)
+        transactions.step(copy)
+        found = producers.findings(context(topic)) + transactions.findings(context(topic), producers.runs, 10**6)
+        loud = [(one.kind, one.place.byte_start) for one in found if one.severity is not Severity.INFO]
+        assert loud == [("DUPLICATE_BATCH", 10**6)]

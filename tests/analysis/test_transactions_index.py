@@ -1,0 +1,170 @@
+"""`.txnindex` against the log: what it lacks, what it makes up, and where it must be left alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.files import AbortedTxn, TransactionIndex
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, context
+
+MISSING, PHANTOM, WRONG = "TXNINDEX_MISSING_ABORT", "TXNINDEX_PHANTOM_ABORT", "INDEX_MISMATCH"
+Entries = list[tuple[int, int, int]]
+
+
+def log_of_three() -> Log:
+    """Offsets 0-5, 6-11 in segment 0, 12-17 in segment 12: producer 7 aborts, commits, aborts."""
+    log = Log()
+    for number, control_type in enumerate((ABORT, COMMIT, ABORT)):
+        if number == 2:
+            log.roll()
+        log.transactional(7, 0, 10 * number, 2).transactional(7, 0, 10 * number + 2, 3).marker(7, 0, control_type)
+    return log
+
+
+RIGHT: dict[int, Entries] = {0: [(7, 0, 5)], 12: [(7, 12, 17)]}
+
+
+def indexes_of(entries: dict[int, Entries]) -> dict[int, TransactionIndex]:
+    return {
+        segment: TransactionIndex([AbortedTxn(*row, row[2] + 1, position=34 * number) for number, row in enumerate(rows)])
+        for segment, rows in entries.items()
+    }
+
+
+def compared(
+    log: Log, entries: dict[int, Entries], *, log_start_offset: int = 0, has: set[int] | None = None, **given: object
+) -> list[Finding]:
+    segments = sorted({row.segment for row in log.rows})
+    about = context(segment_base_offsets=segments, **given)  # type: ignore[arg-type]
+    runs = log.fold(ProducersFold).runs
+    fold = log.fold(TransactionsFold)
+    return fold.compare_with_index(indexes_of(entries), about, log_start_offset, runs, set(segments) if has is None else has)
+
+
+def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
+    answer = []
+    for one in findings:
+        assert one.place.file is not None
+        answer.append((one.kind, one.place.file.rpartition("/")[2].lstrip("0") or "0"))
+    return answer
+
+
+def test_an_index_that_agrees_says_nothing() -> None:
+    assert compared(log_of_three(), RIGHT) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({0: [], 12: RIGHT[12]}, [(MISSING, ".txnindex")]),
+        ({0: RIGHT[0], 12: []}, [(MISSING, "12.txnindex")]),
+        ({0: RIGHT[0]}, [(MISSING, "12.txnindex")]),
+        ({}, [(MISSING, ".txnindex"), (MISSING, "12.txnindex")]),
+        ({0: [(8, 0, 5)], 12: RIGHT[12]}, [(MISSING, ".txnindex"), (PHANTOM, ".txnindex")]),
+        ({0: [*RIGHT[0], (7, 6, 11)], 12: RIGHT[12]}, [(PHANTOM, ".txnindex")]),
+        ({0: [*RIGHT[0], (7, 6, 9)], 12: RIGHT[12]}, [(PHANTOM, ".txnindex")]),
+        ({0: [*RIGHT[0], (7, 90, 3)], 12: RIGHT[12]}, [(PHANTOM, ".txnindex")]),
+        ({0: [(7, 2, 5)], 12: RIGHT[12]}, [(WRONG, ".txnindex")]),
+        ({0: RIGHT[0], 12: [(7, 6, 17)]}, [(WRONG, "12.txnindex")]),
+        ({0: [*RIGHT[0], *RIGHT[12]], 12: []}, []),
+    ],
+)
+def test_what_differs_is_found(entries: dict[int, Entries], expected: list[tuple[str, str]]) -> None:
+    assert kinds(compared(log_of_three(), entries)) == expected
+
+
+def test_findings_name_entry_and_transaction() -> None:
+    (missing,) = compared(log_of_three(), {0: RIGHT[0], 12: []})
+    assert (missing.severity, missing.confidence) == (Severity.ERROR, Confidence.PROVEN)
+    assert (missing.place.byte_start, missing.place.offset_start, missing.place.offset_end) == (None, 12, 18)
+    assert missing.evidence == {"producer_id": 7, "first_offset": 12, "last_offset": 17}
+    (phantom,) = compared(log_of_three(), {0: [*RIGHT[0], (7, 6, 11)], 12: RIGHT[12]})
+    assert (phantom.severity, phantom.place.byte_start, phantom.place.byte_end) == (Severity.ERROR, 34, 68)
+    assert phantom.evidence == {"producer_id": 7, "first_offset": 6, "last_offset": 11, "entry": 1}
+    (wrong,) = compared(log_of_three(), {0: [(7, 2, 5)], 12: RIGHT[12]})
+    assert (wrong.severity, wrong.evidence["reason"], wrong.evidence["found_first_offset"]) == (Severity.WARNING, "first_offset", 0)
+
+
+def test_a_copy_without_index_files_is_left_alone() -> None:
+    assert compared(log_of_three(), {}, has=set()) == []
+    assert kinds(compared(log_of_three(), {}, has={12})) == [(MISSING, "12.txnindex")]
+
+
+def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
+    log = Log()
+    for number in range(100):
+        log.transactional(7, 0, number).marker(7, 0, ABORT)
+    (one,) = compared(log, {})
+    assert (one.evidence["occurrences"], one.evidence["file_missing"]) == (100, True)
+    many = compared(log, {0: []})
+    assert (len(many), {finding.evidence["occurrences"] for finding in many}) == (16, {100})
+    phantoms = compared(log, {0: [(7, 2 * n, 2 * n + 1) for n in range(100)] + [(8, 0, n) for n in range(50)]})
+    assert (len(phantoms), {finding.evidence["occurrences"] for finding in phantoms}) == (16, {50})
+
+
+def test_a_damaged_index_is_not_believed_against_the_log() -> None:
+    log = log_of_three()
+    index = TransactionIndex([AbortedTxn(8, 3, 9, 10)], [Damage("INDEX_MISMATCH", 34, 5)])
+    found = log.fold(TransactionsFold).compare_with_index({0: index}, context(), 0, log.fold(ProducersFold).runs, {0})
+    assert [one.kind for one in found] == [MISSING]
+
+
+@pytest.mark.parametrize(
+    ("log", "entries"),
+    [
+        (log_of_three().lost().transactional(7, 0, 40).lost().marker(7, 0, ABORT), RIGHT),
+        (log_of_three().transactional(7, 0, 40).lost().marker(7, 0, ABORT), {0: RIGHT[0], 12: [*RIGHT[12], (7, 12, 19)]}),
+        (log_of_three().rotten(3).add(5), {0: RIGHT[0], 12: [*RIGHT[12], (7, 17, 19)]}),
+        (log_of_three().rotten(3).marker(7, 0, ABORT), {0: RIGHT[0], 12: [*RIGHT[12], (7, 19, 21)]}),
+        (log_of_three(), {0: RIGHT[0], 12: [*RIGHT[12], (9, 30, 33)]}),
+        (log_of_three().add(base_offset=22), {0: RIGHT[0], 12: [*RIGHT[12], (9, 18, 20)]}),
+        (log_of_three().marker(7, 0, ABORT), RIGHT),
+        (log_of_three().add(producer_id=7, attributes=TRANSACTIONAL | CONTROL), {0: RIGHT[0], 12: [*RIGHT[12], (7, 12, 18)]}),
+    ],
+    ids=["marker behind lost bytes", "marker lost between", "marker rotten", "data rotten", "ahead", "gap", "empty", "cleaned"],
+)
+def test_where_the_log_is_in_doubt_the_index_is_left_alone(log: Log, entries: dict[int, Entries]) -> None:
+    assert compared(log, entries) == []
+
+
+def test_a_transaction_that_began_before_the_log_starts() -> None:
+    log = Log(offset=50).marker(7, 0, ABORT).transactional(7, 0, 9).marker(7, 0, ABORT)
+    assert compared(log, {0: [(7, 44, 50), (7, 51, 52)]}) == []
+    assert compared(log, {0: [(7, 44, 50), (7, 51, 52), (6, 20, 30)]}, log_start_offset=50) == []
+    cut = Log(offset=50).transactional(7, 0, 9).marker(7, 0, ABORT)
+    assert compared(cut, {0: [(7, 44, 51)]}) == []
+    assert kinds(compared(log, {0: [(7, 50, 50), (7, 51, 52)]})) == [(WRONG, ".txnindex")]
+    deleted = Log().add(50).transactional(7, 0, 9).marker(7, 0, ABORT)
+    assert compared(deleted, {0: [(7, 44, 51), (9, 3, 20)]}, log_start_offset=48) == []
+    assert kinds(compared(deleted, {0: [(7, 44, 51)]})) == [(WRONG, ".txnindex")]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [
+        (None, []),
+        (17, [(MISSING, "12.txnindex"), (PHANTOM, "12.txnindex")]),
+        (100, []),
+        (0, [(MISSING, ".txnindex"), (MISSING, "12.txnindex"), (PHANTOM, ".txnindex"), (PHANTOM, "12.txnindex")]),
+    ],
+)
+def test_what_was_cleaned_is_left_alone(checkpoint: int | None, expected: list[tuple[str, str]]) -> None:
+    entries: dict[int, Entries] = {0: [(8, 0, 5)], 12: [(8, 12, 17)]}
+    assert kinds(compared(log_of_three(), entries, compacted=True, cleaner_checkpoint=checkpoint)) == expected
+
+
+def test_a_live_copy_may_lack_the_newest_entries() -> None:
+    assert compared(log_of_three(), {0: RIGHT[0], 12: []}, live=True) == []
+    assert kinds(compared(log_of_three(), {0: [], 12: RIGHT[12]}, live=True)) == [(MISSING, ".txnindex")]
+
+
+def test_entries_from_a_parser_keep_their_place() -> None:
+    index = indexes_of(RIGHT)
+    index[0].entries.append(replace(index[0].entries[0], producer_id=8, position=340))
+    log = log_of_three()
+    (one,) = log.fold(TransactionsFold).compare_with_index(index, context(), 0, log.fold(ProducersFold).runs, {0, 12})
+    assert (one.kind, one.evidence["entry"]) == (PHANTOM, 10)
