@@ -3,14 +3,20 @@
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.epoch_ends import differing_end, epoch_at
 from kafka_forensics.analysis.epochs import checkpoint_contradiction
+from kafka_forensics.analysis.indexes import BadEntry
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.replication.epochs import truncation_offset
 
 _COMPACTED_INDEX_REASONS: Final = frozenset({"position_inside_batch", "out_of_order", "beyond_log"})
 _TAIL_KINDS: Final = frozenset({"beyond_log"})
+_BYTES_LOST: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "BUDGET_EXCEEDED"})
+_BY_OFFSET: Final = frozenset(
+    {"offset_before_batch", "offset_in_earlier_batch", "timestamp_of_no_batch_there", "earlier_batch_is_newer", "beyond_log"}
+)
+"""What an index says wrongly of offsets: no fault of its own where the batches' own offsets are in doubt."""
 
 
 def own_findings(replica: Replica) -> list[Finding]:
@@ -75,6 +81,9 @@ def _damage_finding(replica: Replica, kind: str, segment: int, one: Damage, last
     if kind == "SEG_TORN_TAIL":
         evidence["last_valid_offset"] = replica.state.framing.by_segment[segment].last_offset if _has(replica, segment) else None
         start, end = None, None
+        beyond = _entries_beyond(replica, segment)
+        if beyond:
+            evidence["index_entries_beyond"] = beyond
         if not last:
             kind = "SEG_SHORT"
         elif context.clean_shutdown:
@@ -108,10 +117,32 @@ def order_findings(replica: Replica) -> list[Finding]:
             context.log_file(one.run.segment), byte_start=one.run.position, offset_start=one.start, offset_end=one.end
         )
         found.append(finding(one.kind, place, evidence))
+        cut = _cut_between_batches(replica, one.start) if one.kind == "OFFSET_GAP" else None
+        if cut is not None:
+            found.append(cut)
         if one.kind == "OFFSET_GAP" and _whole_segment(replica, one.start, one.end):
             missing = context.place(offset_start=one.start, offset_end=one.end)
             found.append(finding("SEGMENT_MISSING", missing, {"missing": one.end - one.start, "file": context.log_file(one.start)}))
     return found
+
+
+def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
+    """`SEG_SHORT` for the segment that ends with a whole batch before `end_offset`, though its index goes on behind it."""
+    context, framing = replica.context, replica.state.framing
+    for segment, totals in framing.by_segment.items():
+        torn = any(one == segment for one, _ in framing.damage.get("SEG_TORN_TAIL", ()))
+        beyond = _entries_beyond(replica, segment)
+        if totals.last_offset + 1 == end_offset and beyond and not torn:
+            place = context.place(context.log_file(segment), byte_start=totals.end_position, byte_end=totals.end_position)
+            evidence = {"reason": "index", "index_entries_beyond": beyond, "last_valid_offset": totals.last_offset}
+            return finding("SEG_SHORT", place, evidence)
+    return None
+
+
+def _entries_beyond(replica: Replica, segment: int) -> int:
+    """How many entries of a segment's `.index` point beyond its log."""
+    bad = replica.state.bad_entries
+    return sum(one.segment == segment and one.file_kind == "index" and one.reason == "beyond_log" for one in bad)
 
 
 def _whole_segment(replica: Replica, start: int, end: int) -> bool:
@@ -131,16 +162,23 @@ def name_findings(replica: Replica) -> list[Finding]:
     """Segments whose name is not the offset it promises: content below it, or a joined log whose name is lower."""
     context = replica.context
     found = []
-    starts = replica.state.continuity.first_in_segment
-    runs = replica.state.continuity.runs
+    for segment, first in misnamed(replica):
+        place = context.place(context.log_file(segment), offset_start=first, offset_end=first + 1)
+        found.append(finding("SEG_NAME_MISMATCH", place, {"name_offset": segment, "first_offset": first}))
+    return found
+
+
+def misnamed(replica: Replica) -> list[tuple[int, int]]:
+    """Segments whose name contradicts the log, by the offset in their name, each with its first batch's base offset."""
+    context, runs = replica.context, replica.state.continuity.runs
+    found = []
     for index, segment in enumerate(context.segment_base_offsets):
-        first = starts.get(segment)
+        first = replica.state.continuity.first_in_segment.get(segment)
         if first is None:
             continue
         joined = index > 0 and any(run.start_offset < first < run.end_offset for run in runs)
         if first < segment or (first > segment and joined and not context.compacted):
-            place = context.place(context.log_file(segment), offset_start=first, offset_end=first + 1)
-            found.append(finding("SEG_NAME_MISMATCH", place, {"name_offset": segment, "first_offset": first}))
+            found.append((segment, first))
     return found
 
 
@@ -150,7 +188,10 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     checkpoint = None if context.leader_epochs is None else context.leader_epochs.entries
     found = []
     strays = epochs.strays(checkpoint)
+    displaced = {(one.run.segment, one.run.position) for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}
     for run, expected in [*strays, *epochs.regressions()]:
+        if (run.segment, run.position) in displaced:
+            continue
         place = context.place(
             context.log_file(run.segment),
             byte_start=run.position,
@@ -158,23 +199,27 @@ def epoch_findings(replica: Replica) -> list[Finding]:
             offset_start=run.start_offset,
             offset_end=run.end_offset,
         )
-        evidence = {"epoch": run.leader_epoch, "expected_epoch": expected, "crc": "right", "witnesses": ["neighbouring batches"]}
+        witnesses = ["neighbouring batches"]
+        if checkpoint is not None and epoch_at(checkpoint, run.start_offset) == expected:
+            witnesses.append("leader-epoch-checkpoint")
+        evidence = {"epoch": run.leader_epoch, "expected_epoch": expected, "crc": "right", "witnesses": witnesses}
         found.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
     if checkpoint is None or epochs.dropped_runs or epochs.batches_without_epoch:
         return found
     stray_epochs = {run.leader_epoch for run, _ in strays}
     lineage = [entry for entry in replica.epochs if entry.leader_epoch not in stray_epochs]
     start, end = replica.log_start_offset, replica.log_end_offset
-    damaged = bool(replica.state.framing.bytes_damaged)
+    damaged = bool(replica.state.framing.bytes_damaged or replica.course.irregularities)
     reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or damaged)
     if reason is not None and not (context.live and reason == "entry_missing"):
-        by_file = truncation_offset(sorted(checkpoint), end, lineage, end)
+        asked, by_file, by_batches = differing_end(checkpoint, lineage, end)
         evidence = {
             "reason": reason,
+            "epoch": asked,
             "checkpoint": [[entry.leader_epoch, entry.start_offset] for entry in checkpoint[:64]],
             "batches": [[entry.leader_epoch, entry.start_offset] for entry in lineage[:64]],
             "truncation_offset_by_checkpoint": by_file,
-            "truncation_offset_by_batches": truncation_offset(lineage, end, lineage, end),
+            "truncation_offset_by_batches": by_batches,
         }
         found.append(finding("EPOCH_CACHE_MISMATCH", context.place("leader-epoch-checkpoint"), evidence))
     return found
@@ -183,9 +228,12 @@ def epoch_findings(replica: Replica) -> list[Finding]:
 def index_findings(replica: Replica) -> list[Finding]:
     """Index entries that contradict the log, one finding for each index file."""
     context = replica.context
-    by_file: dict[tuple[int, str], list[Any]] = {}
+    by_file: dict[tuple[int, str], list[BadEntry]] = {}
+    disordered = _disordered_segments(replica)
     for bad in replica.state.bad_entries:
-        if context.compacted and bad.reason not in _COMPACTED_INDEX_REASONS:
+        if context.compacted and bad.reason in _BY_OFFSET - _COMPACTED_INDEX_REASONS:
+            continue
+        if (bad.segment in disordered and bad.reason in _BY_OFFSET) or _tells_what_was_there(replica, bad):
             continue
         by_file.setdefault((bad.segment, bad.file_kind), []).append(bad)
     found = []
@@ -193,13 +241,37 @@ def index_findings(replica: Replica) -> list[Finding]:
         size = 8 if kind == "index" else 12
         first = min(entries, key=lambda bad: bad.entry)
         beyond = all(bad.reason in _TAIL_KINDS for bad in entries)
-        evidence = {"reason": first.reason, "entry": first.entry, "entries": len(entries), "offset": first.offset}
-        evidence["position" if kind == "index" else "timestamp"] = first.value
+        evidence: dict[str, Any] = {"reason": first.reason, "entry": first.entry, "entries": len(entries)}
+        if first.offset >= 0:
+            evidence |= {"offset": first.offset, "position" if kind == "index" else "timestamp": first.value}
         if first.expected is not None:
             evidence["expected"] = first.expected
         place = context.place(f"{segment:020d}.{kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
         found.append(finding("INCONSISTENT_CUT" if beyond and context.live else "INDEX_MISMATCH", place, evidence))
     return found
+
+
+def _disordered_segments(replica: Replica) -> set[int]:
+    """Segments whose batches or names give offsets in doubt."""
+    found = {one.run.segment for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}
+    found |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
+    return found | {segment for segment, _ in misnamed(replica)}
+
+
+def _tells_what_was_there(replica: Replica, bad: BadEntry) -> bool:
+    """Whether an entry points to where bytes of the log are lost: then it is the log that is wrong."""
+    damage = replica.state.framing.damage
+    lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]
+    if bad.reason == "position_inside_batch":
+        return any(one.position <= bad.value < one.position + one.size_in_bytes for one in lost)
+    ends = {one.start for one in replica.course.irregularities if one.kind == "OFFSET_GAP"}
+    totals = replica.state.framing.by_segment.get(bad.segment)
+    short = totals is not None and totals.last_offset + 1 in ends and _entries_beyond(replica, bad.segment) > 0
+    return bad.reason == "beyond_log" and (short or any(one.kind == "SEG_TORN_TAIL" for _, one in _torn(replica, bad.segment)))
+
+
+def _torn(replica: Replica, segment: int) -> list[tuple[int, Damage]]:
+    return [row for row in replica.state.framing.damage.get("SEG_TORN_TAIL", ()) if row[0] == segment]
 
 
 def checkpoint_findings(replica: Replica) -> list[Finding]:

@@ -105,6 +105,8 @@ def _once(findings: list[Finding]) -> list[Finding]:
         if key in seen:
             merged = dict(seen[key].evidence)
             merged |= {name: value for name, value in one.evidence.items() if name not in merged}
+            if "witnesses" in one.evidence:
+                merged["witnesses"] = [*dict.fromkeys([*merged["witnesses"], *one.evidence["witnesses"]])]
             seen[key].evidence.update(merged)
         else:
             seen[key] = one
