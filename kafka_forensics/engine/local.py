@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 """Called as `progress(bytes_done, bytes_total)`, from one thread."""
+Look = Callable[[list[Replica], LogReader, PartitionResult], None]
+"""Shown each partition once it is judged: its replicas, whose logs can be read again, and the result, which it may add to."""
 
 DEEP_BELOW_BYTES: Final = 256 << 20
 """Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""
@@ -37,7 +39,11 @@ DEEP_BELOW_BYTES: Final = 256 << 20
 
 def scan(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ScanResult:
     """Scan log directories, archives and files. Raises UsageError for paths that make no sense; bad bytes are findings."""
-    inputs = gather(paths, options)
+    return scan_inputs(gather(paths, options), options, progress)
+
+
+def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None = None, look: Look | None = None) -> ScanResult:
+    """Scan what was gathered; `look` is shown every partition."""
     total = sum(plan.bytes for plan in inputs.replicas)
     deep = total <= DEEP_BELOW_BYTES if options.deep is None else options.deep
     use_compiled(total > COMPILED_ABOVE_BYTES)
@@ -46,7 +52,7 @@ def scan(paths: list[str], options: ScanOptions, progress: Progress | None = Non
     findings = environment_findings(inputs)
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)
-    for result in _partitions(inputs, key, options, deep, progress, incomplete, total):
+    for result in _partitions(inputs, key, options, deep, _Report(progress, total, incomplete), look):
         partitions.append(result.summary)
         findings += result.findings
         incomplete += result.incomplete
@@ -89,29 +95,34 @@ def _partitions(
     key: "NDArray[np.int64]",
     options: ScanOptions,
     deep: bool,
-    progress: Progress | None,
-    incomplete: list[Incomplete],
-    total: int,
+    report: "_Report",
+    look: Look | None,
 ) -> Iterator[PartitionResult]:
     """Results partition by partition, in order; splits of later partitions are folded meanwhile."""
     pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]] = []
-    for plan, replica, snapshot in _replicas(inputs, key, options.jobs, deep, _Report(progress, total, incomplete)):
+    for plan, replica, snapshot in _replicas(inputs, key, options.jobs, deep, report):
         if pending and _partition(pending[0][0]) != _partition(plan):
-            yield _judged(pending, key)
+            yield _judged(pending, key, look)
             pending = []
         pending.append((plan, replica, snapshot))
     if pending:
-        yield _judged(pending, key)
+        yield _judged(pending, key, look)
 
 
 def _partition(plan: ReplicaPlan) -> tuple[str, int]:
     return plan.context.topic, plan.context.partition
 
 
-def _judged(pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]], key: "NDArray[np.int64]") -> PartitionResult:
+def _judged(
+    pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]], key: "NDArray[np.int64]", look: Look | None
+) -> PartitionResult:
     plans = [plan for plan, _, _ in pending]
     replicas = [replica for _, replica, _ in pending]
-    return judge_partition(plans, replicas, [snapshot for _, _, snapshot in pending], LogReader(plans, key))
+    reader = LogReader(plans, key)
+    result = judge_partition(plans, replicas, [snapshot for _, _, snapshot in pending], reader)
+    if look is not None:
+        look(replicas, reader, result)
+    return result
 
 
 @dataclass(slots=True)
