@@ -53,7 +53,8 @@ def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = 
         result.agreement.kind = "content"
     elif len(ends) > 1:
         result.agreement.kind = "prefix"
-    result.findings += _lagging(replicas, forked)
+    leading = set() if loss is None else {version["brokers"][0] for version in loss.evidence["versions"][1:]}
+    result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
     return result
 
 

@@ -16,7 +16,6 @@ RUNS_READ: Final = 32
 BLOCK_OFFSETS: Final = 1 << 16
 """Offsets read at a time, so that the batches in hand are few."""
 DIFFERENCES_KEPT: Final = 4096
-_UNPROTECTED: Final = (BatchColumn.CRC, BatchColumn.CRC_COMPUTED, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET)
 
 
 class BatchReader(Protocol):
@@ -68,13 +67,18 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> list[Diff
 
 
 def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, found: list[Difference]) -> None:
-    """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains."""
+    """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains.
+
+    Where there is nothing, steps grow: offsets may be apart by what a flipped bit makes of them.
+    """
     position = low
+    blocks = 1
     while position < high and len(found) < DIFFERENCES_KEPT:
-        stop = min((position // BLOCK_OFFSETS + 1) * BLOCK_OFFSETS, high)
+        stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
         before = len(found)
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
         _walk(left, ours, right, theirs, reader, (position, stop), found)
+        blocks = 1 if ours.size or theirs.size else 2 * blocks
         position = stop
         if any(one.kind == "content" for one in found[before:]) and high - stop > BLOCK_OFFSETS:
             position = max(stop, high - BLOCK_OFFSETS)
@@ -94,7 +98,7 @@ def _walk(
     hash_high, hash_low = BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW
     while i < ours.shape[1] and j < theirs.shape[1] and len(found) < DIFFERENCES_KEPT:
         a, b = ours[:, i], theirs[:, j]
-        a_last, b_last = int(a[BatchColumn.LAST_OFFSET]), int(b[BatchColumn.LAST_OFFSET])
+        a_last, b_last = _last_offset(ours, i), _last_offset(theirs, j)
         if a[hash_high] != b[hash_high] or a[hash_low] != b[hash_low]:
             offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
             overlap = offset <= min(a_last, b_last)
@@ -110,17 +114,40 @@ def _walk(
         j += b_last <= a_last
 
 
+def _last_offset(batches: "NDArray[np.int64]", row: int) -> int:
+    """Last offset of a batch that no later batch claims: where two overlap within a log, a header lies."""
+    last = int(batches[BatchColumn.LAST_OFFSET, row])
+    if row + 1 == batches.shape[1]:
+        return last
+    base, following = int(batches[BatchColumn.BASE_OFFSET, row]), int(batches[BatchColumn.BASE_OFFSET, row + 1])
+    return min(last, following - 1) if base < following else last
+
+
 def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:
     """How two batches at one place differ; None if they differ as two cleaned copies may."""
     if a[BatchColumn.CRC] != a[BatchColumn.CRC_COMPUTED] or b[BatchColumn.CRC] != b[BatchColumn.CRC_COMPUTED]:
         return "damaged"
-    same_bytes = all(a[column] == b[column] for column in (*_UNPROTECTED, BatchColumn.SIZE_IN_BYTES))
-    if same_bytes:
+    same_bytes = all(a[column] == b[column] for column in (BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES))
+    if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
         return "header"
+    if _out_of_line(left, a) or _out_of_line(right, b):
+        return "header" if same_bytes else None
     compacted = left.context.compacted or right.context.compacted
     same = reader.same_records(left, a, right, b, common=compacted)
     if same is None:
         return "damaged"
-    if same:
-        return None if compacted else "reencoded"
-    return "content"
+    if same and not compacted:
+        return "reencoded" if _counts_its_offsets(a) == _counts_its_offsets(b) else "header"
+    return None if same else "content"
+
+
+def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:
+    """Whether a batch contradicts both its neighbours: its base offset, which no CRC covers, is then what is wrong."""
+    place = (int(row[-1]), int(row[BatchColumn.POSITION]))
+    wrong = [one.run for one in replica.course.irregularities if one.kind == "OFFSET_DISCONTINUITY"]
+    return any((run.segment, run.position) == place for run in wrong)
+
+
+def _counts_its_offsets(row: "NDArray[np.int64]") -> bool:
+    """Whether a batch has a record for each offset, as all but cleaned ones have."""
+    return bool(row[BatchColumn.RECORDS_COUNT] == row[BatchColumn.LAST_OFFSET_DELTA] + 1)
