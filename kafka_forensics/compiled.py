@@ -19,8 +19,10 @@ from types import FunctionType
 from typing import Any, Final
 
 _ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
-COMPILED_ABOVE_BYTES: Final = 24 << 20
-"""Work of more bytes than this is worth the start of the compiler."""
+COMPILED_ABOVE_BYTES: Final = 512 << 10
+"""Work of more bytes than this is worth loading compiled kernels (0.4 s)."""
+COMPILING_ABOVE_BYTES: Final = 24 << 20
+"""Work of more bytes than this is worth compiling them first (several seconds, once for each version of them)."""
 
 _state = {"compiled": os.environ.get(_ENVIRONMENT) == "compiled"}
 
@@ -34,6 +36,13 @@ def use_compiled(compiled: bool) -> None:
 def using_compiled() -> bool:
     """Whether plain calls of kernels run compiled code."""
     return _state["compiled"]
+
+
+def worth_compiling(work_bytes: int) -> bool:
+    """Whether so many bytes of log are read sooner by compiled kernels, their start included."""
+    directory = kernel_cache()
+    warm = directory is not None and any(Path(directory).rglob("*.nbi"))
+    return work_bytes > (COMPILED_ABOVE_BYTES if warm else COMPILING_ABOVE_BYTES)
 
 
 class Kernel:
@@ -95,7 +104,7 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` compiled by numba: no GIL held, cached on disk where that is safe."""
     import numba
 
-    directory = _cache_directory()
+    directory = kernel_cache()
     if directory is not None:
         numba.config.CACHE_DIR = directory
     compiled: Callable[..., Any] = numba.njit(nogil=True, cache=directory is not None, error_model="numpy")(function)
@@ -103,7 +112,7 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _cache_directory() -> str | None:
+def kernel_cache() -> str | None:
     """A private directory for compiled kernels, or None: then they are compiled in memory, in each process anew.
 
     Named after the kernels' sources, because numba notices a change of a function's own file only, not of what it calls.

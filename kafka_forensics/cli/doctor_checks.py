@@ -34,7 +34,7 @@ class Check:
 
 def run_checks() -> list[Check]:
     """Every check, in the order in which things depend on each other."""
-    return [*_software(), *_codecs(), *_speeds(), kernel_cache(), *_storage(), java(), spark()]
+    return [*_software(), *_codecs(), *_speeds(), cached_kernels(), *_storage(), java(), spark()]
 
 
 def _software() -> Iterator[Check]:
@@ -92,11 +92,11 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
     return Check(name, "ok", f"{size(int(_CRC_BYTES / seconds))}/s on one core")
 
 
-def kernel_cache() -> Check:
+def cached_kernels() -> Check:
     """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
     from kafka_forensics import compiled
 
-    directory = compiled._cache_directory()
+    directory = kernel_cache()
     if directory is None:
         return Check("kernel cache", "absent", "no private directory below XDG_CACHE_HOME or ~/.cache can be written", needed=False)
     files = [path for path in Path(directory).rglob("*") if path.is_file()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
-from kafka_forensics.compiled import COMPILED_ABOVE_BYTES, use_compiled, using_compiled
+from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.engine.environment import changed_findings, environment_findings
 from kafka_forensics.engine.folding import Folded, fold_split
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gather
@@ -46,7 +46,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None 
     """Scan what was gathered; `look` is shown every partition."""
     total = sum(plan.bytes for plan in inputs.replicas)
     deep = total <= DEEP_BELOW_BYTES if options.deep is None else options.deep
-    use_compiled(total > COMPILED_ABOVE_BYTES)
+    use_compiled(worth_compiling(total))
     key = np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
     totals = Totals(records_decoded=deep)
     findings = environment_findings(inputs)

@@ -50,10 +50,10 @@ def test_each_sample_gives_what_it_must(sample: str) -> None:
 def test_both_forms_of_the_kernels_give_the_same_bytes(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = using_compiled()
     answers = []
-    for above in (-1, 1 << 40):
-        monkeypatch.setattr(local, "COMPILED_ABOVE_BYTES", above)
+    for compiled in (True, False):
+        monkeypatch.setattr(local, "worth_compiling", lambda _bytes, answer=compiled: answer)
         answers.append(text(local.scan(brokers(sample), ScanOptions(jobs=2))))
-        assert using_compiled() is (above < 0)
+        assert using_compiled() is compiled
     use_compiled(before)
     assert answers[0] == answers[1]
 
@@ -61,7 +61,7 @@ def test_both_forms_of_the_kernels_give_the_same_bytes(sample: str, monkeypatch:
 def test_any_splits_and_any_jobs_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     paths = brokers("unclean-election")
     whole = text(local.scan(paths, ScanOptions(jobs=1)))
-    monkeypatch.setattr(local, "COMPILED_ABOVE_BYTES", -1)
+    monkeypatch.setattr(local, "worth_compiling", lambda _bytes: True)
     for split_bytes in (600, 5000):
         monkeypatch.setattr(splits, "SPLIT_BYTES", split_bytes)
         for jobs in (1, 3):
