@@ -105,6 +105,8 @@ def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: i
     if start >= end:
         return []
     shift = max(left.shift, right.shift)
+    while (end - 1 >> shift) - (start >> shift) >= MAX_BLOCKS:
+        shift += 1
     left.coarsen(shift)
     right.coarsen(shift)
     first, last = start >> shift, (end - 1) >> shift

@@ -1,0 +1,40 @@
+"""Samples: the ends of a sequence and its exact count, whatever the cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.sample import KEPT_AT_EACH_END, Sample
+from tests.support.folds import cuts
+
+
+class Mergeable(Sample[int]):
+    """A sample with a fold's name for `extend`."""
+
+    __slots__ = ()
+
+    def merge(self, right: "Mergeable") -> None:
+        self.extend(right)
+
+
+@pytest.mark.properties
+@given(st.integers(0, 120), st.data())
+def test_any_cut_and_association_keeps_the_ends(count: int, draw: st.DataObject) -> None:
+    samples = [Mergeable(range(low, high)) for low, high in cuts(draw, count, 12)]
+    while len(samples) > 1:
+        index = draw.draw(st.integers(0, len(samples) - 2))
+        samples[index].merge(samples.pop(index + 1))
+    whole = samples[0]
+    ends = KEPT_AT_EACH_END
+    assert whole.count == count
+    assert list(whole) == (list(range(count)) if count <= 2 * ends else [*range(ends), *range(count - ends, count)])
+    assert len(whole) == min(count, 2 * ends)
+    assert whole.complete is (count <= 2 * ends)
+
+
+def test_extending_leaves_the_right_side_alone() -> None:
+    left, right = Sample([1, 2]), Sample(range(100))
+    kept = list(right)
+    left.extend(right)
+    left.append(7)
+    assert (list(right), right.count) == (kept, 100)
