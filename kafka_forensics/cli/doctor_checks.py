@@ -94,7 +94,7 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
 
 def cached_kernels() -> Check:
     """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
-    from kafka_forensics import compiled
+    from kafka_forensics.compiled import kernel_cache
 
     directory = kernel_cache()
     if directory is None:
