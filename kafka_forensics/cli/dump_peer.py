@@ -23,9 +23,11 @@ from kafka_forensics.engine.dumping_peer_index import (
 )
 from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.control import parse_control_record
+from kafka_forensics.parsers.file_names import FileKind
 from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
 
 if TYPE_CHECKING:
+    from kafka_forensics.engine.dumping import DumpFile
     from kafka_forensics.storage.source import ByteFile
 
 _MARKER_TYPES: Final = (0, 1)
@@ -238,3 +240,29 @@ def snapshot_lines(file: "ByteFile", offset: int, complaints: Complaints) -> Ite
 def decremented(sequence: int, delta: int) -> int:
     """DefaultRecordBatch.decrementSequence: the ring of 31 bits."""
     return sequence - delta if sequence >= delta else MAX_SEQUENCE - (delta - sequence) + 1
+
+
+def peer_lines(file: "DumpFile", options: PeerOptions, complaints: Complaints) -> Iterator[str]:
+    """All lines of the tool for one file, the one that names it first. Raises PeerGivesUpError, SourceError."""
+    yield f"Dumping {printable(file.shown)}"
+    shown = printable(file.shown)
+    with file.open() as data:
+        match file.kind:
+            case FileKind.LOG | FileKind.METADATA_CHECKPOINT:
+                yield from log_lines(data, file.name, options, complaints)
+            case FileKind.INDEX | FileKind.TIME_INDEX:
+                of_time = file.kind is FileKind.TIME_INDEX
+                index = file.sibling(".index") if of_time else None
+                log = file.sibling(".log")
+                try:
+                    segment = PeerSegment(shown, file.base_offset, log, f"{file.name.partition('.')[0]}.log", index)
+                    yield from (time_index_lines if of_time else offset_index_lines)(data, segment, options, complaints)
+                finally:
+                    for opened in filter(None, (log, index)):
+                        opened.close()
+            case FileKind.TRANSACTION_INDEX:
+                yield from transaction_index_lines(data)
+            case FileKind.PRODUCER_SNAPSHOT:
+                yield from snapshot_lines(data, file.base_offset, complaints)
+            case _:
+                complaints.add(f"Ignoring unknown file {shown}", "")

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from kafka_forensics import __version__
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.doctor import doctor
+from kafka_forensics.cli.dump import dump
 from kafka_forensics.cli.explain import explain
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.scan import scan
@@ -25,6 +26,7 @@ from kafka_forensics.errors import ForensicsError, UsageError
 PROGRAM: Final = "kafka-forensics"
 COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "scan": (scan, "Find what is wrong, where, and what was lost."),
+    "dump": (dump, "Show what is in a file or directory: batches, records, entries, damage."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "doctor": (doctor, "Check this installation."),
 }

@@ -7,13 +7,13 @@ import numpy as np
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.seeking import start_position
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.inspection import inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
-from kafka_forensics.parsers.offset_index import parse_offset_index
 from kafka_forensics.parsers.records import decode_batch
 from kafka_forensics.parsers.segment import SegmentReader
 
@@ -43,7 +43,7 @@ class LogReader:
             try:
                 found += self._of_segment(plan, segment, None if following is None else following.base_offset, start, end)
             except SourceError as error:
-                self.incomplete.append(Incomplete(error.path, error.reason))
+                self.incomplete.append(Incomplete(os.path.join(plan.log_dir.source.name, error.path), error.reason))
         return np.concatenate(found, axis=1)
 
     def _of_segment(
@@ -70,16 +70,9 @@ class LogReader:
         """Where to begin reading for `offset`: the last index entry below it that really begins a batch, else 0."""
         if segment.index is None or segment.log is None:
             return 0
-        with plan.log_dir.source.open(segment.index.path) as file:
-            index = parse_offset_index(file, segment.base_offset)
-        below = np.flatnonzero((index.offsets < offset) & (index.positions > 0))
-        if not below.size:
-            return 0
-        position = int(index.positions[below[-1]])
-        with plan.log_dir.source.open(segment.log.path) as file:
-            first = next(SegmentReader(file).chunks(position, position + 1))
-        sound = first.rows == 1 and not first.damage and int(first.columns[BatchColumn.BASE_OFFSET, 0]) <= offset
-        return position if sound else 0
+        source = plan.log_dir.source
+        with source.open(segment.index.path) as index, source.open(segment.log.path) as log:
+            return start_position(log, index, segment.base_offset, offset)
 
     def same_records(
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool

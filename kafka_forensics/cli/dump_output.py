@@ -1,0 +1,215 @@
+"""The rows of a dump in every format of the contract, written as they come: nothing is gathered but the head of a table."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Final
+
+from kafka_forensics.cli.output_json import rfc3339, with_twins
+from kafka_forensics.cli.rows import cell, json_text, markdown
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import Destination
+
+Row = tuple[Any, ...]
+
+SAMPLED_ROWS: Final = 200
+"""Rows a table looks at before it decides how wide its columns are."""
+_TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp", "delete_horizon_ms"})
+_WIDE: Final = frozenset({"producer_id"})
+_PAYLOADS: Final = frozenset({"key", "value", "headers"})
+_BATCH_TABLE: Final = ("position", "size_in_bytes", "base_offset", "last_offset", "records_count", "partition_leader_epoch")
+_RECORD_TABLE: Final = ("position", "offset", "timestamp", "key_size", "value_size", "headers_count")
+_HEADINGS: Final = {
+    "size_in_bytes": "size",
+    "records_count": "records",
+    "partition_leader_epoch": "epoch",
+    "headers_count": "headers",
+}
+_NEEDLESS: Final = {"magic": 2, "compression_type": "none", "timestamp_type": "CreateTime", "is_valid": True}
+"""Values of a batch that go without saying in a table."""
+_SILENT: Final = frozenset({"base_timestamp", "crc", "last_sequence", "producer_epoch", "size_in_bytes"})
+"""Columns a table leaves out: the other formats have them."""
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The rows of one file; `rows` is read once."""
+
+    file: str
+    columns: tuple[str, ...]
+    rows: Iterable[Row]
+
+
+def write_sections(
+    sections: Iterable[Section], columns: Sequence[str], format_name: str, to: Destination, *, several: bool
+) -> None:
+    """Write `sections` in one of the formats of `options.FORMATS`; `columns` are all they have, for formats with one header.
+
+    `several` says that rows must tell which file they are of.
+    """
+    write = to.stream.write
+    match format_name:
+        case "table":
+            for number, section in enumerate(sections):
+                if several:
+                    write(("\n" if number else "") + printable(section.file) + "\n")
+                to.stream.writelines(_table_lines(section))
+        case "tsv":
+            to.stream.writelines(_tsv_lines(sections, columns, several=several))
+        case "json":
+            separator = "["
+            for line in _json_objects(sections):
+                write(separator + line)
+                separator = ",\n "
+            write("[]\n" if separator == "[" else "]\n")
+        case "jsonl":
+            to.stream.writelines(line + "\n" for line in _json_objects(sections))
+        case "markdown":
+            to.stream.writelines(_markdown_lines(sections))
+        case _:
+            raise AssertionError(format_name)
+
+
+def text_of(value: Any) -> str:
+    """`value` as one safe word; bytes as text, see `printable`; headers as JSON."""
+    if isinstance(value, bytes):
+        return printable(value)
+    if isinstance(value, dict | list | tuple):
+        return json_text(_plain(value))
+    return cell(value)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON knows it: bytes as the text they are shown as."""
+    if isinstance(value, bytes):
+        return printable(value)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _tsv_lines(sections: Iterable[Section], columns: Sequence[str], *, several: bool) -> Iterator[str]:
+    yield "\t".join(["file", *columns] if several else columns) + "\n"
+    for section in sections:
+        prefix = printable(section.file) + "\t" if several else ""
+        if section.columns == tuple(columns):
+            yield from (prefix + "\t".join(map(text_of, row)) + "\n" for row in section.rows)
+            continue
+        places = [section.columns.index(name) if name in section.columns else len(section.columns) for name in columns]
+        for row in section.rows:
+            wide = (*row, None)
+            yield prefix + "\t".join(text_of(wide[place]) for place in places) + "\n"
+
+
+def _json_objects(sections: Iterable[Section]) -> Iterator[str]:
+    for section in sections:
+        writers = [_json_writer(name) for name in section.columns]
+        for row in section.rows:
+            told: dict[str, Any] = {"file": printable(section.file)}
+            for write, value in zip(writers, row, strict=True):
+                write(told, value)
+            yield json_text(told)
+
+
+def _json_writer(name: str) -> Callable[[dict[str, Any], Any], None]:
+    """How a column's value enters an object: times and wide integers with their twins, as the contract has it."""
+    plain = name.removesuffix("_ms")
+
+    def time(told: dict[str, Any], value: Any) -> None:
+        told[f"{plain}_ms"] = value
+        told[plain] = None if value is None else rfc3339(value)
+
+    def wide(told: dict[str, Any], value: Any) -> None:
+        told[name] = value
+        told[f"{name}_string"] = None if value is None else str(value)
+
+    def detail(told: dict[str, Any], value: Any) -> None:
+        told[name] = with_twins(_plain(value))
+
+    def other(told: dict[str, Any], value: Any) -> None:
+        told[name] = _plain(value) if isinstance(value, bytes | dict | list | tuple) else value
+
+    return time if name in _TIMES else wide if name in _WIDE else detail if name == "detail" else other
+
+
+def _markdown_lines(sections: Iterable[Section]) -> Iterator[str]:
+    for number, section in enumerate(sections):
+        yield ("\n" if number else "") + f"## {markdown(section.file)}\n\n"
+        yield f"| {' | '.join(map(markdown, section.columns))} |\n"
+        yield f"|{' --- |' * len(section.columns)}\n"
+        for row in section.rows:
+            yield f"| {' | '.join(markdown(text_of(value)) for value in row)} |\n"
+
+
+def _table_lines(section: Section) -> Iterator[str]:
+    """A table whose columns are as wide as its first rows need; later ones may stand out."""
+    shape = _shape(section.columns)
+    rows = (shape(row) for row in section.rows)
+    head = next(rows, None)
+    if head is None:
+        yield "(nothing)\n"
+        return
+    names = _table_names(section.columns)
+    sample = [names, head, *islice(rows, SAMPLED_ROWS)]
+    widths = [max(len(row[column]) for row in sample) for column in range(len(names))]
+    numeric = [all(not row[column] or _NUMBER.fullmatch(row[column]) for row in sample[1:]) for column in range(len(names))]
+    for row in chain(sample, rows):
+        cells = zip(row, widths, numeric, strict=True)
+        yield "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in cells).rstrip() + "\n"
+
+
+def _table_names(columns: tuple[str, ...]) -> list[str]:
+    shown = _shown(columns)
+    return [*(_HEADINGS.get(name, name) for name in shown), *(["notes"] if shown is not columns else [])]
+
+
+def _shown(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that stand by themselves in a table; the others are told in notes if they say anything."""
+    if "records_count" in columns:
+        return (*_BATCH_TABLE, "max_timestamp")
+    return _RECORD_TABLE + tuple(name for name in columns if name in _PAYLOADS) if "headers_count" in columns else columns
+
+
+def _shape(columns: tuple[str, ...]) -> Callable[[Row], list[str]]:
+    """The function that makes the cells of a row."""
+    shown = _shown(columns)
+    places = [(columns.index(name), name in _TIMES) for name in shown]
+    others = [(index, name) for index, name in enumerate(columns) if name not in shown and name not in _SILENT]
+    epoch = columns.index("producer_epoch") if "producer_epoch" in columns else 0
+
+    def cells(row: Row) -> list[str]:
+        made = [_time(row[place]) if is_time else text_of(row[place]) for place, is_time in places]
+        if shown is not columns:
+            made.append(" ".join(_notes(row, others, epoch)))
+        return made
+
+    return cells
+
+
+def _time(value: Any) -> str:
+    return "" if value is None else rfc3339(value) or str(value)
+
+
+def _notes(row: Row, others: list[tuple[int, str]], epoch: int) -> Iterator[str]:
+    """What is not usual about a batch or record, in words."""
+    for index, name in others:
+        value = row[index]
+        if value is None or value == _NEEDLESS.get(name) or (value is False and name != "is_valid") or value == -1:
+            continue
+        if name == "producer_id":
+            yield f"producer {value}/{row[epoch]}"
+        elif name == "is_valid":
+            yield "CRC WRONG"
+        elif name in {"span", "compression_type", "timestamp_type", "control_record_type"}:
+            if value not in {"batch", "record"}:
+                yield str(value)
+        elif name == "is_transactional":
+            yield "transactional"
+        elif name == "is_control_batch":
+            yield "control"
+        elif name == "detail":
+            yield text_of(value)
+        else:
+            yield f"{name.replace('_', ' ')} {text_of(value)}"

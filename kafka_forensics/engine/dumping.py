@@ -1,0 +1,174 @@
+"""What a dump is made of: the files that paths name or hold, and what each of them can be asked."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from kafka_forensics.compiled import COMPILED_ABOVE_BYTES, use_compiled
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, discover
+from kafka_forensics.storage.open import open_source
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
+
+LOG_KINDS = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
+"""Kinds of files that hold batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """One file to be dumped; `path` inside its source, `shown` as a person would name it.
+
+    `base_offset` is what the name says, 0 where it says none; `next_base_offset` is the next segment's in the same directory.
+    """
+
+    source: "ByteSource"
+    path: str
+    shown: str
+    kind: FileKind
+    base_offset: int
+    size_in_bytes: int
+    next_base_offset: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        return os.path.basename(self.shown)
+
+    def open(self) -> "ByteFile":
+        """The file. Raises SourceError."""
+        return self.source.open(self.path)
+
+    def sibling(self, suffix: str) -> "ByteFile | None":
+        """The file of the same segment with another suffix, e.g. `.index`; None if there is none or it cannot be read."""
+        name = self.name.partition(".")[0] + suffix
+        try:
+            if self.path:
+                folder, slash, _ = self.path.rpartition("/")
+                return self.source.open(f"{folder}{slash}{name}")
+            return open_source(os.path.dirname(os.path.abspath(self.shown))).open(name)
+        except (SourceError, PathMissingError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What is asked. Offsets `[offset_start, offset_end)`, None for no bound; `topic_glob` and `partition` choose directories."""
+
+    records: bool = False
+    show_payloads: bool = False
+    offset_start: int | None = None
+    offset_end: int | None = None
+    topic_glob: str | None = None
+    partition: int | None = None
+
+    def overlaps(self, first_offset: int, last_offset: int) -> bool:
+        """Whether `[first_offset, last_offset]` holds an offset that is asked for."""
+        return (self.offset_start is None or last_offset >= self.offset_start) and (
+            self.offset_end is None or first_offset < self.offset_end
+        )
+
+
+@dataclass(slots=True)
+class DumpInputs:
+    """The files found, whether they came out of a directory or archive, and what could not be read or is not Kafka's."""
+
+    files: list[DumpFile] = field(default_factory=list)
+    several: bool = False
+    incomplete: list[Incomplete] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
+    """Every file that `paths` name or hold, in order. Raises UsageError for a path that is missing or no file of Kafka's."""
+    inputs = DumpInputs(several=len(paths) > 1)
+    for path in paths:
+        source = open_source(_without_name(path))
+        found = discover(source)
+        inputs.incomplete += found.incomplete
+        inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
+        inputs.left_out += [_shown(source, entry.path) for entry in [*found.unknown, *found.irregular]]
+        for entry in found.files:
+            inputs.files.append(_lone_file(source, entry))
+        inputs.several |= not found.files
+        for log_directory in found.log_directories:
+            _take_log_directory(inputs, source, log_directory, options)
+    use_compiled(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS) > COMPILED_ABOVE_BYTES)
+    return inputs
+
+
+def _without_name(path: str) -> str:
+    """`path` without the `NAME=` that tells brokers apart elsewhere."""
+    name, equals, rest = path.partition("=")
+    return rest if equals and rest and "/" not in name and not os.path.lexists(path) else path
+
+
+def _shown(source: "ByteSource", path: str) -> str:
+    return os.path.join(source.name, path) if path else source.name
+
+
+def _lone_file(source: "ByteSource", entry: "Entry") -> DumpFile:
+    name = os.path.basename(source.name.rstrip("/"))
+    parsed = parse_file_name(name)
+    if parsed is None and (suffix := name.rpartition(".")[2]) in _BY_SUFFIX:
+        parsed = FileName(_BY_SUFFIX[suffix])  # a renamed copy: offsets count from 0
+    if parsed is None:
+        raise UsageError(
+            f"{source.name}: no file of Kafka's has such a name",
+            hint="a renamed copy is read if its name ends in .log, .index, ...",
+        )
+    return DumpFile(source, entry.path, source.name, parsed.kind, parsed.offset or 0, entry.size_in_bytes)
+
+
+_BY_SUFFIX = {
+    kind.value: kind
+    for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT)
+}
+
+
+def _take_log_directory(inputs: DumpInputs, source: "ByteSource", found: LogDirectory, options: DumpOptions) -> None:
+    chosen = options.topic_glob is not None or options.partition is not None
+    if not chosen:
+        inputs.files += _files(source, [(entry, None) for _, entry in sorted(found.entries.items())])
+        inputs.left_out += [_shown(source, entry.path) for entry in [*found.unknown, *found.irregular]]
+    for directory in found.partitions:
+        if not chosen or _wanted(directory, options):
+            inputs.files += _files(source, _entries(directory))
+            inputs.left_out += [_shown(source, entry.path) for entry in [*directory.unknown, *directory.irregular]]
+
+
+def _wanted(directory: PartitionDirectory, options: DumpOptions) -> bool:
+    if options.partition is not None and directory.partition != options.partition:
+        return False
+    return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
+
+
+def _entries(directory: PartitionDirectory) -> Iterator[tuple["Entry", int | None]]:
+    """Every file of a partition, segment by segment, each with the base offset of the segment behind it."""
+    for _, entry in sorted(directory.entries.items()):
+        yield entry, None
+    following = [segment.base_offset for segment in directory.segments if segment.log is not None]
+    for segment in directory.segments:
+        behind = next((offset for offset in following if offset > segment.base_offset), None)
+        for file in (segment.log, segment.index, segment.time_index, segment.transaction_index):
+            if file is not None:
+                yield file, behind
+    for _, entry in directory.snapshots:
+        yield entry, None
+    for _, _, entry in directory.metadata_snapshots:
+        yield entry, None
+    for leftover in directory.leftovers:
+        yield leftover.entry, None
+
+
+def _files(source: "ByteSource", entries: "Iterator[tuple[Entry, int | None]] | list[tuple[Entry, None]]") -> Iterator[DumpFile]:
+    for entry, behind in entries:
+        parsed = parse_file_name(entry.name)
+        if parsed is not None:
+            shown = _shown(source, entry.path)
+            yield DumpFile(source, entry.path, shown, parsed.kind, parsed.offset or 0, entry.size_in_bytes, behind)
