@@ -214,15 +214,19 @@ def transaction_index_lines(file: "ByteFile") -> Iterator[str]:
 def snapshot_lines(file: "ByteFile", offset: int, complaints: Complaints) -> Iterator[str]:
     """The tool's lines for a `.snapshot`: none for one it does not believe."""
     snapshot = parse_producer_snapshot(file, offset)
-    if snapshot.damage:
-        if snapshot.version == 1 and snapshot.crc != snapshot.crc_computed:
-            words = f"Stored crc: {snapshot.crc}. Computed crc: {snapshot.crc_computed}"
-            complaints.add(f"Snapshot is corrupt (CRC is no longer valid). {words}", "")
-        else:
-            reason = f"Snapshot contained an unknown file version {snapshot.version}" if snapshot.version != 1 else "null"
-            complaints.add(f"Snapshot failed schema validation: {reason}", "")
+    reasons = {one.detail.get("reason"): one for one in snapshot.damage}
+    declared = reasons["count"].detail["declared"] if "count" in reasons else len(snapshot.entries)
+    counted = declared if isinstance(declared, int) else -1
+    if "short" in reasons or counted < 0 or snapshot.version != 1:
+        unknown = "short" not in reasons and counted >= 0
+        reason = f"Snapshot contained an unknown file version {snapshot.version}" if unknown else "null"
+        complaints.add(f"Snapshot failed schema validation: {reason}", "")
         return
-    for entry in snapshot.entries:
+    if snapshot.crc_computed not in {-1, snapshot.crc}:
+        words = f"Stored crc: {snapshot.crc}. Computed crc: {snapshot.crc_computed}"
+        complaints.add(f"Snapshot is corrupt (CRC is no longer valid). {words}", "")
+        return
+    for entry in snapshot.entries[:counted]:
         first = NO_SEQUENCE if entry.last_sequence < 0 else decremented(entry.last_sequence, entry.offset_delta)
         txn = "OptionalLong.empty" if entry.current_txn_first_offset < 0 else f"OptionalLong[{entry.current_txn_first_offset}]"
         line = (
