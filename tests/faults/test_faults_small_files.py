@@ -1,0 +1,211 @@
+"""Faults F25 to F32: indexes, snapshots and checkpoints of broker 2 that contradict its log, or are no such files."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.model.files import AbortedTxn, EpochEntry
+from kafka_forensics.writers.checkpoints import write_leader_epochs
+from kafka_forensics.writers.indexes import write_transaction_index
+from tests.support.faults import ABORTING, COMMITTING, HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
+from tests.support.faults_verdict import offsets, only, said, span, verdict
+
+pytestmark = pytest.mark.faults
+
+ABORTED = HEALTHY.aborted[29][0]
+CHECKPOINT = "replication-offset-checkpoint"
+
+
+@pytest.fixture(name="brokers")
+def three_equal_replicas(tmp_path: Path) -> Brokers:
+    return healthy(tmp_path)
+
+
+def change(path: Path, position: int, mask: int = 1) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("entry", "mask", "reason"), [(3, 0x01, "position_inside_batch"), (7, 0x40, "position_inside_batch")])
+def test_f25_position_in_the_index(brokers: Brokers, entry: int, mask: int, reason: str) -> None:
+    change(brokers.file(2, 29, "index"), 8 * entry + 7, mask)
+    result = verdict(brokers)
+    assert said(result) == [("INDEX_MISMATCH", "warning", 2)]
+    one = only(result, "INDEX_MISMATCH")
+    assert (one.place.file, span(one)) == (f"t-0/{29:020d}.index", (8 * entry, 8 * entry + 8))
+    assert one.evidence["reason"] == reason
+
+
+def test_f25_position_beyond_the_log(brokers: Brokers) -> None:
+    change(brokers.file(2, 55, "index"), 8 * 5 + 4, 0x10)
+    result = verdict(brokers)
+    assert said(result) == [("INDEX_MISMATCH", "warning", 2)]
+
+
+def test_f25_time_index_out_of_order(brokers: Brokers) -> None:
+    path = brokers.file(2, 29, "timeindex")
+    data = path.read_bytes()
+    path.write_bytes(data[:12] + data[24:36] + data[12:24] + data[36:])
+    result = verdict(brokers)
+    assert said(result) == [("INDEX_MISMATCH", "warning", 2)]
+    one = only(result, "INDEX_MISMATCH")
+    assert (one.place.file, span(one)) == (f"t-0/{29:020d}.timeindex", (24, 36))
+    assert one.evidence["reason"] == "out_of_order"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "width", "more"), [("index", 8, 3), ("index", 8, -1), ("timeindex", 12, 8), ("timeindex", 12, -5)]
+)
+def test_f25_length_that_no_entries_have(brokers: Brokers, suffix: str, width: int, more: int) -> None:
+    path = brokers.file(2, 29, suffix)
+    data = path.read_bytes()
+    path.write_bytes(data[:more] if more < 0 else data + b"\1" * more)
+    result = verdict(brokers)
+    assert said(result) == [("INDEX_MISMATCH", "warning", 2)]
+    one = only(result, "INDEX_MISMATCH")
+    entries = (len(data) + more) // width
+    assert (one.evidence["reason"], one.evidence["entry"]) == ("partial_entry", entries)
+    assert span(one) == (width * entries, width * entries + width)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_f26_aborted_transaction_left_out_of_its_index(brokers: Brokers, gone: bool) -> None:
+    path = brokers.file(2, 29, "txnindex")
+    if gone:
+        path.unlink()
+    else:
+        path.write_bytes(b"")
+    result = verdict(brokers)
+    assert said(result) == [("TXNINDEX_MISSING_ABORT", "error", 2)]
+    one = only(result, "TXNINDEX_MISSING_ABORT")
+    assert offsets(one) == (ABORTED.first_offset, ABORTED.last_offset + 1) == (26, 36)
+    assert one.evidence["producer_id"] == ABORTING
+
+
+def test_f27_committed_transaction_listed_as_aborted(brokers: Brokers) -> None:
+    path = brokers.file(2, 29, "txnindex")
+    path.write_bytes(path.read_bytes() + write_transaction_index([AbortedTxn(COMMITTING, 36, 42, 43)]))
+    result = verdict(brokers)
+    assert said(result) == [("TXNINDEX_PHANTOM_ABORT", "error", 2)]
+    one = only(result, "TXNINDEX_PHANTOM_ABORT")
+    assert (span(one), offsets(one)) == ((34, 68), (36, 43))
+    assert (one.evidence["producer_id"], one.evidence["entry"]) == (COMMITTING, 1)
+
+
+@pytest.mark.parametrize("offset", [29, 55, 75])
+def test_f28_flipped_bit_in_a_snapshot(brokers: Brokers, offset: int) -> None:
+    change(brokers.file(2, offset, "snapshot"), 3)
+    result = verdict(brokers)
+    assert said(result) == [("PRODUCER_SNAPSHOT_CORRUPT", "warning", 2)]
+    one = only(result, "PRODUCER_SNAPSHOT_CORRUPT")
+    assert (one.place.file, span(one)) == (f"t-0/{offset:020d}.snapshot", (2, 6))
+    assert (one.evidence["reason"], one.place.offset_end) == ("crc", offset)
+
+
+def test_f28_snapshot_of_an_earlier_state(brokers: Brokers) -> None:
+    brokers.file(2, 55, "snapshot").write_bytes(brokers.file(2, 29, "snapshot").read_bytes())
+    result = verdict(brokers)
+    assert said(result) == [("PRODUCER_SNAPSHOT_CORRUPT", "warning", 2)]
+    one = only(result, "PRODUCER_SNAPSHOT_CORRUPT")
+    assert one.place.file == f"t-0/{55:020d}.snapshot"
+    contradicted = {row["producer_id"]: row["reason"] for row in one.evidence["contradictions"]}
+    assert contradicted == {3000: "last_offset", COMMITTING: "last_offset", ABORTING: "current_txn_first_offset"}
+
+
+def write_epochs(brokers: Brokers, *entries: tuple[int, int]) -> None:
+    lines = write_leader_epochs([EpochEntry(*entry) for entry in entries])
+    brokers.named(2, "leader-epoch-checkpoint").write_bytes(lines)
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason", "asked", "by_checkpoint", "by_batches"),
+    [
+        pytest.param([(0, 0), (2, 58)], "entry_missing", 0, 58, 32, id="dropped"),
+        pytest.param([(0, 0), (2, 58), (1, 32)], "order", 2, 75, 75, id="reordered"),
+        pytest.param([(0, 0), (1, 35), (2, 58)], "entry_shifted", 0, 35, 32, id="shifted up"),
+        pytest.param([(0, 0), (1, 32), (2, 55)], "entry_shifted", 1, 55, 58, id="shifted down"),
+        pytest.param([(0, 0), (1, 32), (2, 58), (4, 65)], "entry_without_batches", 2, 65, 75, id="invented"),
+    ],
+)
+def test_f29_leader_epochs_that_the_batches_contradict(
+    brokers: Brokers, entries: list[tuple[int, int]], reason: str, asked: int, by_checkpoint: int, by_batches: int
+) -> None:
+    write_epochs(brokers, *entries)
+    result = verdict(brokers)
+    assert said(result) == [("EPOCH_CACHE_MISMATCH", "error", 2)]
+    one = only(result, "EPOCH_CACHE_MISMATCH")
+    assert one.place.file == "t-0/leader-epoch-checkpoint"
+    assert (one.evidence["reason"], one.evidence["epoch"]) == (reason, asked)
+    assert one.evidence["truncation_offset_by_checkpoint"] == by_checkpoint
+    assert one.evidence["truncation_offset_by_batches"] == by_batches
+    assert one.evidence["batches"] == [[0, 0], [1, 32], [2, 58]]
+
+
+def test_f29_entry_at_the_log_end_is_an_epoch_that_wrote_nothing_yet(brokers: Brokers) -> None:
+    write_epochs(brokers, (0, 0), (1, 32), (2, 58), (3, LOG_END))
+    assert said(verdict(brokers)) == []
+
+
+@pytest.mark.parametrize(("high_watermark", "end"), [(90, 75), (76, 75)])
+def test_f30_high_watermark_beyond_the_log(brokers: Brokers, high_watermark: int, end: int) -> None:
+    write_checkpoint(brokers.log_dir(2), "replication", high_watermark)
+    result = verdict(brokers)
+    assert said(result) == [("HW_BEYOND_LEO", "critical", 2)]
+    one = only(result, "HW_BEYOND_LEO")
+    assert offsets(one) == (end, high_watermark)
+    assert one.evidence["held_by"] == []
+
+
+def test_f30_names_who_has_what_this_replica_lost(brokers: Brokers) -> None:
+    for suffix in ("log", "index", "timeindex", "txnindex"):
+        brokers.file(2, 55, suffix).unlink()
+    brokers.file(2, 75, "snapshot").unlink()
+    write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
+    result = verdict(brokers)
+    assert said(result) == [("HW_BEYOND_LEO", "critical", 2), ("REPLICA_LAGS", "info", 2)]
+    one = only(result, "HW_BEYOND_LEO")
+    assert (offsets(one), one.evidence["held_by"]) == ((55, 72), [1, 3])
+
+
+def test_f30_in_a_live_copy_the_checkpoint_is_only_newer(brokers: Brokers) -> None:
+    write_checkpoint(brokers.log_dir(2), "replication", 90)
+    result = verdict(brokers, live=True)
+    assert said(result) == [("INCONSISTENT_CUT", "info", 2)]
+    assert offsets(only(result, "INCONSISTENT_CUT")) == (75, 90)
+
+
+def test_f31_without_a_checkpoint_nothing_is_claimed(brokers: Brokers) -> None:
+    (brokers.log_dir(2) / CHECKPOINT).unlink()
+    result = verdict(brokers)
+    assert said(result) == [("HW_UNKNOWN", "info", 2)]
+    assert only(result, "HW_UNKNOWN").evidence["reason"] == "missing"
+    assert [one.high_watermark for one in result.partitions[0].replicas] == [72, None, 72]
+
+
+def test_f31_high_watermark_zero_is_not_known(brokers: Brokers) -> None:
+    write_checkpoint(brokers.log_dir(2), "replication", 0)
+    result = verdict(brokers)
+    assert said(result) == [("HW_UNKNOWN", "info", 2)]
+    assert only(result, "HW_UNKNOWN").evidence["reason"] == "zero"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "high_watermark"),
+    [
+        pytest.param(b"0\n2147483647\nt 0 72\n", "count", 72, id="count"),
+        pytest.param(b"0\n1\nt 0 " + b"7" * 10_000_000 + b"\n", "line_too_long", None, id="digits"),
+        pytest.param(b"9\n1\nt 0 72\n", "version", 72, id="version"),
+        pytest.param(b"\xff\x00\xfe" * 1000, "version", None, id="noise"),
+    ],
+)
+def test_f32_checkpoint_that_is_none(brokers: Brokers, data: bytes, reason: str, high_watermark: int | None) -> None:
+    (brokers.log_dir(2) / CHECKPOINT).write_bytes(data)
+    brokers.flip(2, HEALTHY.at(40), 100)
+    result = verdict(brokers)
+    rest = [("BATCH_CRC_MISMATCH", "error", 2), ("REPLICA_DIFFERS", "error", 2)]
+    assert said(result) == [rest[0], ("CHECKPOINT_MALFORMED", "warning", 2), rest[1]]
+    one = only(result, "CHECKPOINT_MALFORMED")
+    assert one.place.file == CHECKPOINT
+    assert one.evidence["reason"] == reason
+    assert result.partitions[0].replicas[1].high_watermark == high_watermark
