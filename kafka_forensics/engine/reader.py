@@ -14,7 +14,7 @@ from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.inspection import inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
-from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.records import DecodedBatch, decode_batch
 from kafka_forensics.parsers.segment import SegmentReader
 
 if TYPE_CHECKING:
@@ -88,6 +88,14 @@ class LogReader:
 
     def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, tuple[object, ...]] | None:
         """Offset → what must be equal on every replica; None if the batch cannot be decoded."""
+        decoded = self.decoded(replica, row)
+        if decoded is None or decoded.problems:
+            return None
+        producer = tuple(int(row[c]) for c in (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH))
+        return {record.offset: (*_content(record), *producer) for record in decoded.iter_records()}
+
+    def decoded(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
+        """A batch that `batches` gave, opened; None if it is too large to be, or cannot be read."""
         plan = self._plans[id(replica.context)]
         segment = next(one for one in plan.directory.segments if one.base_offset == int(row[BATCH_COLUMNS]))
         size = int(row[BatchColumn.SIZE_IN_BYTES])
@@ -96,15 +104,10 @@ class LogReader:
         source = plan.log_dir.source
         try:
             with source.open(segment.log.path) as file:
-                batch = file.read_at(int(row[BatchColumn.POSITION]), size)
+                return decode_batch(file.read_at(int(row[BatchColumn.POSITION]), size))
         except SourceError as error:
             self.incomplete.append(Incomplete(os.path.join(source.name, segment.log.path), error.reason))
             return None
-        decoded = decode_batch(batch)
-        if decoded.problems:
-            return None
-        producer = tuple(int(row[c]) for c in (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH))
-        return {record.offset: (*_content(record), *producer) for record in decoded.iter_records()}
 
 
 def _content(record: Record) -> tuple[object, ...]:
