@@ -92,7 +92,7 @@ def test_an_unknown_environment_word_changes_nothing(monkeypatch: pytest.MonkeyP
 
 def test_compiled_code_is_kept_in_a_private_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    directory = compiled._cache_directory.__wrapped__()
+    directory = compiled.kernel_cache.__wrapped__()
     assert directory is not None
     assert Path(directory).parent == tmp_path / "kafka-forensics"
     assert os.stat(directory).st_mode & 0o777 == 0o700
@@ -100,10 +100,10 @@ def test_compiled_code_is_kept_in_a_private_directory(monkeypatch: pytest.Monkey
 
 def test_a_directory_that_others_may_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    directory = compiled._cache_directory.__wrapped__()
+    directory = compiled.kernel_cache.__wrapped__()
     assert directory is not None
     os.chmod(directory, 0o770)  # noqa: S103 - the permission under test
-    assert compiled._cache_directory.__wrapped__() is None
+    assert compiled.kernel_cache.__wrapped__() is None
 
 
 def test_a_link_in_place_of_the_directory_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_a_link_in_place_of_the_directory_is_not_trusted(monkeypatch: pytest.Mon
     link = tmp_path / "cache" / "kafka-forensics" / compiled._sources_digest()
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)
-    assert compiled._cache_directory.__wrapped__() is None
+    assert compiled.kernel_cache.__wrapped__() is None
 
 
 def test_no_place_to_cache_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert compiled._cache_directory.__wrapped__() is None
+    assert compiled.kernel_cache.__wrapped__() is None
 
 
 def test_the_digest_changes_with_any_kernel_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
