@@ -103,6 +103,19 @@ def resumes(windows: "Column", base: int, kept: int, epoch: int, first: int, las
 
 
 @kernel
+def repeated(windows: "Column", base: int, kept: int, newest: int, now: "Column") -> int:
+    """Number of the oldest batch of the window that has the epoch and sequence numbers of `now`, -1 if none has."""
+    found = -1
+    for back in range(kept):
+        number = (newest - back) % WINDOW
+        row = base + number
+        same = windows[row, FIRST_SEQUENCE] == now[FIRST_SEQUENCE] and windows[row, LAST_SEQUENCE] == now[LAST_SEQUENCE]
+        if same and windows[row, EPOCH] == now[EPOCH]:
+            found = number
+    return found
+
+
+@kernel
 def goes_back(windows: "Column", base: int, kept: int, base_offset: int) -> bool:
     """Whether a batch starts at or before an offset that the window has passed."""
     furthest = int(windows[base, LAST_OFFSET])
@@ -135,11 +148,7 @@ def judge(windows: "Column", base: int, count: int, now: "Column") -> int:
     previous = base + newest
     epoch, first, last = int(now[EPOCH]), int(now[FIRST_SEQUENCE]), int(now[LAST_SEQUENCE])
     previous_epoch, previous_last = int(windows[previous, EPOCH]), int(windows[previous, LAST_SEQUENCE])
-    duplicate = -1
-    for number in range(kept):
-        other = base + number
-        if windows[other, FIRST_SEQUENCE] == first and windows[other, LAST_SEQUENCE] == last and windows[other, EPOCH] == epoch:
-            duplicate = number
+    duplicate = repeated(windows, base, kept, newest, now)
     if duplicate < 0 and epoch == previous_epoch and ((first - previous_last) & MAX_SEQUENCE) == 1:
         return LEGAL
     if elapsed_ms(int(windows[previous, TIMESTAMP]), int(now[TIMESTAMP])) >= EXPIRATION_MS:

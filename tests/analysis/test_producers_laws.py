@@ -134,7 +134,7 @@ def places(fold: ProducersFold) -> dict[str, list[tuple[int, int]]]:
     return {kind: sorted(rows) for kind, rows in answer.items()}
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(logs(), st.sets(st.integers(1, 60), max_size=2))
 def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
     fold = log.fold(ProducersFold, cuts)

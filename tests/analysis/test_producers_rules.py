@@ -104,6 +104,10 @@ ILLEGAL = {
         run(9).data(7, 0, 40, 10).data(7, 0, 50, 10).data(7, 0, 60, 10).data(7, 0, 70, 10).data(7, 0, 80, 10).data(7, 0, 90, 10),
         [DUPLICATE] * 5,
     ),
+    "a batch four times": (
+        run(8).data(7, 0, 70, 10).data(7, 0, 70, 10).data(7, 0, 80, 10).data(7, 0, 70, 10).data(7, 0, 90, 10),
+        [DUPLICATE] * 3,
+    ),
     "a duplicate across lost bytes": (run(3).lost().data(7, 0, 20, 10), [DUPLICATE]),
     "a copy of the last batch": (again(run(9), 8).data(7, 0, 90, 10), [DUPLICATE]),
     "a copy of the first of many batches": (again(run(40), 0).data(7, 0, 400, 10), [DUPLICATE]),

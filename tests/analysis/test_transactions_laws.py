@@ -121,7 +121,7 @@ class Plain:
         return min([limit, *firsts])
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(logs(), st.sets(st.integers(1, 60), max_size=2))
 def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
     plain = Plain()

@@ -22,6 +22,18 @@ CONTROL = 0x20
 TRANSACTIONAL = 0x10
 ABORT, COMMIT = 0, 1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_SHOWN = (
+    BatchColumn.POSITION,
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.LAST_OFFSET,
+    BatchColumn.CRC,
+    BatchColumn.ATTRIBUTES,
+    BatchColumn.PRODUCER_ID,
+    BatchColumn.PRODUCER_EPOCH,
+    BatchColumn.BASE_SEQUENCE,
+    BatchColumn.CONTROL_RECORD_TYPE,
+    BatchColumn.MAX_TIMESTAMP,
+)
 _FIRST_CONTROL_KEY = 66
 """Position of the key of a batch's first record, its five varints being of one byte."""
 
@@ -39,7 +51,7 @@ class Fold(Protocol):
 AnyFold = TypeVar("AnyFold", bound=Fold)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Row:
     """A batch of a log, or (`lost`) bytes lost in its place. Column values by name; `segment` is the base offset of its file."""
 
@@ -47,8 +59,12 @@ class Row:
     segment: int = 0
     lost: bool = False
 
+    def __repr__(self) -> str:
+        shown = [self.values.get(column, 0) for column in _SHOWN]
+        return f"<lost {self.segment}>" if self.lost else f"<{self.segment} {shown}>"
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, repr=False)
 class Log:
     """A log under construction: offsets, positions and timestamps go on by themselves unless given."""
 
@@ -58,10 +74,13 @@ class Log:
     segment: int = 0
     timestamp: int = 1_700_000_000_000
 
+    def __repr__(self) -> str:
+        return f"<log {self.rows}>"
+
     def add(self, count: int = 1, **given: int) -> Self:
         """A batch of `count` records; `given` are column names in lower case."""
         base = given.get("base_offset", self.offset)
-        self.timestamp = min(given.get("max_timestamp", self.timestamp + 1000), 2**62)
+        self.timestamp = max(-(2**62), min(given.get("max_timestamp", self.timestamp + 1000), 2**62))
         values = {
             BatchColumn.POSITION: self.position,
             BatchColumn.SIZE_IN_BYTES: 100,

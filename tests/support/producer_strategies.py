@@ -54,7 +54,7 @@ def _act(draw: st.DrawFn, action: str, log: Log, producer: int, epochs: dict[int
         given = {column.name.lower(): value for column, value in row.values.items()}
         given["position"] = log.position
         if draw(st.booleans()):
-            given |= {"base_offset": log.offset, "last_offset": log.offset + max(given["last_offset_delta"], 0)}
+            given |= {"base_offset": log.offset, "last_offset": min(log.offset + max(given["last_offset_delta"], 0), _TOP)}
         log.add(1, **given)
     elif action == "jump":
         log.offset = max(0, log.offset + draw(st.integers(-8, 8)))
