@@ -45,10 +45,8 @@ class IndexFold:
         self.max_timestamp = -1
         self.last_offset = -1
         self.end_position = 0
-        self._first_time_entry: tuple[int, int] | None = None
-        """(entry number, timestamp) of the first time-index entry in the stretch."""
-        self._first_index_entry: tuple[int, int] | None = None
-        """(entry number, offset) of the first offset-index entry in the stretch."""
+        self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
+        """Numbers of the entries that point into the stretch and agree with it: what stands before it may yet contradict them."""
 
     def step(self, columns: "NDArray[np.int64]") -> None:
         """Check the entries that point into this chunk."""
@@ -70,15 +68,13 @@ class IndexFold:
             return
         wanted, offsets = index.positions[inside], index.offsets[inside]
         rows = np.searchsorted(positions, wanted, side="right") - 1
-        before = np.concatenate(([self.last_offset], columns[BatchColumn.LAST_OFFSET]))[rows]
+        before = np.maximum.accumulate(np.concatenate(([self.last_offset], columns[BatchColumn.LAST_OFFSET])))[rows]
         reasons = (
             ("position_inside_batch", positions[rows] != wanted, positions[rows]),
             ("offset_before_batch", columns[BatchColumn.BASE_OFFSET][rows] > offsets, columns[BatchColumn.BASE_OFFSET][rows]),
             ("offset_in_earlier_batch", before >= offsets, before),
         )
         self._report("index", inside, offsets, wanted, reasons)
-        if self._first_index_entry is None:
-            self._first_index_entry = (int(inside[0]), int(offsets[0]))
 
     def _check_times(self, columns: "NDArray[np.int64]", index: "TimeIndex") -> None:
         last, base = columns[BatchColumn.LAST_OFFSET], columns[BatchColumn.BASE_OFFSET]
@@ -93,38 +89,41 @@ class IndexFold:
         highest = np.maximum.accumulate(np.concatenate(([self.max_timestamp], stamped)))
         covered = base[rows] <= offsets
         reasons = (
-            ("timestamp_of_no_batch_there", covered & (stamped[rows] != timestamps), stamped[rows]),
-            ("earlier_batch_is_newer", covered & (highest[rows] > timestamps), highest[rows]),
+            ("timestamp_of_no_batch_there", (stamped[rows] != timestamps)[covered], stamped[rows][covered]),
+            ("earlier_batch_is_newer", (highest[rows] > timestamps)[covered], highest[rows][covered]),
         )
-        self._report("timeindex", inside, offsets, timestamps, reasons)
-        if self._first_time_entry is None:
-            self._first_time_entry = (int(inside[0]), int(timestamps[0]))
+        self._report("timeindex", inside[covered], offsets[covered], timestamps[covered], reasons)
 
     def _report(self, kind: str, entries: "NDArray[np.int64]", offsets: Any, values: Any, reasons: Any) -> None:
-        """Add one row for each entry that some reason speaks against, the first reason only."""
-        reported: set[int] = set()
+        """Add one row for each entry that some reason speaks against, the first reason only; remember the others as sound."""
+        sound = np.ones(entries.size, np.bool_)
         for reason, wrong, expected in reasons:
-            for row in np.flatnonzero(wrong):
-                if int(row) not in reported:
-                    reported.add(int(row))
-                    numbers = (int(offsets[row]), int(values[row]), int(expected[row]))
-                    self.bad.append(BadEntry(kind, self._segment, int(entries[row]), reason, *numbers))
+            for row in np.flatnonzero(wrong & sound):
+                numbers = (int(offsets[row]), int(values[row]), int(expected[row]))
+                self.bad.append(BadEntry(kind, self._segment, int(entries[row]), reason, *numbers))
+            sound &= ~wrong
+        self._sound[kind].append(entries[sound])
 
     def merge(self, right: "IndexFold") -> None:
         """Add the stretch of the same segment that follows ours."""
-        first = right._first_time_entry
-        if first is not None and self.max_timestamp > first[1]:
-            bad = BadEntry("timeindex", self._segment, first[0], "earlier_batch_is_newer", -1, first[1], self.max_timestamp)
-            self.bad.append(bad)
-        first = right._first_index_entry
-        if first is not None and self.last_offset >= first[1]:
-            self.bad.append(BadEntry("index", self._segment, first[0], "offset_in_earlier_batch", first[1], -1, self.last_offset))
         self.bad.extend(right.bad)
-        self._first_time_entry = self._first_time_entry or right._first_time_entry
-        self._first_index_entry = self._first_index_entry or right._first_index_entry
+        if self._index is not None:
+            offsets, positions = self._index.offsets, self._index.positions
+            self._seam("index", right, offsets <= self.last_offset, "offset_in_earlier_batch", offsets, positions, self.last_offset)
+        if self._time is not None:
+            offsets, stamps = self._time.offsets, self._time.timestamps
+            newer = stamps < self.max_timestamp
+            self._seam("timeindex", right, newer, "earlier_batch_is_newer", offsets, stamps, self.max_timestamp)
         self.last_offset = max(self.last_offset, right.last_offset)
         self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
         self.end_position = max(self.end_position, right.end_position)
+
+    def _seam(self, kind: str, right: "IndexFold", wrong: Any, reason: str, offsets: Any, values: Any, expected: int) -> None:
+        """Judge the entries that agree with the right stretch by what stands before it."""
+        for entries in right._sound[kind]:
+            for row in entries[wrong[entries]]:
+                self.bad.append(BadEntry(kind, self._segment, int(row), reason, int(offsets[row]), int(values[row]), expected))
+            self._sound[kind].append(entries[~wrong[entries]])
 
     def finish(self) -> list[BadEntry]:
         """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""

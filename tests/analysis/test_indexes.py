@@ -1,0 +1,213 @@
+"""Index entries against batches: each rule, every seam, and a plain loop over the whole segment."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.indexes import BadEntry, IndexFold
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.files import OffsetIndex, TimeIndex
+from tests.support.folds import folded
+from tests.support.segments import columns_of
+
+SIZE = 100
+Entry = tuple[int, int]
+Rows = list[dict[BatchColumn, int]]
+
+
+def segment_of(*batches: tuple[int, int, int]) -> Rows:
+    """Batches of 100 bytes each: (base offset, last offset, largest timestamp)."""
+    names = (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.MAX_TIMESTAMP)
+    return [dict(zip(names, one, strict=True)) | {BatchColumn.POSITION: n * SIZE} for n, one in enumerate(batches)]
+
+
+def offset_index(*entries: Entry) -> OffsetIndex:
+    """Entries of (offset, position)."""
+    return OffsetIndex(np.array([a for a, _ in entries], np.int64), np.array([b for _, b in entries], np.int64), 0)
+
+
+def time_index(*entries: Entry) -> TimeIndex:
+    """Entries of (timestamp, offset)."""
+    return TimeIndex(np.array([a for a, _ in entries], np.int64), np.array([b for _, b in entries], np.int64), 0)
+
+
+LOG = segment_of((0, 4, 10), (5, 9, 20), (10, 14, 15), (15, 19, 30))
+
+
+def judged(rows: Rows, offsets: tuple[Entry, ...] = (), times: tuple[Entry, ...] = ()) -> list[tuple[str, int, str]]:
+    """(file, entry, reason) of the bad entries."""
+    state = IndexFold(0, offset_index(*offsets), time_index(*times))
+    state.step(columns_of(rows))
+    return sorted((bad.file_kind, bad.entry, bad.reason) for bad in state.finish())
+
+
+@pytest.mark.parametrize("entries", [
+    (),
+    ((9, 100), (19, 300)),
+    ((4, 0), (9, 100), (14, 200), (19, 300)),
+    ((14, 100), (19, 300)),
+    ((19, 100),),
+])  # fmt: skip
+def test_entries_that_a_broker_writes_are_sound(entries: tuple[Entry, ...]) -> None:
+    """One entry names the last offset of what was appended there: one batch, or several."""
+    assert judged(LOG, entries) == []
+
+
+@pytest.mark.parametrize(("entries", "entry", "reason"), [
+    (((9, 101), (19, 300)), 0, "position_inside_batch"),
+    (((4, 100), (19, 300)), 0, "offset_before_batch"),
+    (((9, 100), (9, 200)), 1, "offset_before_batch"),
+    (((9, 0), (7, 100)), 1, "out_of_order"),
+    (((9, 100), (9, 100)), 1, "out_of_order"),
+    (((9, 100), (20, 300)), 1, "beyond_log"),
+    (((9, 100), (19, 400)), 1, "beyond_log"),
+    (((9, 100), (19, 2**31 - 1)), 1, "beyond_log"),
+    (((9, -100),), 0, "beyond_log"),
+])  # fmt: skip
+def test_offset_entries_that_contradict_the_log(entries: tuple[Entry, ...], entry: int, reason: str) -> None:
+    assert ("index", entry, reason) in judged(LOG, entries)
+    assert {number for _, number, _ in judged(LOG, entries)} == {entry}
+
+
+def test_an_offset_of_an_earlier_batch() -> None:
+    """In a log whose offsets go back, the batch found may begin below what came before."""
+    rows = segment_of((0, 4, 1), (5, 9, 1), (3, 7, 1))
+    assert judged(rows, ((8, 200),)) == [("index", 0, "offset_in_earlier_batch")]
+    rows = segment_of((0, 20, 1), (5, 9, 1), (3, 7, 1))
+    assert judged(rows, ((15, 200),)) == [("index", 0, "offset_in_earlier_batch")]
+
+
+@pytest.mark.parametrize("entries", [
+    (),
+    ((20, 9), (30, 19)),
+    ((10, 0), (20, 5), (30, 17)),
+])  # fmt: skip
+def test_time_entries_that_a_broker_writes_are_sound(entries: tuple[Entry, ...]) -> None:
+    assert judged(LOG, (), entries) == []
+
+
+@pytest.mark.parametrize(("entries", "entry", "reason"), [
+    (((21, 9), (30, 19)), 0, "timestamp_of_no_batch_there"),
+    (((20, 4),), 0, "timestamp_of_no_batch_there"),
+    (((15, 12),), 0, "earlier_batch_is_newer"),
+    (((20, 9), (10, 4)), 1, "out_of_order"),
+    (((20, 9), (20, 9)), 1, "out_of_order"),
+    (((30, 19), (40, 20)), 1, "beyond_log"),
+])  # fmt: skip
+def test_time_entries_that_contradict_the_log(entries: tuple[Entry, ...], entry: int, reason: str) -> None:
+    assert judged(LOG, (), entries) == [("timeindex", entry, reason)]
+
+
+def test_a_bad_entry_carries_its_numbers() -> None:
+    state = IndexFold(7, offset_index((9, 100), (12, 250)), time_index((25, 9)))
+    state.step(columns_of(LOG))
+    assert state.finish() == [
+        BadEntry("index", 7, 1, "position_inside_batch", 12, 250, 200),
+        BadEntry("timeindex", 7, 0, "timestamp_of_no_batch_there", 9, 25, 20),
+    ]
+
+
+def test_every_entry_beyond_an_empty_log_is_told() -> None:
+    assert judged([], ((9, 100),), ((20, 9),)) == [("index", 0, "beyond_log"), ("timeindex", 0, "beyond_log")]
+
+
+def test_many_entries_beyond_the_log_are_told_by_a_few() -> None:
+    entries = tuple((100 + n, 1000 + n) for n in range(500))
+    assert len(judged(LOG, entries)) <= 16
+
+
+def test_damage_of_the_file_itself_is_passed_on() -> None:
+    index = replace(offset_index((9, 100)), damage=[Damage("INDEX_MISMATCH", 8, 3, detail={"reason": "odd_size"})])
+    state = IndexFold(0, index, None)
+    state.step(columns_of(LOG))
+    assert [(bad.file_kind, bad.entry, bad.reason) for bad in state.finish()] == [("index", 1, "odd_size")]
+
+
+def test_a_segment_without_indexes_has_no_bad_entries() -> None:
+    state = IndexFold(0, None, None)
+    state.step(columns_of(LOG))
+    state.merge(IndexFold(0, None, None))
+    assert state.finish() == []
+
+
+def plain(rows: Rows, offsets: list[Entry], times: list[Entry]) -> set[tuple[str, int, str]]:
+    """What one look at each entry says, without the checks of order and end."""
+    found = set()
+    for number, (offset, position) in enumerate(offsets):
+        at = [n for n in range(len(rows)) if n * SIZE <= position < (n + 1) * SIZE]
+        if not at:
+            continue
+        row = rows[at[0]]
+        if position != row[BatchColumn.POSITION]:
+            found.add(("index", number, "position_inside_batch"))
+        elif row[BatchColumn.BASE_OFFSET] > offset:
+            found.add(("index", number, "offset_before_batch"))
+        elif max([one[BatchColumn.LAST_OFFSET] for one in rows[: at[0]]], default=-1) >= offset:
+            found.add(("index", number, "offset_in_earlier_batch"))
+    for number, (stamp, offset) in enumerate(times):
+        at = [n for n, one in enumerate(rows) if one[BatchColumn.BASE_OFFSET] <= offset <= one[BatchColumn.LAST_OFFSET]]
+        if not at:
+            continue
+        if rows[at[0]][BatchColumn.MAX_TIMESTAMP] != stamp:
+            found.add(("timeindex", number, "timestamp_of_no_batch_there"))
+        elif max([one[BatchColumn.MAX_TIMESTAMP] for one in rows[: at[0]]], default=-1) > stamp:
+            found.add(("timeindex", number, "earlier_batch_is_newer"))
+    return found
+
+
+@st.composite
+def rising_segments(draw: st.DrawFn) -> Rows:
+    """Batches whose offsets rise, with gaps; timestamps as they come."""
+    made, offset = [], draw(st.integers(0, 2))
+    for _ in range(draw(st.integers(0, 6))):
+        last = offset + draw(st.integers(0, 3))
+        made.append((offset, last, draw(st.integers(0, 6))))
+        offset = last + 1 + draw(st.sampled_from([0, 0, 2]))
+    return segment_of(*made)
+
+
+ENTRIES = st.lists(
+    st.tuples(st.integers(-1, 30), st.one_of(st.integers(0, 7).map(lambda n: n * SIZE), st.integers(-5, 650))), max_size=7
+)
+TIMES = st.lists(st.tuples(st.integers(-1, 7), st.integers(-1, 30)), max_size=7)
+
+
+@pytest.mark.properties
+@given(rising_segments(), ENTRIES, TIMES, st.data())
+def test_any_cut_gives_what_a_plain_loop_gives(rows: Rows, offsets: list[Entry], times: list[Entry], draw: st.DataObject) -> None:
+    state = folded(
+        draw,
+        lambda: IndexFold(0, offset_index(*offsets), time_index(*times)),
+        lambda fold, a, b: fold.step(columns_of(rows[a:b])),
+        len(rows),
+    )
+    assert {(bad.file_kind, bad.entry, bad.reason) for bad in state.bad} == plain(rows, offsets, times)
+    assert state.bad.count == len(plain(rows, offsets, times))
+    whole = IndexFold(0, offset_index(*offsets), time_index(*times))
+    whole.step(columns_of(rows))
+    without_expected = [{replace(bad, expected=None) for bad in one.finish()} for one in (state, whole)]
+    assert without_expected[0] == without_expected[1]
+
+
+@pytest.mark.properties
+@given(rising_segments(), st.data())
+def test_indexes_as_a_broker_builds_them_are_sound_at_any_cut(rows: Rows, draw: st.DataObject) -> None:
+    """Rebuilt by appending some of the batches' entries, as `LogSegment.append` does."""
+    offsets, times, largest = [], [], -1
+    for row in rows:
+        newer = row[BatchColumn.MAX_TIMESTAMP] > largest
+        largest = max(largest, row[BatchColumn.MAX_TIMESTAMP])
+        if draw.draw(st.booleans()):
+            offsets.append((row[BatchColumn.LAST_OFFSET], row[BatchColumn.POSITION]))
+            if newer:
+                times.append((largest, row[BatchColumn.LAST_OFFSET]))
+    state = folded(
+        draw,
+        lambda: IndexFold(0, offset_index(*offsets), time_index(*times)),
+        lambda fold, a, b: fold.step(columns_of(rows[a:b])),
+        len(rows),
+    )
+    assert state.finish() == []
