@@ -107,12 +107,13 @@ def open_wrapper(entry: bytes | memoryview, position: int = 0) -> LegacyWrapper:
     minimum = LEGACY_V0_OVERHEAD
     if len(view) >= LOG_OVERHEAD + minimum and view[_MAGIC_AT] == 1:
         minimum = LEGACY_V1_OVERHEAD
-    if len(view) < LOG_OVERHEAD + minimum or view[_MAGIC_AT] > 1:
+    declared = int.from_bytes(view[8:LOG_OVERHEAD], "big", signed=True)
+    if len(view) < LOG_OVERHEAD + minimum or view[_MAGIC_AT] > 1 or declared < minimum:
         opened = LegacyWrapper(NO_OFFSET, NO_OFFSET, 0, b"", 0, NO_TIMESTAMP, NO_TIMESTAMP_TYPE, None)
         opened.problems.append(Damage("RECORD_MALFORMED", position, len(view), detail={"reason": "header"}))
         return opened
     head = _Entry(*_HEAD.unpack_from(view))
-    view = view[: LOG_OVERHEAD + max(head.size, minimum)]
+    view = view[: LOG_OVERHEAD + head.size]
     timestamp = _INT64.unpack_from(view, LOG_OVERHEAD + 6)[0] if head.magic == 1 else NO_TIMESTAMP
     timestamp_type = TIMESTAMP_TYPES[bool(head.attributes & TIMESTAMP_TYPE_MASK)] if head.magic == 1 else NO_TIMESTAMP_TYPE
     opened = LegacyWrapper(head.offset, head.offset, 0, b"", head.magic, timestamp, timestamp_type, 0)

@@ -51,6 +51,7 @@ class RecordStream:
         self.error_index = -1
         self.error_position = -1
         self._bad = 0
+        self._gave_up = False
         self._count = count
         self._bytes = _PassingBytes(window, pieces)
         self._held_bytes = held_bytes
@@ -92,7 +93,7 @@ class RecordStream:
                     if step:
                         yield None, out[:, :1]
                     continue
-                if not self._note(code, out[RecordColumn.POSITION, 0]):
+                if not self._note(code, out[RecordColumn.POSITION, 0]) or self._gave_up:
                     break
             elif not self._note(code, passing.position) or not self._skip_record():
                 break
@@ -130,12 +131,12 @@ class RecordStream:
         out[RecordColumn.POSITION, 0] = start
         length, code = passing.varint(read_varint, None)
         if code != OK or length < 0:
-            self._bad = MAX_BAD_RECORDS
+            self._gave_up = True
             return OUT_OF_BOUNDS if code == OK else code
         end = passing.position + length
         code = _measure_body(passing, end, out, self._held_bytes)
         if not passing.skip(end - passing.position):
-            self._bad = MAX_BAD_RECORDS
+            self._gave_up = True
             return OUT_OF_BOUNDS
         out[RecordColumn.SIZE_IN_BYTES, 0] = end - start
         return code

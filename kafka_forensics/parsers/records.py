@@ -137,14 +137,16 @@ def decode_batch(batch: bytes | memoryview, *, position: int = 0) -> DecodedBatc
     if len(view) > _MAGIC_AT and (view[_MAGIC_AT] < 2 or view[_MAGIC_AT] > 127):
         legacy = open_wrapper(view, position)
         return DecodedBatch(None, legacy, legacy.payload, legacy.records_count, legacy.problems)
-    if len(view) < RECORD_BATCH_OVERHEAD:
+    header = BatchHeader(*_HEADER.unpack_from(view)) if len(view) >= RECORD_BATCH_OVERHEAD else None
+    if header is None or header.batch_length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD:
         broken = Damage("RECORD_MALFORMED", position, len(view), detail={"reason": "header"})
         return DecodedBatch(None, None, b"", 0, [broken])
-    header = BatchHeader(*_HEADER.unpack_from(view))
-    stored = view[RECORD_BATCH_OVERHEAD : max(header.batch_length + LOG_OVERHEAD, RECORD_BATCH_OVERHEAD)]
+    stored = view[RECORD_BATCH_OVERHEAD : header.batch_length + LOG_OVERHEAD]
     payload, rest, source = _open_payload(header, stored)
     records = RecordStream(payload, rest, header.records_count)
     records.check()
+    for _ in rest or ():
+        pass  # records may have been given up before the stream showed that it is a bomb
     problem = _problem(header, records, source, position, len(view))
     decoded = DecodedBatch(header, None, payload, records.records, [] if problem is None else [problem], stored)
     if problem is None and header.is_control_batch:

@@ -33,7 +33,7 @@ FULL: Final = 7
 MORE: Final = 8
 """No error: the record at the position given goes on past the bytes at hand."""
 NOT_PLAIN: Final = 9
-"""No error: a batch that must be decompressed first."""
+"""No error: a batch that must be decompressed first, or a control batch that is no plain marker."""
 
 RECORD_KINDS: Final = {
     VARINT_OVERLONG: "RECORD_VARINT_OVERLONG",
@@ -328,7 +328,7 @@ def check_batches(
             records, code, position = check_records(buffer, start + 61, start + size, count, scratch)
             if code == OK and attributes & 0x20 != 0 and count > 0:
                 control_type = int(columns[_BATCH_CONTROL_TYPE, row])
-                if control_type < 0 or (control_type < 2 and columns[_BATCH_COORDINATOR_EPOCH, row] < 0):
+                if (control_type != 0 and control_type != 1) or columns[_BATCH_COORDINATOR_EPOCH, row] < 0:
                     code = NOT_PLAIN
         if code != OK:
             verdicts[0, found] = row

@@ -1,0 +1,251 @@
+"""Magic 0 and 1: single messages, wrappers with their offsets and times, the quirks readers tolerate and the faults they do not."""
+
+from typing import Any
+
+import construct
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.model.records import RECORD_COLUMNS, RecordColumn
+from kafka_forensics.parsers.kernels.records import OK, check_message, readable, scan_messages
+from kafka_forensics.parsers.legacy import LEGACY_HELD_BYTES, MAX_BAD_MESSAGES, open_wrapper
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.spec.legacy import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES
+from kafka_forensics.writers.legacy import fix_legacy_crc, write_legacy_entry, write_legacy_wrapper
+from tests.support.records import matrix
+from tests.support.segments import legacy_entry
+
+CODECS = ("gzip", "snappy", "lz4")
+
+
+def inner(count: int, magic: int, *, start: int = 0, **given: Any) -> list[bytes]:
+    return [
+        write_legacy_entry(b"k%d" % index, b"v%d" % index, offset=start + index, magic=magic, timestamp=100 + index, **given)
+        for index in range(count)
+    ]
+
+
+def wrapper(entries: list[bytes], magic: int = 1, *, offset: int = 42, compression_type: str = "gzip", **given: Any) -> bytes:
+    return write_legacy_wrapper(entries, offset=offset, magic=magic, compression_type=compression_type, **given)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_writer_agrees_with_entries_spelled_by_hand(magic: int) -> None:
+    written = write_legacy_entry(b"key", b"value", offset=9, magic=magic, timestamp=7)
+    assert written == legacy_entry(9, magic)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("data", [None, b"", b"x"])
+def test_plain_messages(magic: int, data: bytes | None) -> None:
+    entry = write_legacy_entry(
+        data, data, offset=9, magic=magic, timestamp=7, timestamp_type=("CreateTime", "LogAppendTime")[magic]
+    )
+    decoded = decode_batch(entry)
+    (record,) = decoded.iter_records()
+    assert (decoded.problems, decoded.records_count, decoded.header) == ([], 1, None)
+    assert (record.offset, record.key, record.value, record.headers, record.sequence) == (9, data, data, (), -1)
+    assert (record.timestamp, record.timestamp_type) == ((-1, "NoTimestampType"), (7, "LogAppendTime"))[magic]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_magic_0_wrappers_hold_absolute_offsets(codec: str) -> None:
+    opened = open_wrapper(wrapper(inner(5, 0, start=38), 0, compression_type=codec))
+    assert (opened.base_offset, opened.last_offset, opened.records_count, opened.problems) == (38, 42, 5, [])
+    assert [(one.offset, one.key, one.value, one.timestamp) for one in opened.iter_records()] == [
+        (38 + index, b"k%d" % index, b"v%d" % index, -1) for index in range(5)
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_magic_1_wrappers_hold_offsets_counted_from_their_first(codec: str) -> None:
+    opened = open_wrapper(wrapper(inner(5, 1), compression_type=codec, timestamp=104))
+    assert (opened.base_offset, opened.last_offset, opened.records_count, opened.problems) == (38, 42, 5, [])
+    assert [(one.offset, one.timestamp, one.timestamp_type) for one in opened.iter_records()] == [
+        (38 + index, 100 + index, "CreateTime") for index in range(5)
+    ]
+
+
+def test_gaps_left_by_compaction() -> None:
+    entries = [entry for index, entry in enumerate(inner(8, 1)) if index in (0, 3, 7)]
+    assert [one.offset for one in open_wrapper(wrapper(entries)).iter_records()] == [35, 38, 42]
+
+
+def test_log_append_time_of_the_wrapper_counts_for_all() -> None:
+    opened = open_wrapper(wrapper(inner(2, 1), timestamp=5000, timestamp_type="LogAppendTime"))
+    assert {(one.timestamp, one.timestamp_type) for one in opened.iter_records()} == {(5000, "LogAppendTime")}
+
+
+def test_wrapper_at_offset_0_of_old_librdkafka() -> None:
+    opened = open_wrapper(wrapper(inner(3, 1), offset=0))
+    assert (opened.base_offset, opened.last_offset, opened.problems) == (0, 2, [])
+
+
+def test_wrapper_below_its_last_inner_offset() -> None:
+    opened = open_wrapper(wrapper(inner(3, 1), offset=1), 70)
+    (found,) = opened.problems
+    assert (found.kind, found.position, found.detail) == ("RECORD_MALFORMED", 70, {"reason": "inner_offset", "inner_offset": 2})
+
+
+def test_inner_magic_other_than_the_wrappers_is_tolerated() -> None:
+    opened = open_wrapper(wrapper([*inner(1, 0), *inner(2, 1)[1:]]))
+    assert opened.problems == []
+    assert [(one.offset, one.timestamp, one.timestamp_type) for one in opened.iter_records()] == [
+        (41, -1, "NoTimestampType"),
+        (42, 101, "CreateTime"),
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 11, 12, 20, 30])
+def test_a_cut_inner_tail_is_dropped_silently(cut: int) -> None:
+    entries = inner(3, 1)
+    opened = open_wrapper(wrapper([*entries[:2], entries[2][:cut]]))
+    assert (opened.problems, opened.records_count, opened.base_offset, opened.last_offset) == ([], 2, 41, 42)
+
+
+@pytest.mark.parametrize("depth", [2, 1000])
+def test_nested_wrappers_are_told_and_never_entered(depth: int) -> None:
+    made = inner(1, 1)[0]
+    for _ in range(depth):
+        made = wrapper([made], offset=0)
+    opened = open_wrapper(made)
+    assert [(one.kind, one.detail["record_index"]) for one in opened.problems] == [("LEGACY_NESTED_COMPRESSION", 0)]
+    (record,) = opened.iter_records()
+    assert record.value is not None
+    assert record.value[:2] == b"\x1f\x8b"
+
+
+def test_messages_around_a_bad_one_are_read() -> None:
+    entries = inner(4, 1)
+    rotten = entries[1][:-1] + b"?"
+    opened = open_wrapper(wrapper([entries[0], rotten, *entries[2:]]))
+    assert [(one.kind, one.detail["reason"], one.detail["record_index"]) for one in opened.problems] == [
+        ("RECORD_MALFORMED", "inner_crc", 1)
+    ]
+    assert [one.value for one in opened.iter_records()] == [b"v0", b"v?", b"v2", b"v3"]
+    lying = fix_legacy_crc(entries[1][:26] + (99).to_bytes(4, "big") + entries[1][30:])
+    opened = open_wrapper(wrapper([entries[0], lying, *entries[2:]]))
+    assert [(one.kind, one.detail["record_index"]) for one in opened.problems] == [("RECORD_LENGTH_OUT_OF_BOUNDS", 1)]
+    assert [(one.offset, one.value) for one in opened.iter_records()] == [(39, b"v0"), (41, b"v2"), (42, b"v3")]
+
+
+def test_bad_messages_are_given_up_after_many() -> None:
+    opened = open_wrapper(wrapper([inner(1, 1)[0][:-1] + b"?"] * (2 * MAX_BAD_MESSAGES)))
+    assert opened.records_count == MAX_BAD_MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("entry", "kind", "reason"),
+    [
+        (wrapper([]), "RECORD_MALFORMED", "empty"),
+        (write_legacy_entry(None, None, offset=4, magic=1, compression_type="gzip"), "RECORD_MALFORMED", "null_value"),
+        (write_legacy_entry(None, b"no gzip", offset=4, magic=1, compression_type="gzip"), "CODEC_MALFORMED", "corrupt"),
+        (wrapper(inner(1, 1), compression_type="zstd"), "CODEC_MALFORMED", "codec_before_magic_2"),
+        (wrapper([b"\0" * 40]), "RECORD_LENGTH_OUT_OF_BOUNDS", "inner_message"),
+        (legacy_entry(0)[:20], "RECORD_MALFORMED", "header"),
+        (bytes(40), "RECORD_MALFORMED", "header"),
+    ],
+)
+def test_faults_of_the_whole(entry: bytes, kind: str, reason: str) -> None:
+    assert [(one.kind, one.detail["reason"]) for one in open_wrapper(entry).problems] == [(kind, reason)]
+
+
+def test_lengths_of_a_plain_message_that_lie() -> None:
+    entry = legacy_entry(3)
+    for place, kind in ((26, "RECORD_LENGTH_OUT_OF_BOUNDS"), (33, "RECORD_LENGTH_OUT_OF_BOUNDS")):
+        lie = fix_legacy_crc(entry[:place] + (2**31 - 1).to_bytes(4, "big") + entry[place + 4 :])
+        assert [one.kind for one in open_wrapper(lie).problems] == [kind]
+    short = fix_legacy_crc(entry[:33] + (1).to_bytes(4, "big") + entry[37:])
+    assert [one.kind for one in open_wrapper(short).problems] == ["RECORD_MALFORMED"]
+
+
+def test_offsets_are_not_guessed_where_the_last_message_is_lost() -> None:
+    whole = wrapper(inner(2000, 1), compression_type="snappy", offset=5000)
+    cut = whole[: len(whole) // 2]
+    entry = fix_legacy_crc(
+        cut[:8] + (len(cut) - 12).to_bytes(4, "big") + cut[12:30] + (len(cut) - 34).to_bytes(4, "big") + cut[34:]
+    )
+    opened = open_wrapper(entry)
+    assert [one.kind for one in opened.problems] == ["CODEC_SIZE_LIE"]
+    assert 0 < opened.records_count < 2000
+    assert (opened.base_offset, opened.last_offset) == (5000, 5000)
+    assert {one.offset for one in opened.iter_records()} == {-1}
+
+
+def test_a_bomb_ends_at_what_a_wrapper_may_hold() -> None:
+    big = write_legacy_entry(None, bytes(LEGACY_HELD_BYTES), offset=0, magic=1)
+    opened = open_wrapper(wrapper([big], offset=0, compression_type="lz4"))
+    assert [(one.kind, one.detail["limit"]) for one in opened.problems] == [("DECOMP_LIMIT_EXCEEDED", LEGACY_HELD_BYTES)]
+
+
+def spec_message(entry: bytes) -> tuple[Any, ...] | None:
+    """(attributes, timestamp, offset, key, value) as the spec reads a whole entry; None if it does not fill its size."""
+    try:
+        head = LEGACY_ENTRY_HEADER.parse(entry)
+        message = construct.FocusedSeq("it", "it" / LEGACY_MESSAGES[entry[16]], construct.Terminated).parse(entry[12:])
+    except construct.ConstructError:
+        return None
+    return message.attributes & 0xFF, message.get("timestamp", -1), head.offset, message.key, message.value
+
+
+@pytest.mark.properties
+@given(data=st.data(), magic=st.integers(0, 1))
+def test_forms_and_spec_agree_on_any_message(data: st.DataObject, magic: int) -> None:
+    key, value = (data.draw(st.one_of(st.none(), st.binary(max_size=5))) for _ in range(2))
+    entry = bytearray(write_legacy_entry(key, value, offset=data.draw(st.integers(-(2**63), 2**63 - 1)), magic=magic, timestamp=5))
+    for place in data.draw(st.lists(st.integers(17, len(entry) - 1), max_size=2)):
+        entry[place] = data.draw(st.integers(0, 255))
+    expected = spec_message(bytes(entry))
+    for compiled, form in ((False, check_message.interpreted), (True, check_message.compiled)):
+        out = matrix(1)
+        code = form(readable(bytes(entry), compiled=compiled), 0, len(entry), out, 0)
+        assert (code == OK) == (expected is not None)
+        if expected is not None:
+            row = dict(zip(RecordColumn, out[:, 0].tolist(), strict=True))
+            sliced = [
+                None if row[length] < 0 else bytes(entry[row[at] : row[at] + row[length]])
+                for at, length in (
+                    (RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH),
+                    (RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH),
+                )
+            ]
+            assert (
+                row[RecordColumn.ATTRIBUTES],
+                row[RecordColumn.TIMESTAMP_DELTA],
+                row[RecordColumn.OFFSET_DELTA],
+                *sliced,
+            ) == expected
+
+
+@pytest.mark.properties
+@given(data=st.data())
+def test_forms_agree_on_any_message_set(data: st.DataObject) -> None:
+    entries = b"".join(inner(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 1))))
+    place = data.draw(st.integers(0, len(entries)))
+    entries = entries[:place] + data.draw(st.binary(max_size=30)) + entries[place + data.draw(st.integers(0, 2)) :]
+    answers = []
+    for compiled, form in ((False, scan_messages.interpreted), (True, scan_messages.compiled)):
+        out = matrix(10)
+        answer = tuple(map(int, form(readable(entries, compiled=compiled), 0, len(entries), out, 1)))
+        answers.append((answer, out[:, : answer[0]].tolist()))
+    assert answers[0] == answers[1]
+    assert len(answers[0][1]) == RECORD_COLUMNS
+
+
+@pytest.mark.properties
+@given(entry=st.binary(max_size=120), codec=st.integers(0, 7), magic=st.integers(0, 2), compiled=st.booleans())
+def test_any_bytes_have_an_answer(entry: bytes, codec: int, magic: int, compiled: bool) -> None:
+    patched = bytearray(entry)
+    for place, byte in ((16, magic), (17, codec), (8, 0), (9, 0), (10, 0)):
+        if place < len(patched):
+            patched[place] = byte
+    before = using_compiled()
+    use_compiled(compiled)
+    try:
+        opened = open_wrapper(bytes(patched))
+        assert len(list(opened.iter_records())) == opened.records_count
+    finally:
+        use_compiled(before)
+    assert len(opened.problems) <= 1

@@ -1,0 +1,280 @@
+"""Batches opened: what their records say with their header's help, and what is found wrong inside them."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.constants import COMPRESSION_TYPES
+from kafka_forensics.parsers.records import (
+    MAX_COMPRESSED_BYTES,
+    BatchHeader,
+    check_batch,
+    check_batch_in_file,
+    check_rows,
+    decode_batch,
+)
+from kafka_forensics.parsers.segment import SegmentReader
+from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
+from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker, write_raw_batch
+from tests.support.memory import MemoryFile
+from tests.support.mutations import segments
+from tests.support.records import body, framed, varint
+
+RECORDS = (
+    RecordToWrite(b"key", b"value", [("h", b"x"), ("h", None), ("", b"")], 5),
+    RecordToWrite(None, b"", (), -3),
+    RecordToWrite(b"", None),
+)
+
+
+COMMIT = True
+
+
+def batch_of(*records: RecordToWrite, **given: Any) -> bytes:
+    return write_batch(records or RECORDS, **({"base_offset": 100, "base_timestamp": 1000} | given))
+
+
+def raw(payload: bytes, count: int, codec: int = 0) -> bytes:
+    header = RECORD_BATCH_HEADER.parse(
+        batch_of(records_count=count, last_offset_delta=9, compression_type=COMPRESSION_TYPES[codec])
+    )
+    return write_raw_batch(header, payload)
+
+
+@pytest.mark.parametrize("codec", COMPRESSION_TYPES)
+def test_null_empty_and_repeated_headers_come_back(codec: str) -> None:
+    decoded = decode_batch(batch_of(compression_type=codec))
+    records = list(decoded.iter_records())
+    assert (decoded.problems, decoded.records_count) == ([], 3)
+    assert [(one.key, one.value, one.headers) for one in records] == [
+        (b"key", b"value", ((b"h", b"x"), (b"h", None), (b"", b""))),
+        (None, b"", ()),
+        (b"", None, ()),
+    ]
+    assert [(one.offset, one.timestamp, one.timestamp_type, one.sequence) for one in records] == [
+        (100, 1005, "CreateTime", -1),
+        (101, 997, "CreateTime", -1),
+        (102, 1000, "CreateTime", -1),
+    ]
+    assert sum(one.size_in_bytes for one in records) == len(decoded.payload)
+
+
+def test_header_twin() -> None:
+    batch = batch_of(producer_id=7, producer_epoch=3, base_sequence=9, is_transactional=True)
+    header = decode_batch(batch).header
+    assert header is not None
+    spec = RECORD_BATCH_HEADER.parse(batch)
+    assert header._asdict() == {name: spec[name] for name in BatchHeader._fields}
+    assert (header.codec, header.timestamp_type, header.is_transactional, header.is_control_batch) == (0, "CreateTime", True, False)
+    assert header.last_offset == 102
+
+
+def test_log_append_time_is_the_time_of_every_record() -> None:
+    records = decode_batch(batch_of(timestamp_type="LogAppendTime", max_timestamp=9999)).iter_records()
+    assert {(one.timestamp, one.timestamp_type) for one in records} == {(9999, "LogAppendTime")}
+
+
+def test_delete_horizon_leaves_timestamps_alone() -> None:
+    decoded = decode_batch(batch_of(delete_horizon_ms=50_000))
+    assert decoded.header is not None
+    assert decoded.header.delete_horizon_ms == 50_000
+    assert [one.timestamp for one in decoded.iter_records()] == [1005, 997, 1000]
+
+
+def test_sequences_wrap_to_zero() -> None:
+    records = decode_batch(batch_of(producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)).iter_records()
+    assert [one.sequence for one in records] == [2**31 - 2, 2**31 - 1, 0]
+
+
+def test_gaps_of_compaction_are_kept() -> None:
+    batch = batch_of(
+        RecordToWrite(b"a", b"", offset_delta=3), RecordToWrite(b"b", b"", offset_delta=7), last_offset_delta=20, base_sequence=5
+    )
+    assert [(one.offset, one.sequence) for one in decode_batch(batch).iter_records()] == [(103, 8), (107, 12)]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_an_emptied_batch_is_right(codec: int) -> None:
+    decoded = decode_batch(raw(b"", 0, codec))
+    assert (decoded.problems, decoded.records_count, list(decoded.iter_records())) == ([], 0, [])
+
+
+def test_offsets_and_times_at_the_ends_of_int64_wrap_as_javas_do() -> None:
+    batch = batch_of(RecordToWrite(b"", b"", timestamp_delta=2**63 - 1, offset_delta=5), base_offset=2**63 - 2, max_timestamp=0)
+    record = next(decode_batch(batch).iter_records())
+    assert (record.offset, record.timestamp) == (-(2**63) + 3, -(2**63) + 999)
+
+
+@pytest.mark.parametrize("codec", COMPRESSION_TYPES)
+@pytest.mark.parametrize("count", [2**31 - 1, -1, 0, 2, 4])
+def test_counts_that_lie_hide_nothing(codec: str, count: int) -> None:
+    decoded = decode_batch(batch_of(compression_type=codec, records_count=count), position=77)
+    assert [one.offset for one in decoded.iter_records()] == [100, 101, 102]
+    size = len(batch_of(compression_type=codec))
+    found = decoded.problems[0]
+    assert found == Damage("BATCH_COUNT_LIE", 77, size, 100, 102, found.detail)
+    assert (found.detail["records_count"], found.detail["records_found"]) == (count, 3)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        (framed(body(value=varint(2**31 - 1))), "RECORD_LENGTH_OUT_OF_BOUNDS"),
+        (varint(2**31 - 1) + body(), "RECORD_LENGTH_OUT_OF_BOUNDS"),
+        (framed(body(headers_count=varint(2**31 - 1))), "RECORD_LENGTH_OUT_OF_BOUNDS"),
+        (framed(body(timestamp_delta=b"\x80" * 10 + b"\x01")), "RECORD_VARINT_OVERLONG"),
+        (framed(body(rest=b"?")), "RECORD_MALFORMED"),
+    ],
+)
+def test_bad_records_are_told_with_their_index(codec: int, bad: bytes, kind: str) -> None:
+    good = framed(body())
+    batch = raw(compress(COMPRESSION_TYPES[codec], good * 2 + bad), 3, codec)
+    decoded = decode_batch(batch, position=5)
+    detail: dict[str, Any] = {"records_count": 3, "records_found": 2, "record_index": 2, "payload_position": 2 * len(good)}
+    assert decoded.problems == [Damage(kind, 5, len(batch), 100, 109, detail)]
+    assert len(list(decoded.iter_records())) == 2
+    assert check_batch(batch, 5) == decoded.problems
+
+
+def test_compression_faults_come_before_what_follows_from_them() -> None:
+    stored = compress("gzip", b"".join(framed(body(value=varint(40) + random.Random(one).randbytes(40))) for one in range(500)))
+    for payload, kind, reason in (
+        (stored[:-30], "CODEC_MALFORMED", "truncated"),
+        (stored + b"junk", "CODEC_MALFORMED", "trailing_bytes"),
+    ):
+        decoded = decode_batch(raw(payload, 500, 1))
+        assert [(one.kind, one.detail["reason"]) for one in decoded.problems] == [(kind, reason)]
+        assert decoded.records_count > 0
+    (lie,) = check_batch(raw(stored + compress("gzip", framed(body())), 500, 1))
+    assert (lie.kind, lie.detail["records_found"]) == ("BATCH_COUNT_LIE", 501)
+    assert check_batch(raw(b"\xff\xff\xff\xff\x07", 1, 2))[0].kind == "CODEC_SIZE_LIE"
+    assert check_batch(raw(b"", 1, 7 & 3))[0].kind == "CODEC_MALFORMED"
+
+
+def test_a_record_of_2_gib_in_a_small_gzip_batch() -> None:
+    """Probe P6: nothing of that size is asked for."""
+    batch = raw(compress("gzip", varint(2**31 - 1) + body()), 1, 1)
+    assert [one.kind for one in check_batch(batch)] == ["RECORD_LENGTH_OUT_OF_BOUNDS"]
+
+
+def test_bombs_end_at_the_limit_and_are_told() -> None:
+    block = (131_072 << 3 | 2).to_bytes(3, "little") + b"x"
+    bomb = bytes.fromhex("28b52ffd") + bytes([0, (17 - 10) << 3]) + block * (1 << 14)
+    (found,) = check_batch(raw(bomb, 1, 4))
+    assert (found.kind, found.detail["codec"], found.detail["limit"]) == ("DECOMP_LIMIT_EXCEEDED", "zstd", 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (None, bytes(6), "control_key"),
+        (b"\0\0\0", bytes(6), "control_key"),
+        (b"\xff\xff\0\0", bytes(6), "control_key"),
+        (bytes(4), b"\0\0", "control_value"),
+        (bytes(4), None, "control_value"),
+        (b"\0\0\0\2", b"\0\0", "control_value"),
+        (b"\0\0\0\x63", None, None),
+    ],
+)
+def test_control_records_must_be_readable(key: bytes | None, value: bytes | None, reason: str | None) -> None:
+    batch = write_batch([RecordToWrite(key, value)], base_offset=0, base_timestamp=0, is_control_batch=True)
+    assert [one.detail["reason"] for one in check_batch(batch)] == [reason] * (reason is not None)
+    file = MemoryFile(batch)
+    (chunk,) = SegmentReader(file, inspect=check_rows).chunks()
+    assert [one.kind for one in chunk.damage] == ["RECORD_MALFORMED"] * (reason is not None)
+
+
+@pytest.mark.parametrize("size", range(62))
+def test_short_bytes_have_an_answer(size: int) -> None:
+    batch = batch_of()[:size]
+    decoded = decode_batch(batch, position=3)
+    assert [one.position for one in decoded.problems] == [3]
+    assert list(decoded.iter_records()) == []
+    assert check_batch(bytes(size))[0].kind == "RECORD_MALFORMED"
+
+
+@pytest.mark.properties
+@given(batch=st.binary(min_size=17, max_size=200), magic=st.sampled_from([0, 1, 2, 3, 255]), codec=st.integers(0, 7))
+def test_any_bytes_have_an_answer(batch: bytes, magic: int, codec: int) -> None:
+    patched = bytearray(batch)
+    patched[16] = magic
+    for place in (17, 22):
+        if place < len(patched):
+            patched[place] = patched[place] & 0xF8 | codec
+    decoded = decode_batch(bytes(patched))
+    assert len(list(decoded.iter_records())) == decoded.records_count or decoded.problems
+    assert len(decoded.problems) <= 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.properties
+@given(data=segments())
+def test_rows_of_a_chunk_get_what_each_batch_gets_alone(compiled: bool, data: bytes) -> None:
+    before = using_compiled()
+    use_compiled(compiled)
+    try:
+        plain = list(SegmentReader(MemoryFile(data)).chunks())
+        inspected = [one for chunk in SegmentReader(MemoryFile(data), inspect=check_rows).chunks() for one in chunk.damage]
+    finally:
+        use_compiled(before)
+    expected = [one for chunk in plain for one in chunk.damage]
+    for chunk in plain:
+        for position, size, crc, computed in chunk.columns[
+            [BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.CRC, BatchColumn.CRC_COMPUTED]
+        ].T.tolist():
+            if crc == computed:
+                expected += check_batch(data[position : position + size], position)
+    assert sorted(map(repr, inspected)) == sorted(map(repr, expected))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_rows_with_hidden_faults(compiled: bool) -> None:
+    """Batches whose CRC is right and whose inside is not, among good ones."""
+    good, marker = (
+        batch_of(),
+        write_marker(COMMIT, base_offset=9, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=0),
+    )
+    made = [
+        good,
+        raw(framed(body(rest=b"?")), 1),
+        batch_of(compression_type="lz4"),
+        marker,
+        raw(b"\x1f\x8b", 1, 1),
+        raw(framed(body()), -1),
+    ]
+    rotten = bytearray(raw(framed(body(rest=b"?")), 1))
+    rotten[17] ^= 1
+    data = b"".join([*made, bytes(rotten), good])
+    before = using_compiled()
+    use_compiled(compiled)
+    try:
+        (chunk,) = SegmentReader(MemoryFile(data), inspect=check_rows).chunks()
+    finally:
+        use_compiled(before)
+    kinds = [(one.kind, one.position) for one in chunk.damage if one.kind != "BATCH_CRC_MISMATCH"]
+    starts = np.cumsum([0, *map(len, made)]).tolist()
+    assert kinds == [("RECORD_MALFORMED", starts[1]), ("CODEC_MALFORMED", starts[4]), ("BATCH_COUNT_LIE", starts[5])]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_batches_are_checked_in_their_file(codec: str) -> None:
+    good = batch_of(RecordToWrite(b"k", b"v" * 600_000), RecordToWrite(b"k", b"w" * 600_000), compression_type=codec)
+    lie = fix_crc(good[:57] + (3).to_bytes(4, "big") + good[61:])
+    file = MemoryFile(b"before" + good + lie)
+    assert check_batch_in_file(file, 6, len(good)) == []
+    (found,) = check_batch_in_file(file, 6 + len(good), len(lie))
+    assert found == check_batch(lie, 6 + len(good))[0]
+    assert file.furthest_byte <= 6 + len(good) + len(lie)
+
+
+def test_a_compressed_batch_too_large_is_said_not_to_be_opened() -> None:
+    file = MemoryFile(batch_of(compression_type="gzip")[:61], size_in_bytes=MAX_COMPRESSED_BYTES + 1)
+    (found,) = check_batch_in_file(file, 0, MAX_COMPRESSED_BYTES + 1)
+    assert (found.kind, file.bytes_read) == ("BUDGET_EXCEEDED", 61)
