@@ -1,6 +1,7 @@
 """The rows of a dump in every format of the contract, written as they come: nothing is gathered but the head of a table."""
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -73,7 +74,7 @@ def write_sections(
 
 
 def text_of(value: Any) -> str:
-    """`value` as one safe word; bytes as text, see `printable`; headers as JSON."""
+    """`value` as one safe word; bytes as text, see `printable`; what has parts as JSON."""
     if isinstance(value, bytes):
         return printable(value)
     if isinstance(value, dict | list | tuple):
@@ -82,9 +83,12 @@ def text_of(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON knows it: bytes as the text they are shown as."""
+    """`value` as JSON knows it: bytes as the text they are, or, where they are none, as `{"base64": ...}`."""
     if isinstance(value, bytes):
-        return printable(value)
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
@@ -107,7 +111,7 @@ def _json_objects(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
         writers = [_json_writer(name) for name in section.columns]
         for row in section.rows:
-            told: dict[str, Any] = {"file": printable(section.file)}
+            told: dict[str, Any] = {"file": section.file}
             for write, value in zip(writers, row, strict=True):
                 write(told, value)
             yield json_text(told)
@@ -144,7 +148,7 @@ def _markdown_lines(sections: Iterable[Section]) -> Iterator[str]:
 
 
 def _table_lines(section: Section) -> Iterator[str]:
-    """A table whose columns are as wide as its first rows need; later ones may stand out."""
+    """A table whose columns are as wide as its first rows need; later ones may stand out. A short one has no empty columns."""
     shape = _shape(section.columns)
     rows = (shape(row) for row in section.rows)
     head = next(rows, None)
@@ -153,6 +157,10 @@ def _table_lines(section: Section) -> Iterator[str]:
         return
     names = _table_names(section.columns)
     sample = [names, head, *islice(rows, SAMPLED_ROWS)]
+    if len(sample) < SAMPLED_ROWS:
+        used = [column for column in range(len(names)) if any(row[column] for row in sample[1:])]
+        sample = [[row[column] for column in used] for row in sample]
+        names = sample[0]
     widths = [max(len(row[column]) for row in sample) for column in range(len(names))]
     numeric = [all(not row[column] or _NUMBER.fullmatch(row[column]) for row in sample[1:]) for column in range(len(names))]
     for row in chain(sample, rows):

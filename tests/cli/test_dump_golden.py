@@ -24,7 +24,7 @@ EXITS_EARLY = "Kafka's tool ends "
 
 def golden_lines(case: dict[str, Any]) -> list[str]:
     """What the tool printed, line by line, each as we may show it."""
-    text = (GOLDEN / case["stdout"]).read_bytes().decode()
+    text = (GOLDEN / str(case["stdout"])).read_bytes().decode()
     if not (case["file"].startswith(RAW_PAYLOADS) and "--print-data-log" in case["arguments"]):
         return text.removesuffix("\n").split("\n")
     return [printable(line) for line in NEXT_LINE.split(text)[:-1]]

@@ -1,0 +1,294 @@
+"""`dump` in the contract's own formats: every file kind, ranges, payloads, damage, annotated hex."""
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.segments import batch, legacy_entry, log
+
+INPUTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "inputs"
+BROKER = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election" / "broker-1"
+IDEMPOTENT = INPUTS / "idempotent" / "00000000000000000160.log"
+TRANSACTIONS = INPUTS / "transactions" / "00000000000000000000.log"
+FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+HOSTILE = "\x1b[31mred\r\n\u202egpj\x00\x9b"
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """stdout of `dump` with these arguments, which must end with status 0."""
+
+    def dumped(*arguments: object) -> str:
+        status = outcome(["dump", *map(str, arguments)])
+        said = capsys.readouterr()
+        assert status == 0, said.err
+        return said.out
+
+    return dumped
+
+
+@pytest.fixture
+def rows(run: Run) -> Callable[..., list[dict[str, Any]]]:
+    """The same as JSON Lines, read."""
+    return lambda *arguments: [json.loads(line) for line in run(*arguments, "--format", "jsonl").splitlines()]
+
+
+Rows = Callable[..., list[dict[str, Any]]]
+
+
+def write_log(path: Path, *parts: bytes) -> Path:
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def test_batches_with_all_that_their_headers_say(rows: Rows) -> None:
+    first, marker = rows(TRANSACTIONS)[:2]
+    assert first["file"] == str(TRANSACTIONS)
+    assert (first["span"], first["base_offset"], first["last_offset"], first["records_count"]) == ("batch", 0, 4, 5)
+    assert (first["max_timestamp_ms"], first["max_timestamp"]) == (1795233329040, "2026-11-21T03:55:29.040Z")
+    assert (first["producer_id"], first["producer_id_string"], first["last_sequence"]) == (1, "1", 4)
+    assert first["is_valid"] is True
+    assert (marker["control_record_type"], marker["coordinator_epoch"]) == ("ABORT", 0)
+
+
+def test_records_of_every_codec_and_format_without_their_bytes(rows: Rows) -> None:
+    for name in ("codec-gzip", "codec-lz4", "codec-snappy", "codec-zstd"):
+        found = rows(INPUTS / name / "00000000000000000000.log", "--records")
+        assert [row["offset"] for row in found] == list(range(120))
+        assert all(row["span"] == "record" and row["value_size"] > 0 for row in found)
+        assert not {"key", "value", "headers"} & found[0].keys()
+    old = rows(INPUTS / "crafted-format-0" / "00000000000000000000.log", "--records", "--show-payloads")
+    assert [(row["offset"], row["key"], row["value"]) for row in old[:3]] == [
+        (0, "key", "value"),
+        (1, None, "no key"),
+        (2, "no value", None),
+    ]
+    assert [row["offset"] for row in old] == list(range(7))
+
+
+def test_bytes_that_are_no_text_stay_whole_in_json(rows: Rows, tmp_path: Path) -> None:
+    record = RecordToWrite(b"\xff\xfe", b'quote " and \n', headers=(("h", None),))
+    path = write_log(tmp_path / "00000000000000000000.log", write_batch([record], base_offset=0, base_timestamp=1))
+    (row,) = rows(path, "--records", "--show-payloads")
+    assert (row["key"], row["value"], row["headers"]) == ({"base64": "//4="}, 'quote " and \n', [["h", None]])
+
+
+@pytest.mark.parametrize("format_name", [*FORMATS, "kafka-dump-log"])
+def test_nothing_in_a_record_reaches_the_output_raw(run: Run, tmp_path: Path, format_name: str) -> None:
+    data = HOSTILE.encode()
+    record = RecordToWrite(data, data + b"\xff", headers=((HOSTILE, data),))
+    path = write_log(tmp_path / "00000000000000000000.log", write_batch([record], base_offset=0, base_timestamp=1))
+    options = ["--print-data-log"] if format_name == "kafka-dump-log" else ["--records", "--show-payloads"]
+    shown = run(path, "--format", format_name, *options)
+    assert "red" in shown
+    assert all(each.isprintable() for each in shown.replace("\n", "").replace("\t", ""))
+    assert "\\x1b" in shown or "\\u001b" in shown
+
+
+@pytest.mark.parametrize("options", [[], ["--records"], ["--explain"], ["--explain", "--records"]])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_payloads_are_hidden_unless_asked_for(run: Run, tmp_path: Path, format_name: str, options: list[str]) -> None:
+    secret = b"the secret of the house"
+    parts = [
+        write_batch([RecordToWrite(secret, secret, headers=((secret.decode(), secret),))], base_offset=0, base_timestamp=1),
+        legacy_entry(1, value=secret),
+    ]
+    path = write_log(tmp_path / "00000000000000000000.log", *parts)
+    shown = run(path, "--format", format_name, "--offset", "0:9", *options)
+    assert "secret" not in shown
+    assert secret.hex(" ")[:20] not in shown
+
+
+def test_damage_is_a_row_and_the_dump_goes_on_behind_it(rows: Rows) -> None:
+    found = rows(INPUTS / "zero-page" / IDEMPOTENT.name)
+    spans = [(row["span"], row["position"], row["size_in_bytes"]) for row in found]
+    assert spans[2:5] == [("batch", 2802, 1401), ("FRAMING_LOST", 4203, 1401), ("batch", 5604, 1401)]
+    records = rows(INPUTS / "crc-mismatch" / IDEMPOTENT.name, "--records")
+    wrong = [row for row in records if row["span"] == "BATCH_CRC_MISMATCH"]
+    assert [(row["position"], row["detail"]["base_offset"]) for row in wrong] == [(4203, 220)]
+    assert {row["offset"] for row in records if row.get("is_valid") is False} == set(range(220, 240))
+
+
+def test_what_is_wrong_inside_a_batch_is_a_row_among_its_records(rows: Rows) -> None:
+    found = rows(INPUTS / "count-short" / IDEMPOTENT.name, "--records")
+    assert [row["position"] for row in found if row["span"] == "BATCH_COUNT_LIE"] == [4203]
+    assert found[-1]["offset"] == 319
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets"), [("200:230", range(200, 230)), ("310:", range(310, 320)), (":165", range(160, 165)), ("171", [171])]
+)
+def test_offset_chooses_records_and_the_batches_that_hold_them(rows: Rows, text: str, offsets: range) -> None:
+    assert [row["offset"] for row in rows(IDEMPOTENT, "--records", "--offset", text)] == list(offsets)
+    batches = rows(IDEMPOTENT, "--offset", text)
+    assert batches[0]["base_offset"] <= offsets[0] <= batches[0]["last_offset"]
+    assert batches[-1]["base_offset"] <= offsets[-1] <= batches[-1]["last_offset"]
+
+
+def test_offset_begins_reading_where_the_index_says(rows: Rows, tmp_path: Path) -> None:
+    data = IDEMPOTENT.read_bytes()
+    path = write_log(tmp_path / IDEMPOTENT.name, bytes(1401), data[1401:])
+    assert rows(path, "--offset", "290:300")[0]["span"] == "FRAMING_LOST"
+    shutil.copy(IDEMPOTENT.with_suffix(".index"), tmp_path)
+    assert [row["base_offset"] for row in rows(path, "--offset", "290:300")] == [280]
+
+
+def test_a_batch_that_lies_about_its_offset_does_not_end_the_reading(rows: Rows) -> None:
+    found = rows(INPUTS / "offset-jump" / IDEMPOTENT.name, "--offset", "240:260")
+    assert [row["base_offset"] for row in found] == [240]
+
+
+def test_every_kind_of_file_of_a_broker(rows: Rows) -> None:
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for row in rows(BROKER):
+        by_name.setdefault(Path(row["file"]).name, []).append(row)
+    assert {row["span"] for found in by_name.values() for row in found} <= {"batch", "entry", "property", "header", "zero_tail"}
+    meta = {row["name"]: row["value"] for row in by_name["meta.properties"]}
+    assert meta["node_id"] == 1
+    assert {"topic_id"} <= {row["name"] for row in by_name["partition.metadata"]}
+    assert by_name["leader-epoch-checkpoint"][0]["start_offset"] == 0
+    assert {"topic", "partition", "offset"} <= by_name["replication-offset-checkpoint"][0].keys()
+    kinds = {name.rpartition(".")[2] for name in by_name}
+    assert {"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"} <= kinds
+    assert "leaderId" in {row["name"] for row in by_name["quorum-state"]}
+
+
+def test_topic_and_partition_choose_directories(rows: Rows) -> None:
+    files = {Path(row["file"]).parent.name for row in rows(BROKER, "--topic", "ord*", "--partition", "1")}
+    assert files == {"orders-1"}
+
+
+def test_an_archive_is_dumped_like_its_directory(rows: Rows, tmp_path: Path) -> None:
+    archive = tmp_path / "broker-1.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(BROKER, "broker-1")
+    ours, theirs = rows(archive, "--records"), rows(BROKER, "--records")
+    assert len(ours) == len(theirs) > 1000
+    assert [row["span"] for row in ours] == [row["span"] for row in theirs]
+
+
+def test_a_directory_has_a_file_column_and_headings(run: Run) -> None:
+    lines = [line.split("\t") for line in run(BROKER, "--topic", "audit", "--format", "tsv").splitlines()]
+    assert lines[0][:2] == ["file", "span"]
+    assert len({len(line) for line in lines}) == 1
+    table = run(BROKER, "--topic", "audit", "--format", "table").splitlines()
+    assert sum(line.startswith(str(BROKER)) for line in table) == len({line[0] for line in lines[1:]} | {""}) - 1
+    assert run(IDEMPOTENT, "--format", "tsv").startswith("span\t")
+
+
+def test_explained_bytes_are_the_file_s(rows: Rows) -> None:
+    data = IDEMPOTENT.read_bytes()
+    found = rows(IDEMPOTENT, "--explain", "--records", "--show-payloads")
+    header = [row for row in found if row["structure"] == "batch header"]
+    assert [row["field"] for row in header][:3] == ["base_offset", "batch_length", "partition_leader_epoch"]
+    assert sum(row["size_in_bytes"] for row in header) == 61
+    for row in [row for row in found if row["structure"] in {"batch header", "record"} and not row["hex"].endswith("..")]:
+        start = row["position"]
+        assert data[start : start + row["size_in_bytes"]].hex(" ") == row["hex"], row
+    ends = [row["position"] + row["size_in_bytes"] for row in found if row["structure"] == "record"]
+    assert [row["position"] for row in found if row["structure"] == "record"][1:] == ends[:-1]
+    assert [row["field"] for row in found if row["structure"] == "more"] == ["records", "batches"]
+
+
+def test_explain_takes_indexes_snapshots_text_and_damage_apart(rows: Rows) -> None:
+    index = rows(IDEMPOTENT.with_suffix(".index"), "--explain")
+    assert [(row["field"], row["value"], row["hex"]) for row in index[:2]] == [
+        ("relative_offset", 39, "00 00 00 27"),
+        ("position", 1401, "00 00 05 79"),
+    ]
+    torn = rows(INPUTS / "snapshot-torn" / "00000000000000000079.snapshot", "--explain")
+    assert [row["field"] for row in torn if row["structure"] == "damage"] == ["PRODUCER_SNAPSHOT_CORRUPT"] * 2
+    text = rows(BROKER / "meta.properties", "--explain")
+    assert any("node.id=1" in str(row["value"]) for row in text)
+    cut = rows(INPUTS / "torn-header" / IDEMPOTENT.name, "--explain", "--offset", "300:")
+    assert (cut[0]["field"], cut[-1]["meaning"]) == ("SEG_TORN_TAIL", "cut short: 4 bytes belong here")
+
+
+def test_kafka_s_format_goes_on_with_the_next_file(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "topic-0"
+    folder.mkdir()
+    write_log(folder / "00000000000000000000.log", batch(0), bytes(100))
+    write_log(folder / "00000000000000000001.log", batch(1))
+    lines = run(folder, "--format", "kafka-dump-log").splitlines()
+    assert [line.split(" ")[0] for line in lines] == ["Dumping", "Log", "baseOffset:"] * 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--deep-iteration"],
+        ["--format", "kafka-dump-log", "--records"],
+        ["--format", "kafka-dump-logs"],
+        ["--offset", "7:7"],
+        ["--offset", "x"],
+        ["--offset", ":"],
+    ],
+)
+def test_wrong_questions_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert outcome(["dump", str(IDEMPOTENT), *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+
+
+def test_a_file_that_is_not_kafka_s_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert outcome(["dump", str(write_log(tmp_path / "notes.txt", b"x"))]) == 2
+    assert "no file of Kafka's" in capsys.readouterr().err
+
+
+def test_a_renamed_copy_is_read(rows: Rows, tmp_path: Path) -> None:
+    assert len(rows(write_log(tmp_path / "copy.log", *log(3)))) == 3
+
+
+def test_the_first_rows_come_long_before_the_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from kafka_forensics.engine.dumping import DumpOptions, find_files
+    from kafka_forensics.engine.dumping_log import log_rows
+    from kafka_forensics.storage import local
+
+    path = write_log(tmp_path / "00000000000000000000.log", *log(128, value=bytes(32768)))
+    read = io.BytesIO()
+    original = local._pread_into
+
+    def counting(descriptor: int, buffer: memoryview, position: int) -> int:
+        read.seek(read.tell() + len(buffer))
+        return original(descriptor, buffer, position)
+
+    monkeypatch.setattr(local, "_pread_into", counting)
+    (file,) = find_files([str(path)], DumpOptions()).files
+    rows = log_rows(file, DumpOptions())
+    next(rows)
+    assert 0 < read.tell() <= 2 << 20 < path.stat().st_size // 3
+    assert sum(1 for _ in rows) == 127
+
+
+KINDS = ("log", "index", "timeindex", "txnindex", "snapshot")
+NAMES = (*(f"00000000000000000000.{kind}" for kind in KINDS), "leader-epoch-checkpoint", "quorum-state", "meta.properties")
+DAMAGED = st.builds(
+    lambda data, position, new: data[: position % len(data)] + new + data[position % len(data) + len(new) :],
+    st.sampled_from([TRANSACTIONS.read_bytes()[:900], b"".join([legacy_entry(0, 0), legacy_entry(1), batch(2, 3)])]),
+    st.integers(0, 2000),
+    st.binary(min_size=1, max_size=8),
+)
+
+
+@pytest.mark.properties
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(NAMES), data=st.one_of(st.binary(max_size=200), DAMAGED))
+def test_any_bytes_are_dumped(name: str, data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_log(tmp_path / name, data)
+    for options in ([], ["--records"], ["--explain", "--records", "--offset", "0:5"], ["--format", "kafka-dump-log"]):
+        assert outcome(["dump", str(path), *options]) == 0, capsys.readouterr().err
+    assert outcome(["dump", str(path), "--format", "kafka-dump-log", "--print-data-log"]) == 0, capsys.readouterr().err
+    capsys.readouterr()
