@@ -39,7 +39,7 @@ def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = 
     result.findings += _reencoded(replicas, pairs)
     forked = {pair: found for pair, found in conflicts.items() if found}
     ends = {one.log_end_offset for one in replicas}
-    loss = None if forked else trailing_epoch_loss(replicas)
+    loss = None if forked else trailing_epoch_loss([one for one in replicas if one.end_is_known])
     if forked:
         fork, epochs, first = fork_finding(replicas, forked)
         result.findings.append(fork)
@@ -148,7 +148,7 @@ def _lagging(replicas: list[Replica], forked: dict[tuple[int, int], list[Differe
     findings = []
     longest = max(one.log_end_offset for one in replicas)
     for index, one in enumerate(replicas):
-        if one.log_end_offset >= longest or any(index in pair for pair in forked):
+        if one.log_end_offset >= longest or not one.end_is_known or any(index in pair for pair in forked):
             continue
         holders = [other.broker for other in replicas if other.log_end_offset > one.log_end_offset]
         place = one.context.place(offset_start=one.log_end_offset, offset_end=longest)

@@ -37,6 +37,16 @@ class ReplicaState:
         self.transactions = TransactionsFold(segment_base_offset)
         self.index: IndexFold | None = IndexFold(segment_base_offset, index, time_index)
         self.bad_entries: list[BadEntry] = []
+        self.unread: set[int] = set()
+        """Segments that could not be read to their end: nothing may be concluded from what is missing behind."""
+
+    def give_up(self, position: int) -> None:
+        """The segment could not be read from byte `position` on."""
+        self.unread.add(self._segment)
+        self.continuity.damage_at_end = self.continuity.damage_at_end or (self._segment, position)
+        self.producers.damage()
+        self.transactions.damage()
+        self.index = None
 
     def step(self, chunk: BatchChunk) -> None:
         """Add the batches and the damage of a chunk."""
@@ -62,6 +72,7 @@ class ReplicaState:
         elif self.index is not None and right.index is not None:
             self.index.merge(right.index)
         self.bad_entries.extend(right.bad_entries)
+        self.unread |= right.unread
         self.framing.merge(right.framing)
         self.continuity.merge(right.continuity)
         self.epochs.merge(right.epochs)
@@ -94,6 +105,11 @@ class Replica:
     def broker(self) -> int | str:
         """Who holds it."""
         return self.context.broker
+
+    @property
+    def end_is_known(self) -> bool:
+        """Whether the last segment was read to its end, so that `log_end_offset` is the log's and not the reader's."""
+        return max(self.context.segment_base_offsets, default=-1) not in self.state.unread
 
     @property
     def first_batch_offset(self) -> int:

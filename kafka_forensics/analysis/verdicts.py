@@ -79,7 +79,9 @@ def _damage_finding(replica: Replica, kind: str, segment: int, one: Damage, last
             evidence["last_recovered_offset"] = totals.last_offset
             evidence["first_recovered_offset"] = end
     if kind == "SEG_TORN_TAIL":
-        evidence["last_valid_offset"] = replica.state.framing.by_segment[segment].last_offset if _has(replica, segment) else None
+        totals = replica.state.framing.by_segment.get(segment)
+        behind = replica.log_end_offset - 1 if last and replica.log_end_offset > replica.log_start_offset else None
+        evidence["last_valid_offset"] = behind if totals is None else totals.last_offset
         start, end = None, None
         beyond = _entries_beyond(replica, segment)
         if beyond:
@@ -99,10 +101,6 @@ def _damage_finding(replica: Replica, kind: str, segment: int, one: Damage, last
         offset_end=end,
     )
     return finding(kind, place, evidence, severity=severity)
-
-
-def _has(replica: Replica, segment: int) -> bool:
-    return segment in replica.state.framing.by_segment
 
 
 def order_findings(replica: Replica) -> list[Finding]:
@@ -209,9 +207,12 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     stray_epochs = {run.leader_epoch for run, _ in strays}
     lineage = [entry for entry in replica.epochs if entry.leader_epoch not in stray_epochs]
     start, end = replica.log_start_offset, replica.log_end_offset
-    damaged = bool(replica.state.framing.bytes_damaged or replica.course.irregularities)
+    damaged = bool(replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread)
     reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or damaged)
-    if reason is not None and not (context.live and reason == "entry_missing"):
+    if reason == "entry_missing" and context.live and checkpoint == lineage[: len(checkpoint)]:
+        evidence = {"reason": "epoch_newer_than_checkpoint", "epoch": lineage[len(checkpoint)].leader_epoch}
+        found.append(finding("INCONSISTENT_CUT", context.place("leader-epoch-checkpoint"), evidence))
+    elif reason is not None:
         asked, by_file, by_batches = differing_end(checkpoint, lineage, end)
         evidence = {
             "reason": reason,
@@ -277,7 +278,9 @@ def _torn(replica: Replica, segment: int) -> list[tuple[int, Damage]]:
 def checkpoint_findings(replica: Replica) -> list[Finding]:
     """High watermark, recovery point and log start in order: log start ≤ HW ≤ log end, recovery point ≤ log end."""
     context = replica.context
-    found = []
+    found: list[Finding] = []
+    if not replica.end_is_known:
+        return found
     end = replica.log_end_offset
     high_watermark = context.high_watermark
     if high_watermark is not None and high_watermark > end:

@@ -1,5 +1,7 @@
 """Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
 
+import os
+
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
 from kafka_forensics.model.batches import Damage
@@ -41,8 +43,16 @@ def changed_findings(inputs: Inputs) -> list[Finding]:
             "before": {"size": before.size_in_bytes, "mtime_ns": before.mtime_ns},
             "after": None if after is None else {"size": after.size_in_bytes, "mtime_ns": after.mtime_ns},
         }
-        found.append(finding("EVIDENCE_CHANGED", Place(file=path), evidence))
+        found.append(finding("EVIDENCE_CHANGED", _place_of(path, inputs), evidence))
     return found
+
+
+def _place_of(path: str, inputs: Inputs) -> Place:
+    """The place of a file that the manifest names by its whole path; of an archive, only that path."""
+    for log_dir in inputs.log_dirs:
+        if path.startswith(log_dir.name + os.sep):
+            return Place(broker=log_dir.broker, log_dir=log_dir.name, file=os.path.relpath(path, log_dir.name))
+    return Place(file=path)
 
 
 def _log_dir_findings(log_dir: LogDir) -> list[Finding]:

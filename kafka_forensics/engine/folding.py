@@ -31,22 +31,28 @@ class Folded:
 
 @dataclass(slots=True)
 class SegmentIndexes:
-    """Both indexes of a segment as parsed; None where the file is absent or unreadable."""
+    """Both indexes of a segment as parsed; None where the file is absent or unreadable, with the reason for the latter."""
 
-    index: OffsetIndex | None
-    time_index: TimeIndex | None
+    index: OffsetIndex | None = None
+    time_index: TimeIndex | None = None
+    incomplete: Incomplete | None = None
 
 
 def read_indexes(plan: ReplicaPlan, split: Split) -> SegmentIndexes:
-    """Parse the indexes of the split's segment. An unreadable one counts as absent here; its reading is reported elsewhere."""
-    source, segment = plan.log_dir.source, split.segment
-    found = SegmentIndexes(None, None)
-    if segment.index is not None:
-        with source.open(segment.index.path) as file:
-            found.index = parse_offset_index(file, segment.base_offset)
-    if segment.time_index is not None:
-        with source.open(segment.time_index.path) as file:
-            found.time_index = parse_time_index(file, segment.base_offset)
+    """Parse the indexes of the split's segment; of two that cannot be read, the second is named."""
+    source, base_offset = plan.log_dir.source, split.segment.base_offset
+    found = SegmentIndexes()
+    for entry in (split.segment.index, split.segment.time_index):
+        if entry is None:
+            continue
+        try:
+            with source.open(entry.path) as file:
+                if entry is split.segment.index:
+                    found.index = parse_offset_index(file, base_offset)
+                else:
+                    found.time_index = parse_time_index(file, base_offset)
+        except SourceError as error:
+            found.incomplete = Incomplete(f"{source.name}/{entry.path}", error.reason)
     return found
 
 
@@ -58,8 +64,8 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", *, dee
     state = ReplicaState(split.segment.base_offset, compacted=plan.context.compacted)
     landed = split.start
     path = f"{source.name}/{log.path}" if log.path else source.name
+    indexes = read_indexes(plan, split)
     try:
-        indexes = read_indexes(plan, split)
         state = ReplicaState(
             split.segment.base_offset,
             compacted=plan.context.compacted,
@@ -74,5 +80,6 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", *, dee
             landed = max(reader.landed, landed)
     except SourceError as error:
         state.framing.bytes_skipped += max(split.end - landed, 0)
+        state.give_up(landed)
         return Folded(split, state, split.end, Incomplete(path, error.reason))
-    return Folded(split, state, landed)
+    return Folded(split, state, landed, indexes.incomplete)
