@@ -153,7 +153,7 @@ def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *
     """The lines of Kafka's tool for each file it knows, its complaints on stderr."""
     from kafka_forensics.cli.dump_peer import Complaints, peer_lines
     from kafka_forensics.cli.safe_text import printable
-    from kafka_forensics.engine.dumping_peer import PeerGivesUpError
+    from kafka_forensics.engine.dumping_peer import PeerGivesUpError, PeerLimitError
     from kafka_forensics.model.results import Incomplete
 
     for file in inputs.files:
@@ -161,7 +161,8 @@ def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *
         try:
             to.stream.writelines(line + "\n" for line in peer_lines(file, asked, complaints))
         except PeerGivesUpError as error:
-            complaints.add(f"Kafka's tool ends {file.shown} here; the other formats read on", f"  {error}")
+            whose = "our limit ends" if isinstance(error, PeerLimitError) else "Kafka's tool ends"
+            complaints.add(f"{whose} {file.shown} here; the other formats read on", f"  {error}")
         except SourceError as error:
             inputs.incomplete.append(Incomplete(file.shown, error.reason))
         if quiet:

@@ -35,8 +35,10 @@ from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
-MAX_BATCH_BYTES: Final = 64 << 20
+MAX_BATCH_BYTES: Final = 128 << 20
 """Records of a larger batch are not decoded."""
+MAX_PAYLOAD_BYTES: Final = 256 << 20
+"""Nor those of one that decompresses to more."""
 HEADER_UP_TO_MAGIC: Final = 17
 _WINDOW_BYTES: Final = 1 << 20
 _ROWS: Final = 256
@@ -56,6 +58,10 @@ _ENTRY: Final = struct_of([*LEGACY_ENTRY_HEADER.subcons, *LEGACY_MESSAGE_V1.subc
 
 class PeerGivesUpError(Exception):
     """Kafka's tool ends here with an exception that says about this."""
+
+
+class PeerLimitError(PeerGivesUpError):
+    """We end here, at a limit of our own; Kafka's tool would go on."""
 
 
 @dataclass(slots=True)
@@ -144,7 +150,7 @@ class PeerLog:
     def records(self, batch: PeerBatch) -> Iterator[PeerRecord]:
         """The records of `batch` as Kafka's iterators give them. Raises PeerGivesUpError where they throw, SourceError."""
         if batch.size_in_bytes > MAX_BATCH_BYTES:
-            raise PeerGivesUpError(f"a batch of more than {MAX_BATCH_BYTES} bytes is not opened")
+            raise PeerLimitError(f"a batch of more than {MAX_BATCH_BYTES} bytes is not opened")
         data = self._file.read_at(batch.position, batch.size_in_bytes)
         if batch.magic >= 2:
             yield from _records(batch, data)
@@ -227,7 +233,9 @@ def _payload(batch: PeerBatch, data: bytes) -> tuple[bytes, str | None]:
     """`data` decompressed, and what was wrong with it."""
     if batch.attributes & COMPRESSION_MASK == 0:
         return data, None
-    opened = decompress(batch.attributes & COMPRESSION_MASK, data, magic=batch.magic)
+    opened = decompress(batch.attributes & COMPRESSION_MASK, data, magic=batch.magic, limit=MAX_PAYLOAD_BYTES)
+    if opened.problem == "DECOMP_LIMIT_EXCEEDED":
+        raise PeerLimitError(f"a batch of more than {MAX_PAYLOAD_BYTES} bytes decompressed is not opened")
     return opened.data, opened.problem
 
 
