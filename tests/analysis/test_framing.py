@@ -1,0 +1,235 @@
+"""Framing: counts, samples of damage, what a lying length hides, headers that lie under a right CRC."""
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.framing import FramingFold, Hiding, SegmentTotals
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from tests.support.folds import folded
+from tests.support.mutations import segments
+from tests.support.segments import batch, changed, chunk_of, columns_of, flipped, legacy_entry, log, read, starts, with_length
+
+Item = dict[str, Any]
+
+
+@st.composite
+def items(draw: st.DrawFn) -> list[Item]:
+    """Rows and damage in file order, over a few segments."""
+    made: list[Item] = []
+    segment = position = 0
+    for _ in range(draw(st.integers(0, 14))):
+        if draw(st.integers(0, 4)) == 0:
+            segment, position = segment + 1000, 0
+        size = draw(st.integers(61, 90))
+        kind = draw(st.sampled_from(["row", "row", "row", "FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "BATCH_CRC_MISMATCH"]))
+        made.append(
+            {
+                "kind": kind,
+                "segment": segment,
+                "position": position,
+                "size": size,
+                "count": draw(st.sampled_from([1, 2, 3, -1, 0, 2**31 - 1])),
+                "delta": draw(st.sampled_from([0, 1, 2, -1, 2**31 - 1])),
+                "codec": draw(st.integers(0, 1)),
+                "good": draw(st.integers(0, 4)) > 0,
+                "magic": draw(st.sampled_from([2, 2, 1])),
+                "stamp": draw(st.integers(-1, 9)),
+                "past": draw(st.booleans()),
+            }
+        )
+        position += size
+    return made
+
+
+def chunk(log: list[Item]) -> BatchChunk:
+    """The chunk of some items of one segment."""
+    rows = [
+        {
+            BatchColumn.POSITION: item["position"],
+            BatchColumn.SIZE_IN_BYTES: item["size"],
+            BatchColumn.BASE_OFFSET: item["position"],
+            BatchColumn.LAST_OFFSET: item["position"] + 1,
+            BatchColumn.RECORDS_COUNT: item["count"],
+            BatchColumn.LAST_OFFSET_DELTA: item["delta"],
+            BatchColumn.ATTRIBUTES: item["codec"],
+            BatchColumn.CRC_COMPUTED: int(not item["good"]),
+            BatchColumn.MAGIC: item["magic"],
+            BatchColumn.MAX_TIMESTAMP: item["stamp"],
+        }
+        for item in log
+        if item["kind"] == "row"
+    ]
+    lost = [damage(item) for item in log if item["kind"] != "row"]
+    return chunk_of(columns_of(rows), lost)
+
+
+def damage(item: Item) -> Damage:
+    detail: dict[str, int | str | bool | list[int]] = {"runs_past_end": item["past"]}
+    if item["kind"] == "BATCH_CRC_MISMATCH":
+        detail = {"stored_crc": 1}
+    return Damage(item["kind"], item["position"], item["size"], detail=detail)
+
+
+def lie_of(item: Item) -> str | None:
+    """The kind of a header's lie, said plainly."""
+    count, offsets, compressed = item["count"], item["delta"] + 1, item["codec"] > 0
+    if item["kind"] != "row" or not item["good"] or item["magic"] < 2:
+        return None
+    if count < 0 or (not compressed and count * 7 > item["size"] - 61):
+        return "BATCH_COUNT_LIE"
+    if compressed and count > max(offsets, 1):
+        return "BATCH_COUNT_LIE"
+    return None if count == offsets else "BATCH_RANGE_INCONSISTENT"
+
+
+@pytest.mark.properties
+@given(items(), st.data())
+def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObject) -> None:
+    def feed(state: FramingFold, start: int, end: int) -> None:
+        for segment in sorted({item["segment"] for item in log[start:end]}):
+            part = FramingFold(segment)
+            part.step(chunk([item for item in log[start:end] if item["segment"] == segment]))
+            state.merge(part)
+
+    state = folded(draw, lambda: FramingFold(0), feed, len(log))
+    rows = [item for item in log if item["kind"] == "row"]
+    good = [item for item in rows if item["good"]]
+    assert state.batches == len(rows)
+    assert state.records == sum(min(max(item["count"], 0), 2**20) for item in good)
+    assert state.max_timestamp == max((item["stamp"] for item in good), default=-1)
+    assert state.bytes_decoded == sum(item["size"] for item in good)
+    assert state.bytes_damaged == sum(item["size"] for item in log) - state.bytes_decoded
+    assert state.by_segment == plain_totals(rows)
+    assert state.hiding == plain_hiding(log)
+    found = {kind: [(segment, one.position) for segment, one in sample] for kind, sample in state.damage.items()}
+    expected: dict[str, list[tuple[int, int]]] = {}
+    for item in log:
+        kind = lie_of(item) if item["kind"] == "row" else item["kind"]
+        if kind is not None:
+            expected.setdefault(kind, []).append((item["segment"], item["position"]))
+    assert found == expected
+
+
+def plain_totals(rows: list[Item]) -> dict[int, SegmentTotals]:
+    totals: dict[int, SegmentTotals] = {}
+    for item in rows:
+        one = totals.setdefault(item["segment"], SegmentTotals())
+        one.batches += 1
+        one.last_offset = item["position"] + 1
+        one.end_position = item["position"] + item["size"]
+    return totals
+
+
+def plain_hiding(log: list[Item]) -> dict[int, Hiding]:
+    found: dict[int, Hiding] = {}
+    before: dict[int, int] = {}
+    for item in log:
+        segment = item["segment"]
+        if item["kind"] == "row":
+            before[segment] = before.get(segment, 0) + 1
+        elif item["kind"] in ("FRAMING_LOST", "SEG_HOLE") and segment not in found:
+            found[segment] = Hiding(item["position"], item["past"], before.get(segment, 0))
+    return found
+
+
+@pytest.mark.properties
+@given(segments())
+def test_bytes_of_any_file_add_up(data: bytes) -> None:
+    state = FramingFold(0)
+    reading = read(data)
+    for one in reading.chunks:
+        state.step(one)
+    assert state.bytes_decoded + state.bytes_damaged + state.bytes_skipped == len(data)
+    assert state.batches == reading.columns.shape[1]
+
+
+def fold_of(data: bytes) -> FramingFold:
+    state = FramingFold(0)
+    for one in read(data).chunks:
+        state.step(one)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"records_count": 2**31 - 1}, "BATCH_COUNT_LIE"),
+        ({"records_count": -1}, "BATCH_COUNT_LIE"),
+        ({"records_count": 2**31 - 1, "compression_type": "gzip"}, "BATCH_COUNT_LIE"),
+        ({"records_count": 4, "last_offset_delta": 2, "compression_type": "gzip"}, "BATCH_COUNT_LIE"),
+        ({"last_offset_delta": 7}, "BATCH_RANGE_INCONSISTENT"),
+        ({"last_offset_delta": 1}, "BATCH_RANGE_INCONSISTENT"),
+        ({"last_offset_delta": 2**31 - 1}, "BATCH_RANGE_INCONSISTENT"),
+        ({"records_count": 0}, "BATCH_RANGE_INCONSISTENT"),
+        ({}, None),
+        ({"compression_type": "zstd"}, None),
+    ],
+)
+def test_headers_that_lie_under_a_right_crc(given: dict[str, Any], kind: str | None) -> None:
+    """F09, F10."""
+    state = fold_of(batch(0, 3, **given) + batch(3))
+    assert list(state.damage) == ([] if kind is None else [kind])
+    if kind is not None:
+        ((segment, one),) = state.damage[kind]
+        assert (segment, one.position, one.base_offset) == (0, 0, 0)
+        assert one.detail["records_count"] == given.get("records_count", 3)
+
+
+def test_a_lie_that_was_found_by_reading_records_is_told_once() -> None:
+    columns = read(batch(0, 3, records_count=-1)).columns
+    state = FramingFold(0)
+    state.step(chunk_of(columns, [Damage("BATCH_COUNT_LIE", 0, int(columns[BatchColumn.SIZE_IN_BYTES, 0]))]))
+    assert state.damage["BATCH_COUNT_LIE"].count == 1
+
+
+def test_legacy_entries_make_no_claims() -> None:
+    state = fold_of(legacy_entry(0, 0) + legacy_entry(1, 1) + legacy_entry(5, 1, attributes=1))
+    assert state.damage == {}
+    assert (state.batches, state.records) == (3, 2)
+
+
+def test_damage_is_sampled_and_counted() -> None:
+    batches = log(100)
+    at, data = starts(batches), bytearray(b"".join(batches))
+    for position in at[:-1]:
+        data[position + 70] ^= 1
+    state = fold_of(bytes(data))
+    sample = state.damage["BATCH_CRC_MISMATCH"]
+    assert (sample.count, len(sample)) == (100, 32)
+    assert [one.position for _, one in sample] == [*at[:16], *at[84:100]]
+
+
+@pytest.mark.parametrize(("length", "past"), [(2**31 - 1, True), (3, False)])
+def test_what_stands_behind_a_lying_length_is_hidden(length: int, past: bool) -> None:
+    """F05: readers end in silence where the length passes the end of the file, with an error where it does not."""
+    batches = log(5)
+    state = fold_of(with_length(b"".join(batches), starts(batches)[1], length))
+    assert state.hiding == {0: Hiding(starts(batches)[1], past, 1)}
+    assert state.by_segment == {0: SegmentTotals(4, 9, starts(batches)[5])}
+
+
+def test_damage_inside_a_frame_hides_nothing() -> None:
+    batches = log(3, records=1, value=b"x" * 9000)
+    assert fold_of(flipped(b"".join(batches), 100)).hiding == {}
+    hole = fold_of(changed(b"".join(batches), 2000, bytes(4096)))
+    assert "SEG_HOLE" in hole.damage
+    assert hole.hiding == {}
+
+
+def test_an_empty_file_counts_nothing() -> None:
+    state = fold_of(b"")
+    assert (state.batches, state.records, state.by_segment, state.damage) == (0, 0, {}, {})
+
+
+def test_counts_are_plain_integers() -> None:
+    """What goes into JSON must not be numpy's."""
+    state = fold_of(batch(0, 3, records_count=-1) + struct.pack(">q", 9))
+    numbers = [state.batches, state.records, state.bytes_decoded, state.max_timestamp, state.by_segment[0].last_offset]
+    assert all(type(number) is int for number in numbers)
+    ((_, one),) = state.damage["BATCH_COUNT_LIE"]
+    assert not any(isinstance(value, np.generic) for value in one.detail.values())
