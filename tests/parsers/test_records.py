@@ -225,12 +225,11 @@ def test_rows_of_a_chunk_get_what_each_batch_gets_alone(compiled: bool, data: by
     finally:
         use_compiled(before)
     expected = [one for chunk in plain for one in chunk.damage]
-    for chunk in plain:
-        for position, size, crc, computed in chunk.columns[
-            [BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES, BatchColumn.CRC, BatchColumn.CRC_COMPUTED]
-        ].T.tolist():
-            if crc == computed:
-                expected += check_batch(data[position : position + size], position)
+    places = [range(one.position, one.position + one.size_in_bytes) for one in expected]
+    wanted = [BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]
+    for position, size in (row for chunk in plain for row in chunk.columns[wanted].T.tolist()):
+        if not any(position in place for place in places):
+            expected += check_batch(data[position : position + size], position)
     assert sorted(map(repr, inspected)) == sorted(map(repr, expected))
 
 
