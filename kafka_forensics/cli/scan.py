@@ -57,7 +57,7 @@ def scan(
     )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
-        _log_to(screen)
+        log_to(screen)
     result = _run(paths, asked, screen, quiet=quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
@@ -111,7 +111,7 @@ def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> Non
     screen.stream.flush()
 
 
-def _log_to(screen: Destination) -> None:
+def log_to(screen: Destination) -> None:
     """Show what the package says of its own doing (`-v`)."""
     import logging
 
