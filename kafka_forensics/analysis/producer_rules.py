@@ -103,16 +103,24 @@ def resumes(windows: "Column", base: int, kept: int, epoch: int, first: int, las
 
 
 @kernel
-def repeated(windows: "Column", base: int, kept: int, newest: int, now: "Column") -> int:
-    """Number of the oldest batch of the window that has the epoch and sequence numbers of `now`, -1 if none has."""
-    found = -1
-    for back in range(kept):
-        number = (newest - back) % WINDOW
-        row = base + number
-        same = windows[row, FIRST_SEQUENCE] == now[FIRST_SEQUENCE] and windows[row, LAST_SEQUENCE] == now[LAST_SEQUENCE]
-        if same and windows[row, EPOCH] == now[EPOCH]:
-            found = number
-    return found
+def is_repeated(windows: "Column", row: int, epoch: int, first: int, last: int) -> bool:
+    """Whether row `row` of a window has this epoch and these sequence numbers."""
+    same = windows[row, FIRST_SEQUENCE] == first and windows[row, LAST_SEQUENCE] == last
+    return bool(same and windows[row, EPOCH] == epoch)
+
+
+@kernel
+def repeated(windows: "Column", base: int, kept: int, newest: int, epoch: int, first: int, last: int) -> int:
+    """Number of the oldest batch of the window that has this epoch and these sequence numbers, -1 if none has."""
+    for number in range(kept):
+        if windows[base + number, FIRST_SEQUENCE] == first and is_repeated(windows, base + number, epoch, first, last):
+            oldest = number
+            for back in range(kept):
+                earlier = (newest - back) % WINDOW
+                if is_repeated(windows, base + earlier, epoch, first, last):
+                    oldest = earlier
+            return oldest
+    return -1
 
 
 @kernel
@@ -148,7 +156,7 @@ def judge(windows: "Column", base: int, count: int, now: "Column") -> int:
     previous = base + newest
     epoch, first, last = int(now[EPOCH]), int(now[FIRST_SEQUENCE]), int(now[LAST_SEQUENCE])
     previous_epoch, previous_last = int(windows[previous, EPOCH]), int(windows[previous, LAST_SEQUENCE])
-    duplicate = repeated(windows, base, kept, newest, now)
+    duplicate = int(repeated(windows, base, kept, newest, epoch, first, last))
     if duplicate < 0 and epoch == previous_epoch and ((first - previous_last) & MAX_SEQUENCE) == 1:
         return LEGAL
     if elapsed_ms(int(windows[previous, TIMESTAMP]), int(now[TIMESTAMP])) >= EXPIRATION_MS:
