@@ -14,7 +14,7 @@ from kafka_forensics.parsers.window import Window
 
 
 @kernel
-def check_crcs(buffer: "np.ndarray", start: int, length: int) -> tuple[int, int]:  # type: ignore[type-arg]
+def check_crcs(buffer: "np.ndarray", start: int, length: int) -> tuple[int, int]:
     """CRC of every whole batch in the window; (where it stopped, how many were wrong)."""
     wrong = 0
     while start + 61 <= length:

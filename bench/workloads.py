@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -66,7 +66,7 @@ def workloads(scale: float) -> list[Workload]:
 
 def make(workload: Workload, root: Path) -> Path:
     """Write the workload below `root` unless it is there; the log directory."""
-    log_dir = root / f"{workload.name}-{workload.total_bytes}" / "broker-1"
+    log_dir = _log_dir(workload, root)
     if (log_dir / "meta.properties").exists():
         return log_dir
     shutil.rmtree(log_dir, ignore_errors=True)
@@ -74,12 +74,27 @@ def make(workload: Workload, root: Path) -> Path:
     for partition, template in enumerate(workload.templates):
         directory = log_dir / f"bench-{partition}"
         directory.mkdir(parents=True)
-        ends[("bench", partition)] = _write_partition(workload, template, directory)
+        if workload.with_indexes:
+            ends[("bench", partition)] = _write_partition(workload, template, directory)
+        else:
+            ends[("bench", partition)] = _link_logs(workload, root, partition, directory, template)
         (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
         (log_dir / name).write_bytes(write_offset_checkpoint(ends))
     (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="bench"))
     return log_dir
+
+
+def _log_dir(workload: Workload, root: Path) -> Path:
+    return root / f"{workload.name}-{workload.total_bytes}" / "broker-1"
+
+
+def _link_logs(workload: Workload, root: Path, partition: int, directory: Path, template: bytes) -> int:
+    """The same `.log` files as the workload with indexes has, as hard links; the offset behind the last record."""
+    twin = replace(workload, name=workload.name.removesuffix("-bare"), with_indexes=True)
+    for log in (make(twin, root) / f"bench-{partition}").glob("*.log"):
+        os.link(log, directory / log.name)
+    return workload.total_bytes // len(workload.templates) // len(template) * workload.records_a_batch
 
 
 def _write_partition(workload: Workload, template: bytes, directory: Path) -> int:
@@ -94,9 +109,8 @@ def _write_partition(workload: Workload, template: bytes, directory: Path) -> in
             file.writelines(_blocks(template, first, count, workload.records_a_batch))
         step = max(INDEX_INTERVAL_BYTES // size + 1, 1)
         entries = (((first + n + 1) * workload.records_a_batch - 1, n * size) for n in range(step, count, step))
-        if workload.with_indexes:
-            (directory / f"{base:020d}.index").write_bytes(write_offset_index(entries, base))
-            (directory / f"{base:020d}.timeindex").write_bytes(b"")
+        (directory / f"{base:020d}.index").write_bytes(write_offset_index(entries, base))
+        (directory / f"{base:020d}.timeindex").write_bytes(b"")
     return batches * workload.records_a_batch
 
 
