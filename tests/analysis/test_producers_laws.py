@@ -105,7 +105,8 @@ def plain_answer(rows: list[Row]) -> tuple[dict[str, list[tuple[int, int]]], dic
             now = {"epoch": values[C.PRODUCER_EPOCH], "first": first, "last": (first + delta) % RING, "start": start, "end": end}
             now |= {"time": values[C.MAX_TIMESTAMP], "breaks": breaks, "transactional": values[C.ATTRIBUTES] & TRANSACTIONAL}
             before = history.setdefault(producer, [])
-            seen = bool(before) and before[0]["start"] <= start and is_covered(start, end, covered)
+            back = any(one["end"] >= start for one in before[-5:])
+            seen = back and before[0]["start"] <= start and is_covered(start, end, covered)
             kind = verdict(before[-5:], now, seen=seen) if before else None
             if kind is not None:
                 answer.setdefault(kind, []).append((row.segment, values[C.POSITION]))
