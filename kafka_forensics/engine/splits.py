@@ -63,6 +63,7 @@ def _split_points(plan: ReplicaPlan, segment: SegmentFiles, size: int) -> list[i
 
 
 def _points(file: "ByteFile", hints: list[int], size: int) -> list[int]:
+    size = max((stop for _, stop in file.data_ranges()), default=0)  # nothing begins in the hole at a sparse file's end
     points: list[int] = []
     hint = 0
     wished = SPLIT_BYTES
