@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from kafka_forensics import __version__
 from kafka_forensics.cli.choices import choose
+from kafka_forensics.cli.compare import compare
 from kafka_forensics.cli.doctor import doctor
 from kafka_forensics.cli.dump import dump
 from kafka_forensics.cli.explain import explain
@@ -26,6 +27,7 @@ from kafka_forensics.errors import ForensicsError, UsageError
 PROGRAM: Final = "kafka-forensics"
 COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "scan": (scan, "Find what is wrong, where, and what was lost."),
+    "compare": (compare, "Show replicas side by side around their first difference."),
     "dump": (dump, "Show what is in a file or directory: batches, records, entries, damage."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "doctor": (doctor, "Check this installation."),

@@ -1,0 +1,94 @@
+"""`compare`: replicas of one partition side by side around their first difference, record by record."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.scan import exit_status, log_to, without_payloads
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_forensics.engine.side_by_side import SideBySide
+
+Topic = Annotated[
+    str | None, typer.Option("--topic", metavar="TOPIC", help="The topic; may be left out where only one partition is there.")
+]
+Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="The partition of the topic.")]
+Context = Annotated[
+    int, typer.Option("--context", metavar="N", min=0, max=10_000, help="Records shown before and after the first difference.")
+]
+
+
+def compare(
+    paths: options.Paths,
+    topic: Topic = None,
+    partition: Partition = None,
+    context: Context = 3,
+    broker: options.Broker = None,
+    jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    format_name: options.Format = None,
+    output: options.Output = None,
+    fail_on: options.FailOn = "error",
+    as_of: options.AsOf = None,
+    live: options.Live = False,
+    show_payloads: options.ShowPayloads = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> int:
+    """Two or more replicas of one partition side by side around their first difference, record by record.
+
+    Shows what each replica holds before, at and after the first offset where they differ: numbers, sizes and digests; keys and
+    values themselves with --show-payloads. Ends with status 0 if nothing was found from --fail-on upwards, 1 if something was, 2
+    for a wrong command line, 3 if some input could not be read.
+    """
+    if choose("engine", engine, options.ENGINES) == "spark":
+        raise UsageError("compare runs on this machine only", hint="leave out --engine")
+    wanted = chosen_format(format_name, output)
+    choose("severity", fail_on, options.FAIL_ON)
+    check_output(output, paths)
+    asked = ScanOptions(
+        topic_glob=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        live=live,
+        as_of_ms=None if as_of is None else time_ms(as_of),
+    )
+    screen = destination(sys.stderr, no_color=no_color)
+    if verbose or debug:
+        log_to(screen)
+    compared = _run(paths, asked, screen, context=context, payloads=show_payloads, quiet=quiet)
+    if not show_payloads:
+        compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
+    with open_output(output, no_color=no_color) as to:
+        from kafka_forensics.cli.compare_output import write_comparison
+
+        write_comparison(compared, wanted, to, payloads=show_payloads, verbose=verbose or debug)
+    _say_summary(compared, screen, quiet=quiet)
+    return exit_status(compared.result, fail_on)
+
+
+def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, context: int, payloads: bool, quiet: bool) -> "SideBySide":
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine import side_by_side
+
+    with Progress(screen, quiet=quiet) as progress:
+        return side_by_side.compare(paths, asked, context=context, payloads=payloads, progress=progress)
+
+
+def _say_summary(compared: "SideBySide", screen: Destination, *, quiet: bool) -> None:
+    from kafka_forensics.cli.compare_words import summary_line
+    from kafka_forensics.cli.output_words import incomplete_lines
+
+    lines = incomplete_lines(compared.result)
+    screen.stream.writelines(line + "\n" for line in (lines if quiet else [summary_line(compared), *lines]))
+    screen.stream.flush()
