@@ -1,0 +1,173 @@
+"""Faults F11, F12 and F21 to F24: records and compressed payloads that lie under a right CRC."""
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import cramjam
+import pytest
+
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.parsers.spec.record import encode_zigzag
+from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_batch, write_raw_batch, write_record
+from tests.support.faults import BASE_TIMESTAMP, Brokers, Log, Written, histories
+from tests.support.faults_verdict import offsets, said, span, verdict
+
+pytestmark = pytest.mark.faults
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int = 1, magic: int = 2) -> tuple[Brokers, Written]:
+    """Three replicas of a log whose second batch has this payload, between two sound ones."""
+    log = Log()
+    log.plain(1)
+    stamp = BASE_TIMESTAMP + 1000
+    header = {
+        "base_offset": 1,
+        "partition_leader_epoch": 0,
+        "attributes": CODECS.index(codec),
+        "last_offset_delta": count - 1,
+        "base_timestamp": stamp,
+        "max_timestamp": stamp,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "records_count": count,
+    }
+    liar = log.append(write_raw_batch(header, payload), count, stamp)
+    log.plain(1)
+    brokers = histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), log.next_offset))
+    return brokers, liar
+
+
+def the_lie(root: Path, kind: str, payload: bytes, **given: object) -> Finding:
+    """The finding about the second batch, the same on all replicas and the only one there."""
+    brokers, liar = with_payload(root, payload, **given)  # type: ignore[arg-type]
+    result = verdict(brokers, deep=True)
+    assert said(result) == [(kind, "error", broker) for broker in (1, 2, 3)]
+    one = result.findings[0]
+    assert (span(one), one.place.offset_start) == ((liar.position, liar.end), 1)
+    assert result.partitions[0].agreement.kind == "identical"
+    return one
+
+
+def record(value: bytes = b"value") -> bytes:
+    return write_record(RecordToWrite(b"key", value), 0, 0)
+
+
+def body(*parts: bytes) -> bytes:
+    content = b"".join(parts)
+    return encode_zigzag(len(content)) + content
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(b"\x80\x80\x80\x80\x80\x01" + record(), id="length of six bytes"),
+        pytest.param(body(b"\0" + b"\x80" * 10 + b"\1" + b"\0" * 20), id="timestamp delta of eleven bytes"),
+    ],
+)
+def test_f11_integer_longer_than_any(tmp_path: Path, payload: bytes) -> None:
+    one = the_lie(tmp_path, "RECORD_VARINT_OVERLONG", payload)
+    assert one.evidence["record_index"] == 0
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(body(b"\0\0\0" + encode_zigzag(1000) + b"key" + encode_zigzag(-1) + b"\0"), id="key"),
+        pytest.param(body(b"\0\0\0" + encode_zigzag(3) + b"key" + encode_zigzag(2**31 - 1) + b"v" + b"\0"), id="value"),
+        pytest.param(body(b"\0\0\0" + encode_zigzag(-1) + encode_zigzag(-1) + encode_zigzag(2**31 - 1) + b"ab"), id="headers"),
+        pytest.param(encode_zigzag(2**31 - 1) + b"\0" * 50, id="record"),
+        pytest.param(encode_zigzag(100) + b"\0" * 50, id="record past the batch"),
+    ],
+)
+@pytest.mark.parametrize("codec", CODECS)
+def test_f12_length_past_what_holds_it(tmp_path: Path, payload: bytes, codec: str) -> None:
+    one = the_lie(tmp_path, "RECORD_LENGTH_OUT_OF_BOUNDS", compress(codec, payload), codec=codec)
+    assert one.evidence["record_index"] == 0
+
+
+def test_f21_bomb_is_stopped_and_the_next_batch_read(tmp_path: Path) -> None:
+    piece = bytes(cramjam.zstd.compress(bytes(64 << 20)))
+    one = the_lie(tmp_path, "DECOMP_LIMIT_EXCEEDED", piece * 20, codec="zstd")
+    assert one.evidence["codec"] == "zstd"
+    assert one.evidence["ratio"] > 1000
+
+
+def test_f22_snappy_chunk_longer_than_the_batch(tmp_path: Path) -> None:
+    payload = compress("snappy", record())
+    one = the_lie(tmp_path, "CODEC_SIZE_LIE", payload[:16] + b"\x7f\xff\xff\xff" + payload[20:], codec="snappy")
+    assert one.evidence["declared"] == 0x7FFFFFFF
+
+
+def test_f22_snappy_block_that_says_it_holds_more_than_it_can(tmp_path: Path) -> None:
+    block = b"\xff\xff\xff\xff\x07" + b"\0abc"
+    payload = compress("snappy", b"")[:16] + len(block).to_bytes(4, "big") + block
+    one = the_lie(tmp_path, "CODEC_SIZE_LIE", payload, codec="snappy")
+    assert one.evidence["declared"] == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("codec", "payload"),
+    [
+        pytest.param("lz4", lz4_frame(record(), magic=0), id="lz4 header checksum"),
+        pytest.param("lz4", lz4_frame(record())[:-4], id="lz4 without end"),
+        pytest.param(
+            "lz4", lz4_frame(record())[:7] + struct.pack("<I", 1 << 20) + lz4_frame(record())[11:], id="lz4 block too large"
+        ),
+        pytest.param("gzip", gzip.compress(record(), mtime=0) + b"junk", id="gzip trailing bytes"),
+        pytest.param("gzip", gzip.compress(record(), mtime=0)[:-4], id="gzip truncated"),
+        pytest.param("zstd", b"\x28\xb5\x2f\xfd" + b"\xff" * 30, id="zstd"),
+    ],
+)
+def test_f23_malformed_compression(tmp_path: Path, codec: str, payload: bytes) -> None:
+    one = the_lie(tmp_path, "CODEC_MALFORMED", payload, codec=codec)
+    assert one.evidence["codec"] == codec
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_f23_sound_compression_is_silent(tmp_path: Path, codec: str) -> None:
+    log = Log()
+    for _ in range(3):
+        stamp = BASE_TIMESTAMP + 1000 * log.next_offset
+        data = write_batch(log.records(3), base_offset=log.next_offset, base_timestamp=stamp, compression_type=codec)
+        log.append(data, log.next_offset + 2, stamp)
+    brokers = histories(tmp_path, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), 9))
+    assert said(verdict(brokers, deep=True)) == []
+
+
+def entry(offset: int, magic: int, attributes: int, value: bytes) -> bytes:
+    """An entry of magic 0 or 1 without a key, spelled independently of the package."""
+    stamp = struct.pack(">q", BASE_TIMESTAMP) if magic else b""
+    content = struct.pack(">bb", magic, attributes) + stamp + struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", offset, len(content) + 4, zlib.crc32(content)) + content
+
+
+def legacy(root: Path, *entries: bytes) -> Brokers:
+    log = Log()
+    for index, data in enumerate(entries):
+        log.append(data, index, BASE_TIMESTAMP)
+    log.epochs.clear()
+    brokers = histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), len(entries)))
+    for broker in (1, 2, 3):
+        for suffix in ("index", "timeindex"):
+            brokers.file(broker, 0, suffix).write_bytes(b"")
+    return brokers
+
+
+def test_f23_lz4_header_checksum_of_magic_0_is_no_fault(tmp_path: Path) -> None:
+    wrapper = entry(0, 0, 3, lz4_frame(entry(0, 0, 0, b"value"), magic=0))
+    assert said(verdict(legacy(tmp_path, wrapper), deep=True)) == []
+
+
+@pytest.mark.parametrize("depth", [2, 1000])
+def test_f24_wrapper_inside_a_wrapper(tmp_path: Path, depth: int) -> None:
+    inner = entry(0, 1, 0, b"value")
+    for _ in range(depth):
+        inner = entry(0, 1, 1, gzip.compress(inner, 1, mtime=0))
+    result = verdict(legacy(tmp_path, inner), deep=True)
+    assert said(result) == [("LEGACY_NESTED_COMPRESSION", "error", broker) for broker in (1, 2, 3)]
+    assert offsets(result.findings[0]) == (0, 1)
