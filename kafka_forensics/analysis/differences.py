@@ -53,7 +53,7 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> list[Diff
     Of many runs of differing blocks only the first and last few are read; within a run, everything up to the first content
     difference and the last block.
     """
-    start = max(left.first_batch_offset, right.first_batch_offset)
+    start = max(min(one.first_batch_offset, one.log_start_offset) for one in (left, right))
     end = min(left.log_end_offset, right.log_end_offset)
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
     if len(ranges) > 2 * RUNS_READ and not left.context.compacted:
@@ -72,12 +72,14 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
     Where there is nothing, steps grow: offsets may be apart by what a flipped bit makes of them.
     """
     position = low
+    read_to = -1
     blocks = 1
     while position < high and len(found) < DIFFERENCES_KEPT:
         stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
         before = len(found)
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
-        _walk(left, ours, right, theirs, reader, (position, stop), found)
+        _walk(left, ours, right, theirs, reader, (position, read_to, stop), found)
+        read_to = stop
         blocks = 1 if ours.size or theirs.size else 2 * blocks
         position = stop
         if any(one.kind == "content" for one in found[before:]) and high - stop > BLOCK_OFFSETS:
@@ -90,10 +92,11 @@ def _walk(
     right: Replica,
     theirs: "NDArray[np.int64]",
     reader: BatchReader,
-    bounds: tuple[int, int],
+    bounds: tuple[int, int, int],
     found: list[Difference],
 ) -> None:
-    """Walk two lists of batches side by side and add every pair that overlaps and differs, first offset inside `bounds`."""
+    """Walk two lists of batches side by side and add every pair that overlaps and differs in `[start, end)`, unless it does so
+    already below the end of what was walked before; `bounds` is (start, that end, end)."""
     i = j = 0
     hash_high, hash_low = BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW
     while i < ours.shape[1] and j < theirs.shape[1] and len(found) < DIFFERENCES_KEPT:
@@ -101,12 +104,8 @@ def _walk(
         a_last, b_last = _last_offset(ours, i), _last_offset(theirs, j)
         if a[hash_high] != b[hash_high] or a[hash_low] != b[hash_low]:
             offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
-            overlap = offset <= min(a_last, b_last)
-            if (
-                overlap
-                and bounds[0] <= max(offset, bounds[0]) < bounds[1]
-                and (offset >= bounds[0] or bounds[0] <= min(a_last, b_last))
-            ):
+            overlap = max(offset, bounds[0]) <= min(a_last, b_last)
+            if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
                 kind = _kind(left, a, right, b, reader)
                 if kind is not None:
                     found.append(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))

@@ -1,0 +1,240 @@
+"""Where two logs differ: the kind of each difference, its offsets, and how much is read to find it."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis import differences as module
+from kafka_forensics.analysis.differences import Difference, differences
+from kafka_forensics.model.batches import BatchColumn
+from tests.support.replicas import Batch, Logs, batches
+from tests.support.segments import changed, flipped, starts
+
+BLOCK = 1 << 16
+LETTERS = "abcdefghij"
+
+
+def said(found: list[Difference]) -> list[tuple[str, int, int]]:
+    return [(one.kind, one.offset, one.end_offset) for one in found]
+
+
+def two(logs: Logs, left: list[Batch], right: list[Batch], data: bytes | None = None) -> list[Difference]:
+    """Differences of two replicas; `data` in place of the right one's bytes."""
+    return differences(logs.add(1, left), logs.add(2, right, data=data), logs)
+
+
+def written(log: list[Batch]) -> list[bytes]:
+    return [one.written() for one in log]
+
+
+def test_equal_logs_differ_nowhere() -> None:
+    log = batches((0, "abc"), (1, "def"))
+    assert two(Logs(), log, log) == []
+    assert two(Logs(), [], []) == []
+
+
+@pytest.mark.parametrize("shorter", [0, 1, 3])
+def test_a_prefix_differs_nowhere(shorter: int) -> None:
+    log = batches((0, "abcdef"))
+    assert two(Logs(), log, log[:shorter]) == []
+    assert two(Logs(), log[:shorter], log) == []
+
+
+def test_a_later_start_differs_nowhere() -> None:
+    log = batches((0, "abcdef"))
+    assert two(Logs(), log, log[2:]) == []
+
+
+@pytest.mark.parametrize("which", [0, 1, 5])
+def test_a_rotten_batch_is_damaged(which: int) -> None:
+    """F01: also the first and the last of the log, though their offsets are no longer proved."""
+    log = batches((0, "abcdef"), each=2)
+    data = flipped(b"".join(written(log)), starts(written(log))[which] + 70)
+    logs = Logs()
+    (one,) = two(logs, log, log, data)
+    assert (one.kind, one.offset, one.end_offset) == ("damaged", 2 * which, 2 * which + 2)
+    assert one.right[BatchColumn.CRC] != one.right[BatchColumn.CRC_COMPUTED]
+    assert one.left[BatchColumn.CRC] == one.left[BatchColumn.CRC_COMPUTED]
+
+
+@pytest.mark.parametrize("which", [0, 3, 5])
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_epoch_field_is_a_difference_of_headers(which: int, bit: int) -> None:
+    """F02, the sign bit too."""
+    log = batches((0, "abcdef"))
+    data = flipped(b"".join(written(log)), starts(written(log))[which] + 12, bit)
+    (one,) = two(Logs(), log, log, data)
+    assert (one.kind, one.offset) == ("header", which)
+    assert one.epochs[0] == 0 != one.epochs[1]
+
+
+def test_a_flipped_base_offset_is_no_conflict() -> None:
+    """F03: the batch contradicts its own neighbours, so it is not compared by its offset."""
+    log = batches((0, "abcdef"))
+    data = changed(b"".join(written(log)), starts(written(log))[2], (2**40).to_bytes(8, "big"))
+    assert {one.kind for one in two(Logs(), log, log, data)} <= {"header"}
+
+
+def test_a_lying_magic_byte_is_a_difference_of_headers() -> None:
+    log = batches((0, "abcdef"))
+    data = changed(b"".join(written(log)), starts(written(log))[2] + 16, b"\x03")
+    assert said(two(Logs(), log, log, data)) == [("header", 2, 3)]
+
+
+def test_other_records_are_other_content() -> None:
+    """F38 and every fork."""
+    left, right = batches((0, "abcdef")), batches((0, "abc"), (1, "xyz"))
+    found = two(Logs(), left, right)
+    assert said(found) == [("content", 3, 4), ("content", 4, 5), ("content", 5, 6)]
+    assert [one.epochs for one in found] == [(0, 1)] * 3
+    assert said(two(Logs(), left, batches((0, "abXdef")))) == [("content", 2, 3)]
+
+
+def test_a_settled_fork_under_an_equal_tail() -> None:
+    """F34: equal ends, equal last epochs, equal tails."""
+    assert said(two(Logs(), batches((0, "a"), (2, "z")), batches((1, "b"), (2, "z")))) == [("content", 0, 1)]
+
+
+def test_equal_records_in_other_bytes_are_reencoded() -> None:
+    log = batches((0, "abcd"), each=3)
+    again = [log[0], Batch(3, log[1].values, codec="gzip"), log[2], Batch(9, log[3].values, codec="zstd")]
+    assert said(two(Logs(), log, again)) == [("reencoded", 3, 6), ("reencoded", 9, 12)]
+
+
+def test_other_batch_bounds_with_other_records() -> None:
+    left = [Batch(0, ["a", "b"]), Batch(2, ["c", "d"])]
+    right = [Batch(0, ["a"]), Batch(1, ["x", "y"], 1), Batch(3, ["z"], 1)]
+    found = two(Logs(), left, right)
+    assert {one.kind for one in found} == {"content"}
+    assert [one.offset for one in found] == [0, 1, 2, 3]
+
+
+def test_records_that_cannot_be_read_prove_no_conflict() -> None:
+    logs = Logs(unreadable={2})
+    assert [one.kind for one in two(logs, batches((0, "abc")), batches((0, "abX")))] == ["damaged"]
+
+
+def test_cleaned_copies_differ_where_a_kept_record_does() -> None:
+    """F39: what one side cleaned away is no difference; another value is."""
+    left = [Batch(0, ["a", "b", "c"]), Batch(3, ["d"])]
+    logs = Logs()
+    cleaned = logs.add(2, [Batch(0, [None, "b", "c"]), Batch(3, ["d"])], compacted=True)
+    assert differences(logs.add(1, left, compacted=True), cleaned, logs) == []
+    other = logs.add(3, [Batch(0, [None, "X", "c"]), Batch(3, ["d"])], compacted=True)
+    assert said(differences(logs.add(1, left, compacted=True), other, logs)) == [("content", 0, 3)]
+
+
+def test_only_differing_blocks_are_read_again() -> None:
+    """One batch in six blocks differs: its block is read, and the rim that digests do not cover whole."""
+    left = batches((0, LETTERS * 6), span=BLOCK // 10)
+    right = [*left[:25], replace(left[25], values=["X"]), *left[26:]]
+    logs = Logs()
+    assert len(two(logs, left, right)) == 1
+    blocks = {(start // BLOCK, end // BLOCK) for _, start, end in logs.asked}
+    last = left[-1].base_offset // BLOCK
+    assert {start for start, _ in blocks} == {left[25].base_offset // BLOCK, last}
+
+
+def test_after_a_conflict_only_the_last_block_of_a_run_is_read() -> None:
+    left, right = (batches((0, "a"), (0, word * 7), span=BLOCK // 10) for word in (LETTERS, LETTERS.upper()))
+    logs = Logs()
+    found = two(logs, left, right)
+    assert found[0].offset == BLOCK // 10
+    assert found[-1].end_offset == left[-1].base_offset + BLOCK // 10
+    assert len({start for broker, start, _ in logs.asked if broker == 1}) <= 3
+
+
+def test_a_batch_across_blocks_is_told_once() -> None:
+    left = batches((0, "abcd"), span=BLOCK * 2 // 3)
+    right = [replace(one, codec="gzip") for one in left]
+    found = two(Logs(), left, right)
+    assert [one.offset for one in found] == [one.base_offset for one in left]
+
+
+def test_a_range_that_begins_inside_a_batch() -> None:
+    """The batch belongs to the block of its last offset; what differs is found though it begins before."""
+    size = BLOCK * 2 // 3
+    left = batches((0, "abcd"), span=size)
+    right = [left[0], replace(left[1], values=["X"]), *left[2:]]
+    assert said(two(Logs(), left, right)) == [("content", size, 2 * size)]
+
+
+def test_absurd_offsets_are_stepped_over() -> None:
+    far = 2**62
+    left = [Batch(0, ["a"]), Batch(far, ["b"]), Batch(far + 1, ["c"])]
+    right = [Batch(0, ["a"]), Batch(far, ["X"]), Batch(far + 1, ["c"])]
+    logs = Logs()
+    assert said(two(logs, left, right)) == [("content", far, far + 1)]
+    assert len(logs.asked) < 300
+
+
+def test_many_differences_are_kept_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DIFFERENCES_KEPT", 5)
+    left, right = batches((0, LETTERS)), batches((1, LETTERS.upper()))
+    assert [one.offset for one in two(Logs(), left, right)] == [0, 1, 2, 3, 4]
+
+
+def test_many_runs_of_differing_blocks_are_read_at_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RUNS_READ", 1)
+    left = batches((0, LETTERS), span=BLOCK)
+    right = [one if n % 2 else replace(one, values=["X"]) for n, one in enumerate(left)]
+    assert [one.offset // BLOCK for one in two(Logs(), left, right)] == [0, 8]
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[list[Batch], list[Batch]]:
+    """Two logs with a common beginning, other tails, other starts, other codecs."""
+    common = draw(st.integers(0, 5))
+    log: list[list[Batch]] = [[], []]
+    offset = 0
+    for index in range(common):
+        count = draw(st.integers(1, 3))
+        for side in log:
+            side.append(Batch(offset, [f"common {index}"] * count, 0, draw(st.sampled_from(["none", "none", "gzip"]))))
+        offset += count
+    for number, side in enumerate(log):
+        at = offset
+        for index in range(draw(st.integers(0, 3))):
+            count = draw(st.integers(1, 3))
+            side.append(Batch(at, [f"own {number} {index}"] * count, 1 + number))
+            at += count
+        del side[: draw(st.integers(0, 2))]
+    return log[0], log[1]
+
+
+@pytest.mark.properties
+@given(pairs())
+def test_differences_are_what_a_look_at_every_record_finds(logs: tuple[list[Batch], list[Batch]]) -> None:
+    left, right = logs
+    found = two(Logs(), left, right)
+    ours, theirs = ({offset: value for one in side for offset, value in one.records.items()} for side in logs)
+    unlike = {offset for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset]}
+    content = [one for one in found if one.kind == "content"]
+    assert bool(unlike) is bool(content)
+    covered = set(itertools.chain.from_iterable(range(one.offset, one.end_offset) for one in content))
+    assert unlike <= covered
+    if unlike:
+        assert content[0].offset == min(unlike)
+    other_bytes = {
+        one.base_offset for one in left for two in right if one.records == two.records and one.codec != two.codec and one.epoch == 0
+    }
+    assert {one.offset for one in found if one.kind == "reencoded"} == other_bytes
+    assert [one.offset for one in found] == sorted(one.offset for one in found)
+
+
+@pytest.mark.properties
+@given(pairs())
+def test_sides_may_be_exchanged(logs: tuple[list[Batch], list[Batch]]) -> None:
+    there, back = two(Logs(), logs[0], logs[1]), two(Logs(), logs[1], logs[0])
+    assert said(there) == said(back)
+    assert [one.epochs for one in there] == [one.epochs[::-1] for one in back]
+
+
+def test_a_replica_of_bad_bytes_only() -> None:
+    log = batches((0, "abc"))
+    logs = Logs()
+    right = logs.add(2, log, data=b"\xff" * 300)
+    assert differences(logs.add(1, log), right, logs) == []
