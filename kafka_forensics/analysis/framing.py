@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.sample import Sample
+from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import COMPRESSION_MASK, MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD
 
@@ -13,6 +14,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE"})
+
+
+_CRC: Final = int(BatchColumn.CRC)
+_CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
+_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
+_DELTA: Final = int(BatchColumn.LAST_OFFSET_DELTA)
+_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
+_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
+_MOST_RECORDS: Final = 1 << 20
+"""More records than this in one batch are not believed when they are counted."""
+
+
+@kernel
+def count_batches(columns: "NDArray[np.int64]") -> tuple[int, int, int]:
+    """(records, largest timestamp, batches whose count does not follow from their offsets and size) of the good batches."""
+    records = 0
+    max_timestamp = -1
+    odd = 0
+    for row in range(columns.shape[1]):
+        if columns[_CRC, row] != columns[_CRC_COMPUTED, row]:
+            continue
+        count = int(columns[_RECORDS_COUNT, row])
+        records += min(max(count, 0), _MOST_RECORDS)
+        max_timestamp = max(max_timestamp, int(columns[_MAX_TIMESTAMP, row]))
+        if count != int(columns[_DELTA, row]) + 1 or count * 7 > int(columns[_SIZE, row]):
+            odd += 1
+    return records, max_timestamp, odd
 
 
 @dataclass(slots=True)
@@ -63,11 +91,11 @@ class FramingFold:
             self._find_hiding(chunk)
             return
         self.batches += columns.shape[1]
-        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-        self.records += int(np.maximum(np.minimum(columns[BatchColumn.RECORDS_COUNT], 2**20), 0)[good].sum())
-        if good.any():
-            self.max_timestamp = max(self.max_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP][good].max()))
-        self._check_headers(columns, good, {(one.kind, one.position) for one in chunk.damage})
+        records, max_timestamp, odd = count_batches(columns)
+        self.records += int(records)
+        self.max_timestamp = max(self.max_timestamp, int(max_timestamp))
+        if odd:
+            self._check_headers(columns, {(one.kind, one.position) for one in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
         totals.batches += columns.shape[1]
         totals.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
@@ -85,9 +113,10 @@ class FramingFold:
     def _add_damage(self, one: Damage) -> None:
         self.damage.setdefault(one.kind, Sample()).append((self._segment, one))
 
-    def _check_headers(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]", known: set[tuple[str, int]]) -> None:
+    def _check_headers(self, columns: "NDArray[np.int64]", known: set[tuple[str, int]]) -> None:
         """Counts and ranges that cannot be: a batch has room for one record in seven bytes, and one offset for each. `known` are
         (kind, position) of what was found by looking into the batches."""
+        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         current = good & (columns[BatchColumn.MAGIC] >= 2)
         count, delta = columns[BatchColumn.RECORDS_COUNT], columns[BatchColumn.LAST_OFFSET_DELTA]
         plain = (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK) == 0

@@ -40,7 +40,7 @@ def damage_findings(replica: Replica) -> list[Finding]:
         if kind == "BATCH_RANGE_INCONSISTENT" and context.compacted:
             continue
         for segment, one in sample:
-            found.append(_damage_finding(replica, kind, segment, one, segment == last_segment, sample.count))
+            found.append(damage_finding(replica, kind, segment, one, last=segment == last_segment, count=sample.count))
     for segment, hiding in sorted(framing.hiding.items()):
         totals = framing.by_segment.get(segment)
         behind = 0 if totals is None else totals.batches - hiding.batches_before
@@ -64,7 +64,8 @@ def damage_findings(replica: Replica) -> list[Finding]:
     return found
 
 
-def _damage_finding(replica: Replica, kind: str, segment: int, one: Damage, last: bool, count: int) -> Finding:
+def damage_finding(replica: Replica, kind: str, segment: int, one: Damage, *, last: bool, count: int) -> Finding:
+    """The finding of one damage row; `last` says whether its segment is the log's last, `count` how many of its kind there are."""
     context = replica.context
     evidence: dict[str, Any] = dict(one.detail)
     severity = None

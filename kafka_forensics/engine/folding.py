@@ -11,6 +11,7 @@ from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.inspection import inspector
 from kafka_forensics.parsers.offset_index import parse_offset_index
+from kafka_forensics.parsers.records import check_batch_in_file
 from kafka_forensics.parsers.segment import SegmentReader
 from kafka_forensics.parsers.time_index import parse_time_index
 
@@ -73,7 +74,13 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", *, dee
             time_index=indexes.time_index,
         )
         with source.open(log.path) as file:
-            reader = SegmentReader(file, key=key, next_base_offset=split.next_base_offset, inspect=inspector(deep=deep))
+            reader = SegmentReader(
+                file,
+                key=key,
+                next_base_offset=split.next_base_offset,
+                inspect=inspector(deep=deep),
+                inspect_alone=check_batch_in_file if deep else None,
+            )
             for chunk in reader.chunks(split.start, split.end):
                 state.step(chunk)
                 landed = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped

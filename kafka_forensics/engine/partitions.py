@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.comparison import compare, with_holders
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.verdicts import own_findings
+from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.reader import LogReader
@@ -39,6 +39,7 @@ def judge_partition(
         findings += own_findings(replica)
         findings += transaction_findings(plan, replica, snapshot)
     comparison = compare(replicas, reader, comparable=comparable)
+    findings += [damage_finding(replica, one.kind, segment, one, last=False, count=1) for replica, segment, one in reader.problems]
     witnesses = replicas if comparable else []
     findings = with_holders(witnesses, findings + comparison.findings, comparison.high_watermark if comparable else None)
     findings = _once(findings)

@@ -9,7 +9,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.seeking import start_position
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.inspection import inspector
@@ -31,6 +31,8 @@ class LogReader:
         self._plans = {id(plan.context): plan for plan in plans}
         self._key = key
         self.incomplete: list[Incomplete] = []
+        self.problems: list[tuple[Replica, int, Damage]] = []
+        """(replica, segment, damage) of batches that could not be decoded to be compared."""
 
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order."""
@@ -89,7 +91,10 @@ class LogReader:
     def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, tuple[object, ...]] | None:
         """Offset → what must be equal on every replica; None if the batch cannot be decoded."""
         decoded = self.decoded(replica, row)
-        if decoded is None or decoded.problems:
+        if decoded is None:
+            return None
+        if decoded.problems:
+            self.problems += [(replica, int(row[BATCH_COLUMNS]), one) for one in decoded.problems]
             return None
         producer = tuple(int(row[c]) for c in (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH))
         return {record.offset: (*_content(record), *producer) for record in decoded.iter_records()}
@@ -104,11 +109,13 @@ class LogReader:
         source = plan.log_dir.source
         try:
             with source.open(segment.log.path) as file:
-                return decode_batch(file.read_at(int(row[BatchColumn.POSITION]), size))
+                position = int(row[BatchColumn.POSITION])
+                return decode_batch(file.read_at(position, size), position=position)
         except SourceError as error:
             self.incomplete.append(Incomplete(os.path.join(source.name, segment.log.path), error.reason))
             return None
 
 
 def _content(record: Record) -> tuple[object, ...]:
-    return record.key, record.value, record.headers, record.timestamp
+    """Values too large to be held are told apart by their sizes alone."""
+    return record.key, record.value, record.headers, record.timestamp, record.key_length, record.value_length

@@ -35,7 +35,8 @@ class SegmentReader:
     """Reads batches of one `.log` file in `[start, end)`; a batch belongs to the range in which it begins.
 
     `key` is the scan's hash key, (1, 2) int64. `next_base_offset` bounds what a search after damage may believe. `inspect` sees
-    the bytes of every good batch once (deep checks). The matrix of a chunk is used again for the next: copy what you keep.
+    the bytes of every good batch once (deep checks); `inspect_alone(file, position, size)` is asked about the good ones that were
+    found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what you keep.
     """
 
     def __init__(
@@ -45,10 +46,12 @@ class SegmentReader:
         key: "NDArray[np.int64] | None" = None,
         next_base_offset: int | None = None,
         inspect: Inspector | None = None,
+        inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None" = None,
     ) -> None:
         self._window = Window(file)
         self._key = no_key() if key is None else key
         self._inspect = inspect
+        self._inspect_alone = inspect_alone
         self._columns = np.empty((BATCH_COLUMNS, CHUNK_ROWS), np.int64)
         self._damage: list[Damage] = []
         self._rows = 0
@@ -113,6 +116,12 @@ class SegmentReader:
         self._columns[:, self._rows : self._rows + added] = outcome.rows
         self._rows += added
         self._damage.extend(outcome.damage)
+        if self._inspect_alone is not None:
+            told = {one.position for one in outcome.damage}
+            for row in outcome.rows.T:
+                if row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED] and int(row[BatchColumn.POSITION]) not in told:
+                    start, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
+                    self._damage.extend(self._inspect_alone(self._window.file, start, size))
         return outcome.end
 
     def _chunk(self, position: int) -> BatchChunk:
