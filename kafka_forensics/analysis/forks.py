@@ -6,7 +6,7 @@ below a watermark is a fork that Kafka will not repair.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.differences import Difference
@@ -16,6 +16,10 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place
 from kafka_forensics.replication.epochs import truncation_offset
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 @dataclass(slots=True)
 class Version:
@@ -23,6 +27,8 @@ class Version:
 
     replicas: list[Replica]
     epoch: int
+    batches: "list[NDArray[np.int64]]"
+    """The batch of each replica, with its segment in a last row."""
 
     @property
     def witness(self) -> int:
@@ -51,7 +57,15 @@ class Version:
             "epoch": self.epoch,
             "log_end_offset": self.log_end_offset,
             "high_watermark": self.witness,
+            "places": [_batch_place(one, batch) for one, batch in zip(self.replicas, self.batches, strict=True)],
         }
+
+
+def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> dict[str, Any]:
+    """File and bytes of a batch."""
+    context, start = replica.context, int(batch[BatchColumn.POSITION])
+    file = f"{context.directory}/{context.log_file(int(batch[-1]))}"
+    return {"broker": replica.broker, "file": file, "byte_start": start, "byte_end": start + int(batch[BatchColumn.SIZE_IN_BYTES])}
 
 
 def fork_finding(
@@ -90,11 +104,11 @@ def fork_finding(
 def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]], first: int) -> list[Version]:
     """Groups of replicas that hold offset `first` and do not conflict with each other there, ordered by broker."""
     at = {pair: next((one for one in found if one.offset == first), None) for pair, found in conflicts.items()}
-    epoch_of: dict[int, int] = {}
+    batches: dict[int, NDArray[np.int64]] = {}
     for (i, j), one in at.items():
         if one is not None:
-            epoch_of[i] = int(one.left[BatchColumn.PARTITION_LEADER_EPOCH])
-            epoch_of[j] = int(one.right[BatchColumn.PARTITION_LEADER_EPOCH])
+            batches[i], batches[j] = one.left, one.right
+    epoch_of = {index: int(batch[BatchColumn.PARTITION_LEADER_EPOCH]) for index, batch in batches.items()}
     versions: list[tuple[int, list[int]]] = []
     for index in sorted(epoch_of):
         for epoch, members in versions:
@@ -103,7 +117,7 @@ def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Dif
                 break
         else:
             versions.append((epoch_of[index], [index]))
-    return [Version([replicas[index] for index in members], epoch) for epoch, members in versions]
+    return [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in versions]
 
 
 def _loser(versions: list[Version], first: int) -> Version | None:

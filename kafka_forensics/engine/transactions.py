@@ -48,7 +48,8 @@ class SnapshotCheck:
             place = plan.context.place(
                 entry.name, byte_start=first.position, byte_end=first.position + first.size_in_bytes, offset_end=offset
             )
-            evidence = dict(first.detail) | {"places": len(snapshot.damage)}
+            earlier = [one for one, _ in plan.directory.snapshots if one < offset] or plan.context.segment_base_offsets[:1]
+            evidence = dict(first.detail) | {"places": len(snapshot.damage), "rebuilt_from": earlier[-1] if earlier else 0}
             self.findings.append(finding("PRODUCER_SNAPSHOT_CORRUPT", place, evidence))
         return snapshot
 

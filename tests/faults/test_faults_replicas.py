@@ -94,6 +94,9 @@ def test_f38_other_bytes_under_the_same_epoch(tmp_path: Path, different_on: tupl
     assert (offsets(one), one.evidence["held_by"]) == ((39, 42), held_by)
     assert {row["epoch"] for row in one.evidence["versions"]} == {1}
     assert len(one.evidence["versions"]) == len(different_on) + (len(different_on) == 1)
+    places = {place["broker"]: place for version in one.evidence["versions"] for place in version["places"]}
+    file = {"file": "t-0/00000000000000000029.log", "byte_start": TARGET.position, "byte_end": TARGET.end}
+    assert places == {broker: {"broker": broker} | file for broker in (1, 2, 3)}
 
 
 @pytest.fixture(name="strangers")

@@ -101,6 +101,7 @@ def test_f28_flipped_bit_in_a_snapshot(brokers: Brokers, offset: int) -> None:
     one = only(result, "PRODUCER_SNAPSHOT_CORRUPT")
     assert (one.place.file, span(one)) == (f"t-0/{offset:020d}.snapshot", (2, 6))
     assert (one.evidence["reason"], one.place.offset_end) == ("crc", offset)
+    assert one.evidence["rebuilt_from"] == {29: 0, 55: 29, 75: 55}[offset]
 
 
 def test_f28_snapshot_of_an_earlier_state(brokers: Brokers) -> None:
