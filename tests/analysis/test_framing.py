@@ -27,14 +27,15 @@ def items(draw: st.DrawFn) -> list[Item]:
             segment, position = segment + 1000, 0
         size = draw(st.integers(61, 90))
         kind = draw(st.sampled_from(["row", "row", "row", "FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL", "BATCH_CRC_MISMATCH"]))
+        count = draw(st.one_of(st.integers(-1, 14), st.just(2**31 - 1)))
         made.append(
             {
                 "kind": kind,
                 "segment": segment,
                 "position": position,
                 "size": size,
-                "count": draw(st.sampled_from([1, 2, 3, -1, 0, 2**31 - 1])),
-                "delta": draw(st.sampled_from([0, 1, 2, -1, 2**31 - 1])),
+                "count": count,
+                "delta": draw(st.sampled_from([count - 1, count - 1, 0, 2, -1, 2**31 - 1])),
                 "codec": draw(st.integers(0, 1)),
                 "good": draw(st.integers(0, 4)) > 0,
                 "magic": draw(st.sampled_from([2, 2, 1])),
@@ -178,6 +179,17 @@ def test_headers_that_lie_under_a_right_crc(given: dict[str, Any], kind: str | N
         ((segment, one),) = state.damage[kind]
         assert (segment, one.position, one.base_offset) == (0, 0, 0)
         assert one.detail["records_count"] == given.get("records_count", 3)
+
+
+@pytest.mark.parametrize("size", [61, 67, 68, 75, 130, 200])
+def test_a_batch_has_room_for_a_record_in_seven_bytes(size: int) -> None:
+    """One more than fits, with as many offsets: only the size contradicts it."""
+    room = (size - 61) // 7
+    for count in range(room, room + 10):
+        rows = [{BatchColumn.SIZE_IN_BYTES: size, BatchColumn.RECORDS_COUNT: count, BatchColumn.LAST_OFFSET_DELTA: count - 1}]
+        state = FramingFold(0)
+        state.step(chunk_of(columns_of(rows)))
+        assert list(state.damage) == (["BATCH_COUNT_LIE"] if count > room else []), count
 
 
 def test_a_lie_that_was_found_by_reading_records_is_told_once() -> None:
