@@ -84,15 +84,16 @@ def fork_finding(
     confidence = Confidence.PROVEN if known[0] >= 0 else Confidence.INFERRED
     end = max(version.committed_end for version in versions)
     last = max(found[-1].end_offset for found in conflicts.values())
-    if known[0] >= 0 and len(known) == 1:
-        best = [v for v in versions if len(v.replicas) == max(len(other.replicas) for other in versions)]
+    twins = [one for one in versions if one.epoch >= 0 and sum(other.epoch == one.epoch for other in versions) > 1]
+    if twins:
+        best = [one for one in twins if len(one.replicas) == max(len(other.replicas) for other in twins)]
         evidence["held_by"] = best[0].brokers if len(best) == 1 else []
         return finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence), epochs, first
     if first >= max(version.witness for version in versions):
         evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)}
         place = _place(replicas, first, max(one.log_end_offset for one in replicas))
         return finding("FORK_ABOVE_HW", place, evidence), epochs, first
-    loser = _loser(versions, first)
+    loser = _loser(versions, replicas, first)
     if loser is not None:
         evidence |= {"held_by": loser.brokers, "truncation_offsets": _truncations(versions), "loses": loser.committed_end - first}
         return finding("UNCLEAN_LOSS", _place(replicas, first, loser.committed_end), evidence), epochs, first
@@ -120,14 +121,14 @@ def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Dif
     return [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in versions]
 
 
-def _loser(versions: list[Version], first: int) -> Version | None:
-    """The version with committed records at `first` that a version of a higher last epoch would make cut there."""
+def _loser(versions: list[Version], replicas: list[Replica], first: int) -> Version | None:
+    """The version with committed records at `first` that a replica of a higher last epoch, be it empty, would make cut there."""
     losers = []
     for version in versions:
         if first >= version.committed_end:
             continue
-        for other in versions:
-            cut = _cut(version.replicas[0], other.replicas[0])
+        for other in replicas:
+            cut = _cut(version.replicas[0], other)
             if cut is not None and cut <= first:
                 losers.append(version)
                 break

@@ -38,7 +38,8 @@ def count_batches(columns: "NDArray[np.int64]") -> tuple[int, int, int]:
         count = int(columns[_RECORDS_COUNT, row])
         records += min(max(count, 0), _MOST_RECORDS)
         max_timestamp = max(max_timestamp, int(columns[_MAX_TIMESTAMP, row]))
-        if count != int(columns[_DELTA, row]) + 1 or count * 7 > int(columns[_SIZE, row]):
+        room = (int(columns[_SIZE, row]) - RECORD_BATCH_OVERHEAD) // MIN_RECORD_SIZE
+        if count < 0 or count > room or count != int(columns[_DELTA, row]) + 1:
             odd += 1
     return records, max_timestamp, odd
 

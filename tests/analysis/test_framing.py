@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.framing import FramingFold, Hiding, SegmentTotals
+from kafka_forensics.analysis.framing import FramingFold, Hiding, SegmentTotals, count_batches
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from tests.support.folds import folded
 from tests.support.mutations import segments
@@ -179,6 +179,13 @@ def test_headers_that_lie_under_a_right_crc(given: dict[str, Any], kind: str | N
         ((segment, one),) = state.damage[kind]
         assert (segment, one.position, one.base_offset) == (0, 0, 0)
         assert one.detail["records_count"] == given.get("records_count", 3)
+
+
+@pytest.mark.properties
+@given(items())
+def test_both_forms_of_the_count_agree(log: list[Item]) -> None:
+    columns = chunk(log).columns
+    assert tuple(map(int, count_batches.interpreted(columns))) == tuple(map(int, count_batches.compiled(columns)))
 
 
 @pytest.mark.parametrize("size", [61, 67, 68, 75, 130, 200])

@@ -1,0 +1,327 @@
+"""Naming a fork: the rule of the fault catalogue, case by case, on replicas made by hand."""
+
+import itertools
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.differences import Difference, differences
+from kafka_forensics.analysis.forks import fork_finding, lineage, premises, trailing_epoch_loss
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.replication.epochs import truncation_offset
+from tests.support.replicas import Batch, Logs, batches
+
+
+def conflicts_of(logs: Logs, replicas: list[Replica]) -> dict[tuple[int, int], list[Difference]]:
+    """What `compare` hands on: pairs of replicas whose records differ."""
+    found = {}
+    for i, j in itertools.combinations(range(len(replicas)), 2):
+        content = [one for one in differences(replicas[i], replicas[j], logs) if one.kind == "content"]
+        if content:
+            found[i, j] = content
+    return found
+
+
+def fork_of(logs: Logs, *replicas: Replica) -> Finding:
+    return fork_finding(list(replicas), conflicts_of(logs, list(replicas)))[0]
+
+
+def span(found: Finding) -> tuple[int | None, int | None]:
+    return found.place.offset_start, found.place.offset_end
+
+
+def versions(found: Finding) -> list[tuple[list[int], int, int, int]]:
+    return [(one["brokers"], one["epoch"], one["log_end_offset"], one["high_watermark"]) for one in found.evidence["versions"]]
+
+
+def test_a_settled_fork_below_the_watermark() -> None:
+    """F34: b1=[r0@0,r2@2], b2=[r1@1,r2@2]; nothing will ever cut it."""
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "a"), (2, "z")), high_watermark=1),
+        logs.add(2, batches((1, "b"), (2, "z")), high_watermark=1),
+    )
+    assert (found.kind, found.severity, found.confidence) == ("FORK_BELOW_HW", Severity.CRITICAL, Confidence.PROVEN)
+    assert span(found) == (0, 1)
+    assert versions(found) == [([1], 0, 2, 1), ([2], 1, 2, 1)]
+    assert found.evidence["truncation_offsets"] == []
+    assert found.evidence["held_by"] == []
+
+
+def test_the_version_that_was_committed_is_held_by_its_brokers() -> None:
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "ab"), (2, "z")), high_watermark=2),
+        logs.add(2, batches((1, "bc"), (2, "z")), high_watermark=0),
+        logs.add(3, batches((0, "ab"), (2, "z")), high_watermark=1),
+    )
+    assert (found.kind, span(found), found.evidence["held_by"]) == ("FORK_BELOW_HW", (0, 2), [1, 3])
+
+
+@pytest.mark.parametrize("watermark", [0, 2, 3])
+def test_a_fork_above_every_watermark_is_what_a_failover_leaves(watermark: int) -> None:
+    """F35."""
+    logs = Logs()
+    old = logs.add(1, batches((0, "abcde")), high_watermark=watermark)
+    new = logs.add(2, batches((0, "abc"), (1, "xyz")), high_watermark=watermark)
+    found = fork_of(logs, old, new)
+    assert (found.kind, found.severity) == ("FORK_ABOVE_HW", Severity.INFO)
+    assert span(found) == (3, 6)
+    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": None}]
+
+
+def test_both_cuts_are_told_where_the_checkpoint_differs() -> None:
+    logs = Logs()
+    old = logs.add(1, batches((0, "abcde")), high_watermark=3, checkpoint=[(0, 0), (1, 2)])
+    new = logs.add(2, batches((0, "abc"), (1, "xyz")), high_watermark=3)
+    (row,) = fork_of(logs, old, new).evidence["truncation_offsets"]
+    assert row == {"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": 5}
+
+
+def test_an_unclean_leader_with_records_of_its_own() -> None:
+    """F36: b1's committed records will be cut; they are on b1 alone."""
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((1, "abcd")), high_watermark=4),
+        logs.add(3, batches((1, "ab"), (2, "xyz")), high_watermark=2),
+    )
+    assert (found.kind, found.severity) == ("UNCLEAN_LOSS", Severity.CRITICAL)
+    assert span(found) == (2, 4)
+    assert found.evidence["held_by"] == [1]
+    assert found.evidence["loses"] == 2
+
+
+def test_the_watermark_of_the_new_history_says_nothing_of_the_old() -> None:
+    """The new leader's high watermark rose far beyond; the old log is lost up to its own."""
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "abcdef")), high_watermark=4),
+        logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
+        logs.add(3, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
+    )
+    assert (found.kind, span(found), found.evidence["held_by"]) == ("UNCLEAN_LOSS", (2, 4), [1])
+    assert versions(found) == [([1], 0, 6, 4), ([2, 3], 3, 8, 8)]
+
+
+def test_an_old_log_below_no_watermark_of_its_own_is_no_loss() -> None:
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "abcdef")), high_watermark=2),
+        logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
+    )
+    assert found.kind == "FORK_BELOW_HW", "below the new leader's watermark; the old side loses nothing committed"
+
+
+def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
+    """An empty log whose checkpoint starts a higher epoch counts as a side."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "a"), (2, "z")), high_watermark=2),
+        logs.add(2, batches((1, "b"), (2, "z")), high_watermark=1),
+        logs.add(3, [], high_watermark=0, checkpoint=[(5, 0)]),
+    ]
+    found = fork_of(logs, *replicas)
+    assert (found.kind, span(found), found.evidence["held_by"]) == ("UNCLEAN_LOSS", (0, 2), [1])
+
+
+def test_same_epoch_other_records() -> None:
+    """F38: elections do not make this."""
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "abcd")), high_watermark=4),
+        logs.add(2, batches((0, "abXd")), high_watermark=4),
+        logs.add(3, batches((0, "abcd")), high_watermark=4),
+    )
+    assert (found.kind, found.severity, found.confidence) == ("SAME_EPOCH_DIVERGENCE", Severity.CRITICAL, Confidence.PROVEN)
+    assert (span(found), found.evidence["held_by"]) == ((2, 3), [1, 3])
+
+
+def test_two_against_two_in_one_epoch_have_no_majority() -> None:
+    logs = Logs()
+    found = fork_of(logs, logs.add(1, batches((0, "ab"))), logs.add(2, batches((0, "aX"))))
+    assert (found.kind, found.evidence["held_by"]) == ("SAME_EPOCH_DIVERGENCE", [])
+
+
+def test_three_versions_of_which_two_share_an_epoch() -> None:
+    """What elections cannot make is not excused by a third version that they can."""
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "abcd")), high_watermark=2),
+        logs.add(2, batches((0, "abX")), high_watermark=2),
+        logs.add(3, batches((0, "ab"), (1, "yz")), high_watermark=2),
+    )
+    assert found.kind == "SAME_EPOCH_DIVERGENCE"
+    assert [(brokers, epoch) for brokers, epoch, _, _ in versions(found)] == [([1], 0), ([2], 0), ([3], 1)]
+
+
+@pytest.mark.parametrize(("watermarks", "kind", "ends", "held_by"), [
+    ((3, 1), "FORK_BELOW_HW", (1, 3), [1]),
+    ((1, 3), "FORK_BELOW_HW", (1, 3), [2]),
+    ((3, 3), "FORK_BELOW_HW", (1, 3), []),
+    ((1, 1), "FORK_ABOVE_HW", (1, 3), []),
+    ((None, None), "FORK_ABOVE_HW", (1, 3), []),
+])  # fmt: skip
+def test_forks_without_epochs_are_inferred(
+    watermarks: tuple[int | None, int | None], kind: str, ends: tuple[int, int], held_by: list[int]
+) -> None:
+    """Before KIP-101: magic 1 has no epochs, so nobody can tell who must cut."""
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "abc"), magic=1), high_watermark=watermarks[0]),
+        logs.add(2, batches((0, "aXY"), magic=1), high_watermark=watermarks[1]),
+    )
+    assert (found.kind, span(found), found.evidence["held_by"]) == (kind, ends, held_by)
+    if kind == "FORK_BELOW_HW":
+        assert found.confidence is Confidence.INFERRED
+    assert [epoch for _, epoch, _, _ in versions(found)] == [-1, -1]
+
+
+def test_a_watermark_beyond_the_log_counts_to_its_end() -> None:
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "abc"), magic=1), high_watermark=50),
+        logs.add(2, batches((0, "aX"), magic=1), high_watermark=1),
+    )
+    assert (found.kind, span(found)) == ("FORK_BELOW_HW", (1, 3))
+
+
+def test_the_first_fork_is_named() -> None:
+    """Three histories that part at two places: the first is the finding."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "abcd"), (3, "z"))),
+        logs.add(2, batches((0, "abc"), (1, "x"), (2, "y"))),
+        logs.add(3, batches((0, "a"), (4, "uvwx"))),
+    ]
+    found, epochs, first = fork_finding(replicas, conflicts_of(logs, replicas))
+    assert first == found.place.offset_start == 1
+    assert epochs == {"1": 0, "2": 0, "3": 4}
+    assert [brokers for brokers, _, _, _ in versions(found)] == [[1, 2], [3]]
+
+
+def test_batches_bounded_otherwise_part_inside_a_batch() -> None:
+    logs = Logs()
+    left = logs.add(1, [Batch(0, ["a", "b"]), Batch(2, ["c", "d"])], high_watermark=2)
+    right = logs.add(2, [Batch(0, ["a", "b"]), Batch(2, ["x"], 1), Batch(3, ["y"], 1)], high_watermark=2)
+    assert (fork_of(logs, left, right).kind, span(fork_of(logs, left, right))) == ("FORK_ABOVE_HW", (2, 4))
+
+
+def test_premises_name_their_sources() -> None:
+    logs = Logs()
+    one = logs.add(1, batches((0, "ab")), high_watermark=2, checkpoint=[(0, 0)])
+    other = logs.add(2, batches((0, "aX")))
+    lines = premises([one, other])
+    assert lines[0] == "broker 1: high watermark 2, epochs (0,0), log end 2"
+    assert lines[1] == "broker 2: no high watermark, no leader-epoch-checkpoint, log end 2"
+    assert fork_of(logs, one, other).evidence["premises"] == lines
+
+
+def test_a_leader_that_wrote_nothing_lends_its_epoch_to_the_lineage() -> None:
+    logs = Logs()
+    empty = logs.add(1, [], checkpoint=[(5, 0)])
+    waiting = logs.add(2, batches((0, "ab")), checkpoint=[(0, 0), (3, 2)])
+    stale = logs.add(3, batches((0, "abc")), checkpoint=[(0, 0), (3, 2)])
+    assert lineage(empty) == [EpochEntry(5, 0)]
+    assert lineage(waiting) == [EpochEntry(0, 0), EpochEntry(3, 2)]
+    assert lineage(stale) == [EpochEntry(0, 0)]
+    assert lineage(logs.add(4, [])) == []
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_an_unclean_leader_that_has_written_nothing_yet(kept: int) -> None:
+    """F36: b1=[…@1], b3 leads epoch 2 from a shorter log; no record differs, and b1 will cut all the same."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((1, "abcd")), high_watermark=4),
+        logs.add(3, batches((1, "abcd"[:kept])), high_watermark=0, checkpoint=[(1, 0), (2, kept)] if kept else [(2, 0)]),
+    ]
+    assert conflicts_of(logs, replicas) == {}
+    found = trailing_epoch_loss(replicas)
+    assert found is not None
+    assert (found.kind, span(found)) == ("UNCLEAN_LOSS", (kept, 4))
+    assert (found.evidence["held_by"], found.evidence["loses"]) == ([1], 4 - kept)
+    assert [one["brokers"] for one in found.evidence["versions"]] == [[1], [3]]
+
+
+def test_every_holder_of_what_would_be_cut_is_named() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((1, "abcd")), high_watermark=3),
+        logs.add(2, batches((1, "abc")), high_watermark=2),
+        logs.add(3, batches((1, "a")), checkpoint=[(1, 0), (2, 1)]),
+    ]
+    found = trailing_epoch_loss(replicas)
+    assert found is not None
+    assert (span(found), found.evidence["held_by"]) == ((1, 3), [1, 2])
+
+
+@pytest.mark.parametrize(("watermark", "checkpoint"), [
+    (1, [(1, 0), (2, 1)]),
+    (4, [(1, 0)]),
+    (4, None),
+    (4, [(0, 0), (1, 1)]),
+    (None, [(1, 0), (2, 1)]),
+])  # fmt: skip
+def test_a_shorter_log_that_makes_nobody_cut_committed_records(
+    watermark: int | None, checkpoint: list[tuple[int, int]] | None
+) -> None:
+    logs = Logs()
+    replicas = [logs.add(1, batches((1, "abcd")), high_watermark=watermark), logs.add(3, batches((1, "a")), checkpoint=checkpoint)]
+    assert trailing_epoch_loss(replicas) is None
+
+
+def test_a_new_leader_at_the_end_of_the_longest_log_loses_nothing() -> None:
+    logs = Logs()
+    leader = logs.add(1, batches((0, "abcd")), high_watermark=4, checkpoint=[(0, 0), (2, 4)])
+    assert trailing_epoch_loss([leader, logs.add(2, batches((0, "abc")), high_watermark=3)]) is None
+
+
+@st.composite
+def partings(draw: st.DrawFn) -> tuple[int, list[tuple[int, str]], list[tuple[int, str]]]:
+    """A common prefix, and two histories behind it that begin with other epochs."""
+    common = draw(st.integers(0, 3))
+    tails = []
+    for letters in ("uvw", "xyz"):
+        epochs = draw(st.lists(st.integers(1, 6), min_size=1, max_size=2, unique=True))
+        tails.append([(epoch, letters[: draw(st.integers(1, 3))]) for epoch in sorted(epochs)])
+    assume(tails[0][0][0] != tails[1][0][0])
+    return common, tails[0], tails[1]
+
+
+@pytest.mark.properties
+@given(partings(), st.lists(st.integers(0, 10), min_size=2, max_size=2))
+def test_the_rule_on_any_two_histories(
+    parted: tuple[int, list[tuple[int, str]], list[tuple[int, str]]], watermarks: list[int]
+) -> None:
+    """The catalogue's rule, clause by clause, spelled once more."""
+    common, *tails = parted
+    logs = Logs()
+    sides = [logs.add(n + 1, batches((0, "c" * common), *tail), high_watermark=watermarks[n]) for n, tail in enumerate(tails)]
+    found = fork_of(logs, *sides)
+    committed = [min(watermarks[n], side.log_end_offset) for n, side in enumerate(sides)]
+    expected: tuple[str, int]
+    losses = []
+    for n, (side, other) in enumerate([sides, sides[::-1]]):
+        higher = other.epochs[-1].leader_epoch > side.epochs[-1].leader_epoch
+        cut = truncation_offset(side.epochs, side.log_end_offset, other.epochs, other.log_end_offset)
+        if common < committed[n] and higher and cut <= common:
+            losses.append(committed[n])
+    if common >= max(watermarks):
+        expected = ("FORK_ABOVE_HW", max(side.log_end_offset for side in sides))
+    elif losses:
+        expected = ("UNCLEAN_LOSS", max(losses))
+    else:
+        expected = ("FORK_BELOW_HW", max(committed))
+    assert (found.kind, found.place.offset_start, found.place.offset_end) == (expected[0], common, expected[1])
