@@ -105,8 +105,10 @@ def test_f46_log_that_vanishes_is_incomplete_and_no_loss(brokers: Brokers, segme
 
 
 def test_f46_index_that_vanishes_does_not_cost_the_log(brokers: Brokers) -> None:
+    brokers.flip(1, HEALTHY.at(40), 15)
     result = scan_while(brokers, brokers.file(2, 29, "index").unlink)
-    assert said(result) == [("EVIDENCE_CHANGED", "error", 2)]
+    assert said(result) == [("EPOCH_FIELD_MISMATCH", "error", 1), ("EVIDENCE_CHANGED", "error", 2)]
+    assert "other replicas" in only(result, "EPOCH_FIELD_MISMATCH").evidence["witnesses"]
     assert [one.path for one in result.incomplete] == [str(brokers.file(2, 29, "index"))]
     assert result.totals.batches == 3 * len(HEALTHY.batches)
 
