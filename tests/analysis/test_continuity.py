@@ -26,6 +26,14 @@ class Item:
     last: int
     good: bool = True
     kind: str = ""
+    count: int = 0
+    """Records its header claims; 0 means as many as it has offsets."""
+    position: int = 0
+
+    @property
+    def counted_end(self) -> int | None:
+        """Where its records end, if its header says otherwise."""
+        return self.base + self.count if self.count and self.count != self.last - self.base + 1 else None
 
 
 @st.composite
@@ -39,13 +47,19 @@ def items(draw: st.DrawFn) -> list[Item]:
             made.append(Item(segment, 0, 0, kind=draw(st.sampled_from(["FRAMING_LOST", "SEG_HOLE", "SEG_TORN_TAIL"]))))
         base = offset if draw(st.integers(0, 3)) else draw(ANY_OFFSET)
         last = min(base + draw(st.integers(0, 3)), INT64_MAX)
-        made.append(Item(segment, base, last, good=draw(st.integers(0, 6)) != 0))
-        offset = last + 1 if -1 <= last < 1000 else offset
-    return made
+        count = draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
+        made.append(Item(segment, base, last, good=draw(st.integers(0, 6)) != 0, count=count))
+        offset = (base + count if count else last + 1) if -1 <= last < 1000 else offset
+    return placed(made)
+
+
+def placed(log: list[Item]) -> list[Item]:
+    """The items one behind the other."""
+    return [replace(item, position=100 * index) for index, item in enumerate(log)]
 
 
 def step(state: ContinuityFold, log: list[Item]) -> None:
-    """Feed `log`, all of one segment, as one chunk; the position of an item is its place in the list it came from."""
+    """Feed `log`, all of one segment, as one chunk."""
     rows = [item for item in log if not item.kind]
     columns = columns_of(
         [
@@ -53,16 +67,14 @@ def step(state: ContinuityFold, log: list[Item]) -> None:
                 BatchColumn.BASE_OFFSET: item.base,
                 BatchColumn.LAST_OFFSET: item.last,
                 BatchColumn.CRC_COMPUTED: int(not item.good),
-                BatchColumn.POSITION: position_of[id(item)],
+                BatchColumn.POSITION: item.position,
+                BatchColumn.RECORDS_COUNT: item.count or item.last - item.base + 1,
             }
             for item in rows
         ]
     )
-    damage = [Damage(item.kind, position_of[id(item)], 10) for item in log if item.kind]
+    damage = [Damage(item.kind, item.position, 10) for item in log if item.kind]
     state.step(columns, damage)
-
-
-position_of: dict[int, int] = {}
 
 
 def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
@@ -71,17 +83,19 @@ def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
     missing = 0
     pending: tuple[int, int] | None = None
     for item in log:
-        place = (item.segment, position_of[id(item)])
+        place = (item.segment, item.position)
         if item.kind or not item.good:
             if item.kind != "SEG_TORN_TAIL":
                 pending = pending or place
             continue
         end = min(item.last + 1, INT64_MAX)
-        if runs and (item.base == runs[-1].end_offset or (compacted and item.base > runs[-1].end_offset)):
-            missing += item.base - runs[-1].end_offset
-            runs[-1] = replace(runs[-1], end_offset=end, batches=runs[-1].batches + 1)
+        counted = None if compacted else item.counted_end
+        ends = (runs[-1].end_offset, runs[-1].counted_end) if runs else ()
+        if item.base in ends or (compacted and runs and item.base > runs[-1].end_offset):
+            missing += item.base - runs[-1].end_offset if compacted else 0
+            runs[-1] = replace(runs[-1], end_offset=end, batches=runs[-1].batches + 1, counted_end=counted)
         else:
-            runs.append(Run(item.base, end, *place, 1, pending))
+            runs.append(Run(item.base, end, *place, 1, pending, counted))
         pending = None
     return runs, missing
 
@@ -89,8 +103,6 @@ def naive(log: list[Item], *, compacted: bool) -> tuple[list[Run], int]:
 @pytest.mark.properties
 @given(items(), st.booleans(), st.data())
 def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], compacted: bool, draw: st.DataObject) -> None:
-    position_of.clear()
-    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
 
     def feed(state: ContinuityFold, start: int, end: int) -> None:
         """A stretch lies in one segment; another segment begins another state."""
@@ -115,8 +127,6 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], compacted: bool,
 @given(items(), st.booleans(), st.data())
 def test_chunks_of_one_segment_may_be_cut_anywhere(log: list[Item], compacted: bool, draw: st.DataObject) -> None:
     log = [replace(item, segment=0) for item in log]
-    position_of.clear()
-    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
     state = folded(draw, lambda: ContinuityFold(0, compacted=compacted), lambda fold, a, b: step(fold, log[a:b]), len(log))
     runs, missing = naive(log, compacted=compacted)
     assert (state.runs, state.missing_by_compaction) == (runs, missing)
@@ -125,9 +135,8 @@ def test_chunks_of_one_segment_may_be_cut_anywhere(log: list[Item], compacted: b
 @pytest.mark.properties
 @given(st.integers(0, 40), st.data())
 def test_rubble_keeps_its_ends_whatever_the_cut(count: int, draw: st.DataObject) -> None:
-    log = [Item(0, 10 * index, 10 * index) for index in range(count)]
-    position_of.clear()
-    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
+    log = placed([Item(0, 0, 0)] * count)
+    log = [replace(item, base=item.position, last=item.position) for item in log]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(continuity, "MAX_RUNS", 8)
         state = folded(draw, lambda: ContinuityFold(0), lambda fold, a, b: step(fold, log[a:b]), count)
@@ -252,6 +261,16 @@ def test_damage_between_batches_that_join_ate_nothing() -> None:
     assert (said(course), course.eaten) == ([], {})
 
 
+@pytest.mark.parametrize(("delta", "count"), [(7, 2), (0, 2), (2**31 - 1, 2)])
+def test_a_last_offset_that_lies_is_no_break_where_the_records_join(delta: int, count: int) -> None:
+    """F10: the header's range is a finding of its own."""
+    rows = [{BatchColumn.BASE_OFFSET: 2 * n, BatchColumn.LAST_OFFSET: 2 * n + 1} for n in range(5)]
+    rows[2] |= {BatchColumn.LAST_OFFSET: 4 + delta, BatchColumn.LAST_OFFSET_DELTA: delta, BatchColumn.RECORDS_COUNT: count}
+    state = ContinuityFold(0)
+    state.step(columns_of(rows), [])
+    assert (said(judge(state.runs)), judge(state.runs).end_offset) == ([], 10)
+
+
 def test_several_defects_are_told_apart() -> None:
     batches = log_of(without=(1,))
     batches[4], batches[5] = batches[5], batches[4]
@@ -285,8 +304,6 @@ def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) 
 @pytest.mark.properties
 @given(items())
 def test_judging_never_fails_and_ends_behind_what_joins(log: list[Item]) -> None:
-    position_of.clear()
-    position_of.update({id(item): 100 * index for index, item in enumerate(log)})
     runs, _ = naive(log, compacted=False)
     course = judge(runs)
     for one in course.irregularities:

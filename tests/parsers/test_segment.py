@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.parsers import damage, segment, window
 from kafka_forensics.parsers.segment import SegmentReader, find_batch
 from tests.support.memory import MemoryFile
@@ -228,3 +228,19 @@ def test_a_reader_holds_no_more_than_its_windows() -> None:
     next(reader.chunks(0, len(batch(0))))
     assert time.monotonic() - started < 5
     assert reader._window.buffer.size <= 16 << 20
+
+
+def test_batches_found_behind_damage_are_inspected_alone() -> None:
+    """The walk never held their bytes; good ones are looked at in the file, damaged ones are not."""
+    batches = log(5)
+    data = flipped(flipped(b"".join(batches), starts(batches)[1] + 16, 0), starts(batches)[3] + 70)
+    asked: list[tuple[int, int]] = []
+
+    def alone(file: object, position: int, size: int) -> list[Damage]:
+        assert isinstance(file, MemoryFile)
+        asked.append((position, size))
+        return [Damage("RECORD_MALFORMED", position, size)]
+
+    reading = read(data, inspect_alone=alone)
+    assert asked == [(starts(batches)[1], len(batches[1]))]
+    assert reading.kinds == ["BATCH_MAGIC_UNKNOWN", "RECORD_MALFORMED", "BATCH_CRC_MISMATCH"]
