@@ -64,6 +64,7 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", *, dee
     source = plan.log_dir.source
     state = ReplicaState(split.segment.base_offset, compacted=plan.context.compacted)
     landed = split.start
+    following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
     path = f"{source.name}/{log.path}" if log.path else source.name
     indexes = read_indexes(plan, split)
     try:
@@ -77,7 +78,7 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", *, dee
             reader = SegmentReader(
                 file,
                 key=key,
-                next_base_offset=split.next_base_offset,
+                next_base_offset=min(split.segment.base_offset + (1 << 31), following),
                 inspect=inspector(deep=deep),
                 inspect_alone=check_batch_in_file if deep else None,
             )

@@ -57,12 +57,12 @@ def _split_points(plan: ReplicaPlan, segment: SegmentFiles, size: int) -> list[i
             with source.open(segment.index.path) as file:
                 hints = parse_offset_index(file, segment.base_offset).positions.tolist()
         with source.open(segment.log.path) as file:
-            return _points(file, hints, size)
+            return _points(file, hints, size, segment.base_offset)
     except SourceError:
         return []  # the fold that reads the file says what is wrong with it
 
 
-def _points(file: "ByteFile", hints: list[int], size: int) -> list[int]:
+def _points(file: "ByteFile", hints: list[int], size: int, base_offset: int) -> list[int]:
     size = max((stop for _, stop in file.data_ranges()), default=0)  # nothing begins in the hole at a sparse file's end
     points: list[int] = []
     hint = 0
@@ -71,7 +71,7 @@ def _points(file: "ByteFile", hints: list[int], size: int) -> list[int]:
         while hint < len(hints) and hints[hint] < wished:
             hint += 1
         near = hints[hint] if hint < len(hints) and hints[hint] < wished + SPLIT_BYTES // 2 else wished
-        found = find_batch(file, near, min(near + SEARCHED_BYTES, size))
+        found = find_batch(file, near, min(near + SEARCHED_BYTES, size), base_offset)
         if found is not None and (not points or found > points[-1]):
             points.append(found)
             wished = found

@@ -8,7 +8,7 @@ import numpy as np
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
 from kafka_forensics.model.constants import LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.crc import load_i32, load_i64
-from kafka_forensics.parsers.kernels.search import EXHAUSTED, FOUND, PLAUSIBLE, SPENT, longest_zero_run, plausible_size, search
+from kafka_forensics.parsers.kernels.search import EXHAUSTED, FOUND, PLAUSIBLE, longest_zero_run, plausible_size, search
 from kafka_forensics.parsers.kernels.walk import fill_legacy_row, fill_row
 from kafka_forensics.parsers.window import MAX_WINDOW_BYTES, Window
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 HOLE_BYTES: Final = 4096
 """A run of zeros this long inside damage is a page that never reached the disk."""
 CRC_BYTES_PER_BYTE_SEARCHED: Final = 8
+FIRST_BUDGET_BYTES: Final = 16 << 20
+"""Bytes under CRC that a search may spend before it has searched any."""
 VAIN_CRC_BYTES_PER_BYTE: Final = 64
 """Bytes under CRCs that prove nothing, for each byte of the file; then declared lengths are believed no more: many lengths that
 lie would have a segment read again and again."""
@@ -177,17 +179,16 @@ class Trouble:
     def next_batch(self, position: int, limit: int | None = None) -> tuple[int, int, bool]:
         """(position of the first batch from `position` on that proves itself or -1, candidates refused, budget spent or not)."""
         window = self._window
-        candidates = 0
-        budget = CRC_BYTES_PER_BYTE_SEARCHED * (1 << 20)
+        candidates = refused = 0
+        budget = FIRST_BUDGET_BYTES
         limit = window.size if limit is None else limit
-        while position + HEADER_BYTES <= window.size and position < limit:
+        while position + HEADER_BYTES <= window.size and position < limit and candidates <= MAX_CANDIDATES:
             length = window.move(position, HEADER_BYTES)
             args = (window.size, self.last_offset, self._max_offset, self.legacy)
-            stop, why, budget = search(window.buffer, 0, length, position, *args, budget)
+            stop, why, budget, passed = search(window.buffer, 0, length, position, *args, budget)
             budget += int(stop) * CRC_BYTES_PER_BYTE_SEARCHED
             position += int(stop)
-            if why == SPENT:
-                return -1, candidates, True
+            refused += int(passed)
             if why == EXHAUSTED:
                 if window.position + window.length >= window.size:
                     break
@@ -196,16 +197,12 @@ class Trouble:
             size = int(plausible_size(window.buffer, 0, position, *args))
             if why == PLAUSIBLE:
                 budget -= size
-                if budget < 0:
-                    return -1, candidates, True
             proved = why == FOUND or self._streamed(position, size)
             if proved and self._followed(position + size):
                 return position, candidates, False
             candidates += int(proved)
-            if candidates > MAX_CANDIDATES:
-                return -1, candidates, True
             position += 1
-        return -1, candidates, False
+        return -1, candidates, refused > 0 or candidates > MAX_CANDIDATES
 
     def _streamed(self, position: int, size: int) -> bool:
         """Whether the batch at `position`, longer than the window, proves itself."""

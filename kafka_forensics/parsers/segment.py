@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
-from kafka_forensics.parsers.damage import MAX_CHAIN, Trouble, contained_damage
+from kafka_forensics.parsers.damage import INT64_MAX, MAX_CHAIN, Trouble, contained_damage
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
 from kafka_forensics.parsers.window import MAX_WINDOW_BYTES, Window
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MAX_TROUBLES: Final = 4096
 """Damaged places after which the rest of a segment is given up, so that hostile bytes cannot make a scan endless."""
+
+SEARCH_WINDOW_BYTES: Final = 64 << 10
+"""Window of a search for a split point: a batch begins nearby in any sound log."""
 
 Inspector = Callable[["NDArray[np.uint8]", int, "NDArray[np.int64]", int, int], list[Damage]]
 """Called as `inspect(buffer, buffer_position, columns, first_row, end_row)` while the batches' bytes are at hand."""
@@ -119,7 +122,8 @@ class SegmentReader:
         if self._inspect_alone is not None:
             told = {one.position for one in outcome.damage}
             for row in outcome.rows.T:
-                if row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED] and int(row[BatchColumn.POSITION]) not in told:
+                readable = row[BatchColumn.MAGIC] >= 2 or int(row[BatchColumn.POSITION]) not in told
+                if readable and row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]:
                     start, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
                     self._damage.extend(self._inspect_alone(self._window.file, start, size))
         return outcome.end
@@ -137,13 +141,17 @@ class SegmentReader:
         return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)
 
 
-def find_batch(file: "ByteFile", start: int, end: int) -> int | None:
+def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int | None:
     """Position of the first batch in `[start, end)` that proves itself and is followed by something sound; None if there is none.
 
-    For split points: what it finds may lie inside a record's value, so the walk from the left has the last word.
+    Its offsets must belong to a segment of this base offset. For split points: what it finds may lie inside a record's value, so
+    the walk from the left has the last word.
     """
-    window = Window(file)
-    found, _, _ = Trouble(window, no_key(), None).next_batch(start, end)
+    window = Window(file, SEARCH_WINDOW_BYTES)
+    trouble = Trouble(window, no_key(), min(base_offset + (1 << 31), INT64_MAX))
+    trouble.last_offset = base_offset - 1
+    trouble.legacy = window.move(0, 17) < 17 or int(window.buffer[16]) < 2
+    found, _, _ = trouble.next_batch(start, end)
     return found if 0 <= found < end else None
 
 

@@ -137,7 +137,7 @@ def test_find_batch_finds_the_next_one(batches: list[bytes], draw: st.DataObject
     data, at = b"".join(batches), starts(batches)
     start = draw.draw(st.integers(0, len(data)))
     end = draw.draw(st.integers(start, len(data)))
-    assert find_batch(MemoryFile(data), start, end) == next((p for p in at[:-1] if start <= p < end), None)
+    assert find_batch(MemoryFile(data), start, end, 0) == next((p for p in at[:-1] if start <= p < end), None)
 
 
 def test_a_batch_larger_than_a_window_is_read_whole() -> None:

@@ -91,6 +91,7 @@ def test_bytes_are_read_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatc
     """Small windows make every second look at a byte a second reading of it."""
     monkeypatch.setattr(window, "WINDOW_BYTES", 4096)
     monkeypatch.setattr(damage, "VAIN_CRC_BYTES_PER_BYTE", 2)
+    monkeypatch.setattr(damage, "FIRST_BUDGET_BYTES", 8 * MEBIBYTE)
     data = MADE[name](40_000)
     file = MemoryFile(data)
     reading = read(file)

@@ -21,8 +21,6 @@ PLAUSIBLE: Final = 1
 """A header that looks right begins there, but its batch does not end inside the window."""
 EXHAUSTED: Final = 2
 """No header begins before where the search stopped."""
-SPENT: Final = 3
-"""The budget of bytes under CRC is spent."""
 
 
 @kernel
@@ -66,20 +64,24 @@ def search(
     max_offset: int,
     legacy: bool,
     budget: int,
-) -> tuple[int, int, int]:
-    """Look for the next batch in `buffer[start:length]`; answers (where, FOUND | PLAUSIBLE | EXHAUSTED | SPENT, budget left)."""
+) -> tuple[int, int, int, int]:
+    """Look for the next batch in `buffer[start:length]`.
+
+    Answers (where, FOUND | PLAUSIBLE | EXHAUSTED, budget left, headers passed over because their batch costs more than is left).
+    """
+    refused = 0
     while start + 61 <= length:
         size = plausible_size(buffer, start, file_position + start, file_size, min_offset, max_offset, legacy)
-        if size > 0:
+        if size > budget:
+            refused += 1
+        elif size > 0:
             if start + size > length:
-                return start, PLAUSIBLE, budget
+                return start, PLAUSIBLE, budget, refused
             budget -= size
-            if budget < 0:
-                return start, SPENT, budget
             if proves_itself(buffer, start, size):
-                return start, FOUND, budget
+                return start, FOUND, budget, refused
         start += 1
-    return start, EXHAUSTED, budget
+    return start, EXHAUSTED, budget, refused
 
 
 @kernel
