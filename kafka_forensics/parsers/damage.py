@@ -233,13 +233,22 @@ class Trouble:
         while start < end:
             window.move(start, HEADER_BYTES)
             size = int(load_i32(window.buffer, 8)) + 12
-            legacy = int(window.buffer[16]) < 2
-            whole = start + size <= end and size >= (26 if legacy else HEADER_BYTES) and int(window.buffer[16]) <= 2
+            magic = int(window.buffer[16])
+            legacy = magic < 2
+            whole = start + size <= end and size >= (26 if legacy else HEADER_BYTES)
             if not whole and rows and end == window.size and self._ends_at(start, int(rows[-1][BatchColumn.LAST_OFFSET, 0])):
                 break
             if not whole or len(rows) == MAX_CHAIN:
                 return None
             header = window.buffer[:HEADER_BYTES].copy()
+            proved = self._proved_in_spite(start, size, magic) if magic != 2 and size >= HEADER_BYTES else None
+            if proved is not None:
+                rows.append(proved.rows)
+                damage += proved.damage
+                start += size
+                continue
+            if magic > 2:
+                return None
             computed = window.crc(start + (16 if legacy else 21), start + size, legacy=legacy)
             row = np.empty((BATCH_COLUMNS, 1), np.int64)
             (fill_legacy_row if legacy else fill_row)(header, 0, start, computed, self._key, row, 0)

@@ -18,12 +18,12 @@ MAX_WINDOW_BYTES: Final = 16 << 20
 
 
 class Window:
-    """Bytes `[position, position + length)` of `file` in `buffer`, which grows from `capacity` to 16 MiB on demand."""
+    """Bytes `[position, position + length)` of `file` in `buffer`, which grows from `capacity` (1 MiB) to 16 MiB on demand."""
 
-    def __init__(self, file: "ByteFile", capacity: int = WINDOW_BYTES) -> None:
+    def __init__(self, file: "ByteFile", capacity: int | None = None) -> None:
         self.file = file
         self.size = file.size_in_bytes
-        self.buffer: NDArray[np.uint8] = np.empty(min(capacity, max(self.size, 64)), np.uint8)
+        self.buffer: NDArray[np.uint8] = np.empty(min(capacity or WINDOW_BYTES, max(self.size, 64)), np.uint8)
         self.position = 0
         self.length = 0
 

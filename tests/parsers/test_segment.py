@@ -140,6 +140,13 @@ def test_find_batch_finds_the_next_one(batches: list[bytes], draw: st.DataObject
     assert find_batch(MemoryFile(data), start, end, 0) == next((p for p in at[:-1] if start <= p < end), None)
 
 
+def test_a_split_point_is_searched_in_small_windows() -> None:
+    batches = log(40, value=b"v" * 8000)
+    file = MemoryFile(b"".join(batches))
+    assert find_batch(file, 300_000, file.size_in_bytes, 0) in starts(batches)
+    assert file.bytes_read <= 4 * segment.SEARCH_WINDOW_BYTES
+
+
 def test_a_batch_larger_than_a_window_is_read_whole() -> None:
     large = batch(1, 1, value=bytes(1 << 20) + b"x" * (3 << 19))
     batches = [batch(0), large, batch(2)]
@@ -230,10 +237,14 @@ def test_a_reader_holds_no_more_than_its_windows() -> None:
     assert reader._window.buffer.size <= 16 << 20
 
 
-def test_batches_found_behind_damage_are_inspected_alone() -> None:
-    """The walk never held their bytes; good ones are looked at in the file, damaged ones are not."""
-    batches = log(5)
-    data = flipped(flipped(b"".join(batches), starts(batches)[1] + 16, 0), starts(batches)[3] + 70)
+def test_batches_that_fit_no_window_are_inspected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walk never held their bytes: good ones are looked at in the file, not damaged ones or those of a claimed old format."""
+    for module in (window, segment, damage):
+        monkeypatch.setattr(module, "MAX_WINDOW_BYTES", 256)
+    monkeypatch.setattr(window, "WINDOW_BYTES", 128)
+    batches = [batch(0), batch(1, value=b"x" * 400), batch(2), batch(3, value=b"y" * 400), batch(4)]
+    at = starts(batches)
+    data = flipped(flipped(flipped(b"".join(batches), at[2] + 16, 0), at[3] + 70), at[4] + 16, 1)
     asked: list[tuple[int, int]] = []
 
     def alone(file: object, position: int, size: int) -> list[Damage]:
@@ -242,5 +253,7 @@ def test_batches_found_behind_damage_are_inspected_alone() -> None:
         return [Damage("RECORD_MALFORMED", position, size)]
 
     reading = read(data, inspect_alone=alone)
-    assert asked == [(starts(batches)[1], len(batches[1]))]
-    assert reading.kinds == ["BATCH_MAGIC_UNKNOWN", "RECORD_MALFORMED", "BATCH_CRC_MISMATCH"]
+    assert asked == [(at[1], len(batches[1])), (at[2], len(batches[2]))]
+    assert [one.kind for one in reading.damage if one.position == at[1]] == ["RECORD_MALFORMED"]
+    assert [one.kind for one in reading.damage if one.position == at[2]] == ["BATCH_MAGIC_UNKNOWN", "RECORD_MALFORMED"]
+    assert [one.kind for one in reading.damage if one.position > at[2]] == ["BATCH_CRC_MISMATCH", "BATCH_MAGIC_REGRESSION"]

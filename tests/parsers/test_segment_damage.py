@@ -174,6 +174,18 @@ def test_damaged_batches_in_a_row_are_told_apart(damaged: tuple[int, ...], magic
     assert reading.good == [2 * which for which in range(4) if which not in damaged]
 
 
+@pytest.mark.parametrize("magic", [0, 1, 3])
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_damaged_batch_before_one_whose_magic_byte_lies(which: int, magic: int) -> None:
+    """In the middle and at the end of the log: each is told by its own kind."""
+    batches = log(which + 2 if which == 1 else which + 1)
+    at, data = starts(batches), b"".join(batches)
+    reading = read(changed(flipped(data, at[which - 1] + 70), at[which] + 16, bytes([magic])))
+    kind = "BATCH_MAGIC_REGRESSION" if magic < 2 else "BATCH_MAGIC_UNKNOWN"
+    assert [(one.kind, one.position) for one in reading.damage] == [("BATCH_CRC_MISMATCH", at[which - 1]), (kind, at[which])]
+    assert reading.good == [2 * n for n in range(len(batches)) if n != which - 1]
+
+
 def test_damaged_batches_before_a_torn_one_are_told_apart() -> None:
     batches = log(4)
     at, data = starts(batches), b"".join(batches)
