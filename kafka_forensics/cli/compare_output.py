@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kafka_forensics.cli import compare_words as words
 from kafka_forensics.cli import output_json
-from kafka_forensics.cli.output_words import crowded_brokers, headline, incomplete_lines, name, place_words, replica_words
+from kafka_forensics.cli.output_words import crowded_brokers, incomplete_lines, name, place_words, replica_words
 from kafka_forensics.cli.rows import json_text, markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
@@ -36,7 +36,7 @@ RECORD_COLUMNS: Final = (
 )
 """Of a record, in every data format; null where a replica holds none."""
 PAYLOAD_COLUMNS: Final = ("key", "key_base64", "value", "value_base64", "headers")
-_TSV_LEAVES_OUT: Final = frozenset({"timestamp_ms", "producer_id_string", "key_base64", "value_base64"})
+_TSV_LEAVES_OUT: Final = frozenset({"producer_id_string", "key_base64", "value_base64"})
 
 
 def write_comparison(compared: SideBySide, format_name: str, to: Destination, *, payloads: bool, verbose: bool) -> None:
@@ -74,7 +74,7 @@ def _record_values(record: HeldRecord) -> Json:
     return {
         "partition_leader_epoch": record.partition_leader_epoch,
         "timestamp_ms": record.timestamp,
-        "timestamp": output_json.rfc3339(record.timestamp) or record.timestamp,
+        "timestamp": output_json.rfc3339(record.timestamp),
         "timestamp_type": record.timestamp_type,
         "producer_id": record.producer_id,
         "producer_id_string": str(record.producer_id),
@@ -155,7 +155,7 @@ def _report(compared: SideBySide, *, verbose: bool) -> Iterator[str]:
     crowded = crowded_brokers(result)
     where = name(partition.topic, partition.partition)
     yield f"# kafka-forensics: {markdown(where)}: {result.verdict}\n\n"
-    yield f"{markdown(headline(partition))}; {markdown(words.difference_sentence(compared))}.\n\n"
+    yield f"{markdown(words.title(compared))}.\n\n"
     for label, replica in zip(words.labels(compared), partition.replicas, strict=True):
         told = ", ".join(word for word in replica_words(replica) if word)
         yield f"- {markdown(f'{label}: {told}' if label.startswith('#') else told)}\n"

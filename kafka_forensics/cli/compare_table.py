@@ -9,7 +9,7 @@ from rich.text import Text
 
 from kafka_forensics.cli import compare_words as words
 from kafka_forensics.cli.output_table import STYLES
-from kafka_forensics.cli.output_words import crowded_brokers, headline, name, place_words, replica_words
+from kafka_forensics.cli.output_words import crowded_brokers, name, place_words, replica_words
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.side_by_side import HeldRecord, SideBySide
@@ -45,7 +45,7 @@ class _Page:
         """Verdict, what the replicas are, and the findings in sentences."""
         partition, result = compared.partition, compared.result
         verdict = result.verdict
-        title = Text.assemble((name(partition.topic, partition.partition), "bold"), f"  {headline(partition)}")
+        title = Text.assemble((name(partition.topic, partition.partition), "bold"), f"  {words.title(compared)}")
         self._hanging(Text(verdict.upper() if verdict != "clean" else verdict, STYLES[verdict]), title, _GUTTER)
         self._replicas(compared)
         shown, harmless = words.told(result.findings, verbose=verbose)
@@ -63,9 +63,6 @@ class _Page:
             self._console.print()
             kinds = ", ".join(sorted({finding.kind for finding in harmless}))
             self._hanging(Text(), Text(f"harmless, -v explains: {kinds}", "dim"), 2)
-        if compared.first_difference is None:
-            self._console.print()
-            self._hanging(Text(), Text(words.difference_sentence(compared)), 2)
 
     def _finding(self, finding: Finding, crowded: Iterable[str]) -> None:
         self._hanging(Text(), Text(printable(message(finding))), _INDENT)
@@ -119,7 +116,7 @@ class _Page:
         for label, data in parts:
             if data is None:
                 continue
-            text = Text(f"{label}  {printable(data[:_PAYLOAD_CHARACTERS])}")
+            text = Text(f"{label:5}  {printable(data[:_PAYLOAD_CHARACTERS])}")
             text.truncate(max(20, self._console.width - indent), overflow="ellipsis")
             self._print_all([Text(" " * indent).append_text(text)])
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafka_forensics.cli.output_json import rfc3339
-from kafka_forensics.cli.output_words import name, plural, span
+from kafka_forensics.cli.output_words import is_harmless, name, plural, span
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.side_by_side import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State
 from kafka_forensics.model.findings import Finding, Severity
@@ -146,13 +146,24 @@ def difference_sentence(compared: SideBySide) -> str:
         if end <= start:
             return f"no difference: no offset is held by all of {plural(len(replicas), 'replica')}"
         same = "the same values in" if partition.agreement.kind == "compacted" else "the same in"
-        return f"no difference: {same} {span('offset', start, end)} on {plural(len(replicas), 'replica')}"
+        sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
+        return f"{sure}: {same} {span('offset', start, end)} on {plural(len(replicas), 'replica')}"
     if any(finding.kind in CONFLICTS for finding in compared.result.findings) or _held_differently(compared):
         return f"first difference at offset {first}"
-    short = [str(label) for label, one in zip(labels(compared), replicas, strict=True) if one.log_end_offset == first]
-    longest = max(one.log_end_offset for one in replicas)
-    who = f"broker{'s' if len(short) > 1 else ''} {', '.join(short)} {'are' if len(short) > 1 else 'is'}"
-    return f"no conflict: {who} {plural(longest - first, 'offset')} behind, and agree{'' if len(short) > 1 else 's'} up to {first}"
+    short = [label for label, one in zip(labels(compared), replicas, strict=True) if one.log_end_offset == first]
+    behind = plural(max(one.log_end_offset for one in replicas) - first, "offset")
+    who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
+    return f"no conflict: {who} {behind} behind and {verb} the same below {first}"
+
+
+def title(compared: SideBySide) -> str:
+    """Where the replicas differ, and what is known to be committed."""
+    partition = compared.partition
+    text = difference_sentence(compared)
+    if partition.high_watermark_at_least is None:
+        return text
+    witness = f" ({printable(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
+    return f"{text}; offsets below {partition.high_watermark_at_least} were committed{witness}"
 
 
 def _held_differently(compared: SideBySide) -> bool:

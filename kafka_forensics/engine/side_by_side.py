@@ -169,7 +169,9 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
 
 
 def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
-    return sorted({(plan.context.topic, plan.context.partition) for plan in inputs.replicas})
+    """Every partition that is there, those of internal topics last."""
+    every = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    return sorted(every, key=lambda one: (one[0].startswith("__"), one))
 
 
 def _nothing_there(there: list[tuple[str, int]], options: ScanOptions) -> UsageError:
