@@ -34,6 +34,20 @@ class BadEntry:
     expected: int | None = None
 
 
+class _Sorted:
+    """Entries of an index in the order of one of their numbers, which is how they stand in any sound file."""
+
+    def __init__(self, values: "NDArray[np.int64]") -> None:
+        ascending = bool(np.all(values[1:] >= values[:-1]))
+        self._order = None if ascending else np.argsort(values, kind="stable")
+        self._values = values if self._order is None else values[self._order]
+
+    def between(self, first: int, last: int) -> "NDArray[np.int64]":
+        """Numbers of the entries with `first <= value <= last`, in file order."""
+        start, end = np.searchsorted(self._values, first), np.searchsorted(self._values, last, side="right")
+        return np.arange(start, end) if self._order is None else np.sort(self._order[start:end])
+
+
 class IndexFold:
     """State: bad entries, and what the seam between two stretches of a segment needs."""
 
@@ -45,6 +59,8 @@ class IndexFold:
         self.max_timestamp = -1
         self.last_offset = -1
         self.end_position = 0
+        self._by_position = _Sorted(index.positions if index is not None else np.empty(0, np.int64))
+        self._by_offset = _Sorted(time_index.offsets if time_index is not None else np.empty(0, np.int64))
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
         """Numbers of the entries that point into the stretch and agree with it: what stands before it may yet contradict them."""
 
@@ -63,7 +79,7 @@ class IndexFold:
     def _check_offsets(self, columns: "NDArray[np.int64]", index: "OffsetIndex") -> None:
         positions = columns[BatchColumn.POSITION]
         end = int(positions[-1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
-        inside = np.flatnonzero((index.positions >= positions[0]) & (index.positions < end))
+        inside = self._by_position.between(int(positions[0]), end - 1)
         if not inside.size:
             return
         wanted, offsets = index.positions[inside], index.offsets[inside]
@@ -80,7 +96,7 @@ class IndexFold:
         last, base = columns[BatchColumn.LAST_OFFSET], columns[BatchColumn.BASE_OFFSET]
         if np.any(last[1:] < last[:-1]):
             return  # offsets out of order are a finding of their own; no search by offset can be trusted then
-        inside = np.flatnonzero((index.offsets >= base[0]) & (index.offsets <= last[-1]))
+        inside = self._by_offset.between(int(base[0]), int(last[-1]))
         if not inside.size:
             return
         offsets, timestamps = index.offsets[inside], index.timestamps[inside]

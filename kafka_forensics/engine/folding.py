@@ -1,7 +1,9 @@
 """Folding one split: the step that every engine runs somewhere."""
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import ReplicaState
 from kafka_forensics.engine.inputs import ReplicaPlan
@@ -18,6 +20,10 @@ from kafka_forensics.parsers.time_index import parse_time_index
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+SEGMENTS_KEPT: Final = 4
+"""Segments whose parsed indexes are kept for their next split."""
 
 
 @dataclass(slots=True)
@@ -57,23 +63,42 @@ def read_indexes(plan: ReplicaPlan, split: Split) -> SegmentIndexes:
     return found
 
 
-def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", *, deep: bool) -> Folded:
-    """Read the split once and fold it. A file that cannot be read (further) gives what was read, and says so."""
+class RecentIndexes:
+    """Indexes of the last few segments, so that the splits of one segment parse them once; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, int], SegmentIndexes] = OrderedDict()
+
+    def of(self, plan: ReplicaPlan, split: Split) -> SegmentIndexes:
+        """The indexes of the split's segment."""
+        key = (split.replica, split.segment.base_offset)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = read_indexes(plan, split)
+                while len(self._kept) > SEGMENTS_KEPT:
+                    self._kept.popitem(last=False)
+            return self._kept[key]
+
+
+def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexes: SegmentIndexes, *, deep: bool) -> Folded:
+    """Read the split once and fold it, with the indexes of its segment.
+
+    A file that cannot be read (further) gives what was read, and says so.
+    """
     log = split.segment.log
     assert log is not None
     source = plan.log_dir.source
-    state = ReplicaState(split.segment.base_offset, compacted=plan.context.compacted)
+    state = ReplicaState(
+        split.segment.base_offset,
+        compacted=plan.context.compacted,
+        index=indexes.index,
+        time_index=indexes.time_index,
+    )
     landed = split.start
     following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
     path = f"{source.name}/{log.path}" if log.path else source.name
-    indexes = read_indexes(plan, split)
     try:
-        state = ReplicaState(
-            split.segment.base_offset,
-            compacted=plan.context.compacted,
-            index=indexes.index,
-            time_index=indexes.time_index,
-        )
         with source.open(log.path) as file:
             reader = SegmentReader(
                 file,

@@ -12,7 +12,7 @@ import numpy as np
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.engine.environment import changed_findings, environment_findings
-from kafka_forensics.engine.folding import Folded, fold_split
+from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
@@ -149,8 +149,11 @@ def _replicas(
     """Every replica, folded and whole, in the order of the plans."""
     plans = inputs.replicas
 
+    recent = RecentIndexes()
+
     def fold(split: Split) -> Folded:
-        return fold_split(plans[split.replica], split, key, deep=deep)
+        plan = plans[split.replica]
+        return fold_split(plan, split, key, recent.of(plan, split), deep=deep)
 
     packed = _fold_packed(plans, fold)
 
