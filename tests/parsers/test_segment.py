@@ -69,6 +69,19 @@ def test_every_byte_is_accounted_for_and_windows_change_nothing(
     assert streamed.good == whole.good
 
 
+@pytest.mark.properties
+@pytest.mark.usefixtures("compiled_kernels")
+@given(segments())
+@ANY_WINDOW
+def test_compiled_kernels_read_the_same(data: bytes) -> None:
+    compiled = read(data)
+    use_compiled(compiled=False)
+    interpreted = read(data)
+    use_compiled(compiled=True)
+    assert np.array_equal(interpreted.columns, compiled.columns)
+    assert interpreted.damage == compiled.damage
+
+
 def spans_are_within(data: bytes, columns: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> None:
     """Rows follow each other without overlap, inside the file."""
     position, size = columns[BatchColumn.POSITION], columns[BatchColumn.SIZE_IN_BYTES]
