@@ -174,6 +174,8 @@ def judge(runs: list[Run]) -> Course:
         following = runs[index + 1] if index + 1 < len(runs) else None
         size = run.end_offset - run.start_offset
         joins = following is not None and following.start_offset == expected + size
+        if index == 0 and run.after_damage is not None and run.after_damage[0] < run.start_offset:
+            course.eaten[run.after_damage] = (run.after_damage[0], run.start_offset)
         if run.start_offset == expected:
             expected = run.end_offset
         elif run.batches == 1 and (joins or (following is None and _impossible(run))):

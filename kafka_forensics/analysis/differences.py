@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafka_forensics.analysis.digests import differing_blocks
+from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 
@@ -128,7 +129,8 @@ def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.
         return "damaged"
     same_bytes = all(a[column] == b[column] for column in (BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES))
     if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
-        return "header"
+        epochs_differ = a[BatchColumn.PARTITION_LEADER_EPOCH] != b[BatchColumn.PARTITION_LEADER_EPOCH]
+        return "reencoded" if epochs_differ and _epoch_is_its_own(left, a) and _epoch_is_its_own(right, b) else "header"
     if _out_of_line(left, a) or _out_of_line(right, b):
         return "header" if same_bytes else None
     compacted = left.context.compacted or right.context.compacted
@@ -138,6 +140,16 @@ def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.
     if same and not compacted:
         return "reencoded" if _counts_its_offsets(a) == _counts_its_offsets(b) else "header"
     return None if same else "content"
+
+
+def _epoch_is_its_own(replica: Replica, row: "NDArray[np.int64]") -> bool:
+    """Whether the log's batches and its checkpoint both give a batch the leader epoch it carries: a producer's retry, that came
+    to two leaders in turn, stands in both logs with equal bytes under either leader's epoch."""
+    checkpoint = replica.context.leader_epochs
+    if checkpoint is None:
+        return False
+    offset, epoch = int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.PARTITION_LEADER_EPOCH])
+    return epoch == epoch_at(checkpoint.entries, offset) == epoch_at(replica.epochs, offset)
 
 
 def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:

@@ -127,7 +127,7 @@ def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
     """The replica from its context and merged state: where its log starts and ends."""
     state.close_segment()
     runs = state.continuity.runs
-    course = judge(runs)
+    course = judge([*runs, *_named_end(context, state)])
     first = runs[0].start_offset if runs else None
     named = context.segment_base_offsets[0] if context.segment_base_offsets else 0
     start = named if first is None else min(max(first, 0), max(named, 0)) if first < named else named
@@ -137,6 +137,17 @@ def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
     if not state.framing.batches:
         end = max(end, start)
     return Replica(context, state, course, start, end, state.epochs.lineage())
+
+
+def _named_end(context: ReplicaContext, state: ReplicaState) -> list[Run]:
+    """A run of nothing where the last segment holds no batch: its name alone says that the log went on up to there."""
+    runs, named = state.continuity.runs, max(context.segment_base_offsets, default=0)
+    if not runs or named in state.framing.by_segment or named <= max(run.end_offset for run in runs):
+        return []
+    if context.compacted:
+        return [Run(runs[-1].end_offset, named, named, 0, 0)]
+    damage = state.continuity.damage_at_end
+    return [Run(named, named, named, 0, 0, damage if damage is not None and damage[0] < named else None)]
 
 
 def _end_with_damaged_tail(state: ReplicaState, end: int) -> int:

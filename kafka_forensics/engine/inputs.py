@@ -42,6 +42,8 @@ class LogDir:
     meta: MetaProperties | None = None
     clean_shutdown: CleanShutdown | None = None
     checkpoints: dict[str, OffsetCheckpoint] = field(default_factory=dict)
+    identified: bool = False
+    """Whether `broker` is an id or a name that was given; else it is only what the folder is called."""
 
     def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
         """The partition's offset in a checkpoint file; None if it is not there."""
@@ -130,12 +132,13 @@ def broker_order(broker: int | str) -> tuple[int, int, str]:
 def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
     name = os.path.join(source.name, found.path) if found.path else source.name
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
-    log_dir = LogDir(source, name, found, given if given is not None else folder)
+    log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     entry = found.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)
         if given is None and log_dir.meta is not None and log_dir.meta.node_id is not None:
             log_dir.broker = log_dir.meta.node_id
+            log_dir.identified = True
     entry = found.entries.get(".kafka_cleanshutdown")
     if entry is not None:
         log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
@@ -165,7 +168,10 @@ def _lone_file(source: ByteSource, entry: Entry, given: int | str | None) -> Log
 
 
 def _separate_clashes(inputs: Inputs) -> None:
-    """Log directories of one node id that hold the same partition are two brokers under one name: call them by their paths."""
+    """Log directories of one node id that hold the same partition are two brokers under one name: call them by their paths.
+
+    Folders that are merely called alike claim nothing, so only ids and given names clash.
+    """
     by_broker: dict[int | str, list[LogDir]] = {}
     for one in inputs.log_dirs:
         by_broker.setdefault(one.broker, []).append(one)
@@ -173,7 +179,9 @@ def _separate_clashes(inputs: Inputs) -> None:
         held = [(d.topic, d.partition) for one in log_dirs for d in one.found.partitions if d.legal and d.suffix is None]
         names = [one.name for one in log_dirs]
         if len(held) > len(set(held)) and len(set(names)) == len(names):
-            inputs.clashes.append((broker, sorted(names)))
+            claimed = sorted(one.name for one in log_dirs if one.identified)
+            if len(claimed) > 1:
+                inputs.clashes.append((broker, claimed))
             for one in log_dirs:
                 one.broker = one.name
 
