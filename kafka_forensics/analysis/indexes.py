@@ -34,6 +34,12 @@ class BadEntry:
     expected: int | None = None
 
 
+def _highest(before: int, values: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    """The largest value so far in front of each of `values` and behind the last, which mostly is the one just before."""
+    row = np.concatenate(([before], values))
+    return row if np.all(row[1:] >= row[:-1]) else np.maximum.accumulate(row)
+
+
 class _Sorted:
     """Entries of an index in the order of one of their numbers, which is how they stand in any sound file."""
 
@@ -84,7 +90,7 @@ class IndexFold:
             return
         wanted, offsets = index.positions[inside], index.offsets[inside]
         rows = np.searchsorted(positions, wanted, side="right") - 1
-        before = np.maximum.accumulate(np.concatenate(([self.last_offset], columns[BatchColumn.LAST_OFFSET])))[rows]
+        before = _highest(self.last_offset, columns[BatchColumn.LAST_OFFSET])[rows]
         reasons = (
             ("position_inside_batch", positions[rows] != wanted, positions[rows]),
             ("offset_before_batch", columns[BatchColumn.BASE_OFFSET][rows] > offsets, columns[BatchColumn.BASE_OFFSET][rows]),
@@ -102,7 +108,7 @@ class IndexFold:
         offsets, timestamps = index.offsets[inside], index.timestamps[inside]
         rows = np.searchsorted(last, offsets)
         stamped = columns[BatchColumn.MAX_TIMESTAMP]
-        highest = np.maximum.accumulate(np.concatenate(([self.max_timestamp], stamped)))
+        highest = _highest(self.max_timestamp, stamped)
         covered = base[rows] <= offsets
         reasons = (
             ("timestamp_of_no_batch_there", (stamped[rows] != timestamps)[covered], stamped[rows][covered]),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.errors import SourceError
 from kafka_forensics.parsers.log_dir import SegmentFiles
@@ -10,6 +12,8 @@ from kafka_forensics.parsers.offset_index import parse_offset_index
 from kafka_forensics.parsers.segment import find_batch
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from kafka_forensics.storage.source import ByteFile
 
 SPLIT_BYTES: Final = 64 << 20
@@ -51,26 +55,24 @@ def _split_points(plan: ReplicaPlan, segment: SegmentFiles, size: int) -> list[i
     """Positions inside the file at which batches begin, about SPLIT_BYTES apart: from the index, verified, or by searching."""
     assert segment.log is not None
     source = plan.log_dir.source
-    hints: list[int] = []
+    hints = np.empty(0, np.int64)
     try:
         if segment.index is not None:
             with source.open(segment.index.path) as file:
-                hints = parse_offset_index(file, segment.base_offset).positions.tolist()
+                hints = parse_offset_index(file, segment.base_offset).positions
         with source.open(segment.log.path) as file:
             return _points(file, hints, size, segment.base_offset)
     except SourceError:
         return []  # the fold that reads the file says what is wrong with it
 
 
-def _points(file: "ByteFile", hints: list[int], size: int, base_offset: int) -> list[int]:
+def _points(file: "ByteFile", hints: "NDArray[np.int64]", size: int, base_offset: int) -> list[int]:
     size = max((stop for _, stop in file.data_ranges()), default=0)  # nothing begins in the hole at a sparse file's end
     points: list[int] = []
-    hint = 0
     wished = SPLIT_BYTES
     while wished < size - SPLIT_BYTES // 2:
-        while hint < len(hints) and hints[hint] < wished:
-            hint += 1
-        near = hints[hint] if hint < len(hints) and hints[hint] < wished + SPLIT_BYTES // 2 else wished
+        hint = int(np.searchsorted(hints, wished))
+        near = int(hints[hint]) if hint < len(hints) and wished <= hints[hint] < wished + SPLIT_BYTES // 2 else wished
         found = find_batch(file, near, min(near + SEARCHED_BYTES, size), base_offset)
         if found is not None and (not points or found > points[-1]):
             points.append(found)
