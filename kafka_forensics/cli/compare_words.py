@@ -13,7 +13,7 @@ from kafka_forensics.model.results import ReplicaSummary
 COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value", "headers", "remarks")
 _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})
 _LONG_NAME: Final = 12
-_DIGEST_DIGITS: Final = 8
+_DIGEST_DIGITS: Final = 6
 _TOLD: Final = CONFLICTS | {"REPLICA_LAGS", "BATCHES_REENCODED"}
 _ALL: Final = "all"
 
@@ -79,16 +79,14 @@ def _common_date(stamps: list[str | None]) -> str | None:
 
 
 def _cells(record: HeldRecord, date: str | None) -> dict[str, str]:
-    control = record.control_record_type
-    remarks = [control or "", "" if record.is_valid else "CRC wrong"]
     return {
         "epoch": "" if record.partition_leader_epoch < 0 else str(record.partition_leader_epoch),
         "time": _time(record.timestamp, date),
         "producer": _producer(record),
-        "key": content_words(record.key_size, record.key_digest),
+        "key": record.control_record_type or content_words(record.key_size, record.key_digest),
         "value": content_words(record.value_size, record.value_digest),
         "headers": "" if not record.headers_count else f"{record.headers_count} {_short(record.headers_digest)}".rstrip(),
-        "remarks": ", ".join(filter(None, remarks)),
+        "remarks": "" if record.is_valid else "CRC wrong",
     }
 
 
@@ -109,7 +107,7 @@ def _producer(record: HeldRecord) -> str:
 
 
 def content_words(size: int, digest: str | None) -> str:
-    """`47 B f83d0ad9`, `empty` or `null`."""
+    """`47 B f83d0a`, `empty` or `null`."""
     if size <= 0:
         return "null" if size < 0 else "empty"
     return f"{size} B {_short(digest)}".rstrip()
