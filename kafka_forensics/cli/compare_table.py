@@ -162,7 +162,9 @@ def _line(
 ) -> Iterator[Text]:
     """What some replicas hold at an offset, in one line or two; the offset only in the `first` of several."""
     for row in rows:
-        text = Text(">" if line.differs and row is rows[0] else "", "bold red")
+        text = Text()
+        if line.differs and row is rows[0]:
+            text.append(">", "bold red")
         for column in row:
             word = line.cells.get(column, "")
             if not word or (column == "offset" and not first):

@@ -1,6 +1,7 @@
 """What `compare` prints in every format, and how it ends."""
 
 import base64
+import io
 import json
 import re
 import tarfile
@@ -10,8 +11,12 @@ from typing import Any
 
 import pytest
 
+from kafka_forensics.cli.compare_output import write_comparison
 from kafka_forensics.cli.compare_words import content_words
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.engine import side_by_side
+from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.replicas import put_replica
 from tests.support.results import EVIL
@@ -245,3 +250,17 @@ def test_the_answer_can_go_to_a_file_but_not_among_the_evidence(run: Run, tmp_pa
 
 def test_sizes_in_words() -> None:
     assert [content_words(size, None) for size in (-1, 0, 20_000_000)] == ["null", "empty", "20000000 B"]
+
+
+def test_only_what_differs_is_red() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    paths = sorted(str(path) for path in (SAMPLES / "unclean-election").iterdir())
+    compared = side_by_side.compare(paths, ScanOptions(topic_glob="audit"), context=1)
+    write_comparison(compared, "table", Destination(screen, 80, colour=True), payloads=False, verbose=False)
+    *_, before, _, first, second, third = screen.getvalue().partition("7 B d2254e")[0].splitlines()[:-1]
+    red = [re.findall(r"\x1b\[1;31m([^\x1b]*)", line) for line in (before, first, second, third)]
+    assert red == [[], [">", "2", "03:56:10.120", "53 B b33591"], [">", "0", "03:55:59.057", "47 B 9eaa59"], [">"]]
