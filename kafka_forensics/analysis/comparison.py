@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.differences import BatchReader, Difference, differences
-from kafka_forensics.analysis.forks import fork_finding, trailing_epoch_loss
+from kafka_forensics.analysis.forks import fork_finding, trailing_epoch_loss, unexplained
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding, Place, Severity
@@ -44,6 +44,10 @@ def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = 
         fork, epochs, first = fork_finding(replicas, forked)
         result.findings.append(fork)
         result.agreement = Agreement("conflict", first, epochs)
+        rest = unexplained(replicas, forked, forked)
+        while rest:
+            result.findings.append(fork_finding(replicas, rest)[0])
+            rest = unexplained(replicas, rest, forked)
     elif loss is not None:
         result.findings.append(loss)
         result.agreement.kind = "prefix"
@@ -164,7 +168,7 @@ def _partition(replicas: list[Replica]) -> Place:
 def with_holders(replicas: list[Replica], findings: list[Finding], high_watermark: int | None) -> list[Finding]:
     """Add to findings of damage and gaps who holds the offsets whole, and raise gaps below the high watermark to critical.
 
-    A gap of committed offsets that no replica holds is `COMMITTED_LOST_EVERYWHERE`.
+    What of gaps below the high watermark no replica holds is `COMMITTED_LOST_EVERYWHERE`.
     """
     judged = []
     lost: set[tuple[int, int]] = set()
@@ -183,11 +187,35 @@ def with_holders(replicas: list[Replica], findings: list[Finding], high_watermar
             if one.kind == "OFFSET_GAP" and start < high_watermark and not holders and len(replicas) > 1:
                 lost.add((start, end))
         judged.append(replace(one, severity=severity, evidence=evidence))
-    for start, end in sorted(lost):
+    for start, end in _held_nowhere(replicas, lost, high_watermark or 0):
         place = replace(_partition(replicas), offset_start=start, offset_end=end)
         evidence = {"missing": end - start, "high_watermark": high_watermark, "held_by": []}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
     return judged
+
+
+def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> list[tuple[int, int]]:
+    """What of these gaps is below the high watermark and in no log, ascending.
+
+    Offsets below some replica's log start are left out: there they were deleted, and that they expired here too is no loss.
+    """
+    if not gaps:
+        return []
+    position = max(one.log_start_offset for one in replicas)
+    held = sorted((run.start_offset, run.end_offset) for one in replicas for run in one.state.continuity.runs)
+    missing: list[tuple[int, int]] = []
+    for start, end in [*held, (high_watermark, high_watermark)]:
+        if position < min(start, high_watermark):
+            missing.append((position, min(start, high_watermark)))
+        position = max(position, end)
+    found = {(max(a, c), min(b, d)) for a, b in missing for c, d in gaps if max(a, c) < min(b, d)}
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
 
 
 _MISSING = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "SEGMENT_MISSING", "HW_BEYOND_LEO"})

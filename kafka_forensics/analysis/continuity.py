@@ -43,6 +43,24 @@ class Run:
     """Where its last batch ends by its records, if its header gives it another last offset than they do; None on cleaned logs."""
 
 
+@dataclass(frozen=True, slots=True)
+class BadTail:
+    """Batches behind the last good one that keep frame and offsets though their bytes are bad: offsets `[start, end)`.
+
+    `closed`: one followed that joins them not, and what stands behind it says nothing.
+    """
+
+    start_offset: int
+    end_offset: int
+    closed: bool = False
+
+    def followed(self, right: "BadTail") -> "BadTail":
+        """Ours with those that follow."""
+        if self.closed or right.start_offset != self.end_offset:
+            return replace(self, closed=True)
+        return replace(right, start_offset=self.start_offset)
+
+
 class ContinuityFold:
     """State: the runs of a stretch of log, offsets missing inside compacted runs, damage waiting for what follows."""
 
@@ -53,6 +71,7 @@ class ContinuityFold:
         self.dropped_runs = 0
         self.missing_by_compaction = 0
         self.damage_at_end: tuple[int, int] | None = None
+        self.bad_tail: BadTail | None = None
         self.first_in_segment: dict[int, int] = {}
         """Segment base offset → base offset of its first batch."""
 
@@ -62,7 +81,10 @@ class ContinuityFold:
         explained = sorted(one.position for one in damage if one.kind in _EXPLAINING)
         explained += columns[BatchColumn.POSITION][~good].tolist()
         if not good.all():
+            self._follow(columns, good)
             columns = columns[:, good]
+        elif good.size:
+            self.bad_tail = None
         base, last, position = (columns[c] for c in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.POSITION))
         if base.size == 0:
             if explained and self.damage_at_end is None:
@@ -92,6 +114,17 @@ class ContinuityFold:
             self._append(Run(int(base[start]), int(end_offset[end - 1]), *place, end - start, after, counted))
         behind = bisect_right(explained, int(position[-1]))
         self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
+
+    def _follow(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]") -> None:
+        """Add the bad batches behind the last good one to those that stand there."""
+        sound = np.flatnonzero(good)
+        if sound.size:
+            self.bad_tail = None
+        for row in range(int(sound[-1]) + 1 if sound.size else 0, good.size):
+            base, last = int(columns[BatchColumn.BASE_OFFSET, row]), int(columns[BatchColumn.LAST_OFFSET, row])
+            possible = 0 <= base <= last <= base + MAX_RELATIVE_OFFSET and last < INT64_MAX
+            tail = BadTail(base, last + 1) if possible else BadTail(-1, -1, closed=True)
+            self.bad_tail = tail if self.bad_tail is None else self.bad_tail.followed(tail)
 
     @staticmethod
     def _rows_behind(explained: list[int], position: "NDArray[np.int64]") -> set[int]:
@@ -123,6 +156,10 @@ class ContinuityFold:
             self._append(replace(run, after_damage=after))
         if right.runs or right.damage_at_end:
             self.damage_at_end = right.damage_at_end if right.runs else (self.damage_at_end or right.damage_at_end)
+        if right.runs or self.bad_tail is None:
+            self.bad_tail = right.bad_tail
+        elif right.bad_tail is not None:
+            self.bad_tail = self.bad_tail.followed(right.bad_tail)
         for segment, first in right.first_in_segment.items():
             self.first_in_segment.setdefault(segment, first)
         self.missing_by_compaction += right.missing_by_compaction

@@ -102,6 +102,41 @@ def fork_finding(
     return finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence), epochs, first
 
 
+def unexplained(
+    replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]], every: dict[tuple[int, int], list[Difference]]
+) -> dict[tuple[int, int], list[Difference]]:
+    """Those of `conflicts` that the first fork in them does not explain: their sides hold one version of it, or a side none.
+
+    `every` holds all pairs that differ.
+
+    A replica that does not hold the fork's offset is of the version it agrees with, unless its watermark proves more than theirs.
+    """
+    first = min(found[0].offset for found in conflicts.values())
+    versions = _versions(replicas, conflicts, first)
+    side_of = {id(one): number for number, version in enumerate(versions) for one in version.replicas}
+    for index, one in enumerate(replicas):
+        agreeing = [number for number, version in enumerate(versions) if _belongs(index, version, replicas, every)]
+        if agreeing:
+            side_of.setdefault(id(one), agreeing[0])
+
+    def explained(i: int, j: int) -> bool:
+        left, right = side_of.get(id(replicas[i])), side_of.get(id(replicas[j]))
+        return left is not None and right is not None and left != right
+
+    return {pair: found for pair, found in conflicts.items() if not explained(*pair)}
+
+
+def _belongs(index: int, version: Version, replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]]) -> bool:
+    """Whether a replica shares offsets with all of a version, differs from none of them and knows no higher watermark."""
+    one = replicas[index]
+    for other in version.replicas:
+        at = next(k for k, replica in enumerate(replicas) if replica is other)
+        shared = min(one.log_end_offset, other.log_end_offset) > max(one.first_batch_offset, other.first_batch_offset)
+        if at == index or not shared or (min(at, index), max(at, index)) in conflicts:
+            return False
+    return (one.context.high_watermark or 0) <= version.witness
+
+
 def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]], first: int) -> list[Version]:
     """Groups of replicas that hold offset `first` and do not conflict with each other there, ordered by broker."""
     at = {pair: next((one for one in found if one.offset == first), None) for pair, found in conflicts.items()}

@@ -133,7 +133,9 @@ def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
     start = named if first is None else min(max(first, 0), max(named, 0)) if first < named else named
     start = max(start, context.log_start_checkpoint or 0)
     end = course.end_offset if runs else max(context.segment_base_offsets, default=0)
-    end = max(end, _end_with_damaged_tail(state, end))
+    tail = state.continuity.bad_tail
+    if tail is not None and tail.start_offset <= end < tail.end_offset:
+        end = tail.end_offset
     if not state.framing.batches:
         end = max(end, start)
     return Replica(context, state, course, start, end, state.epochs.lineage())
@@ -148,12 +150,3 @@ def _named_end(context: ReplicaContext, state: ReplicaState) -> list[Run]:
         return [Run(runs[-1].end_offset, named, named, 0, 0)]
     damage = state.continuity.damage_at_end
     return [Run(named, named, named, 0, 0, damage if damage is not None and damage[0] < named else None)]
-
-
-def _end_with_damaged_tail(state: ReplicaState, end: int) -> int:
-    """Log end if the last batches keep their frame and their offsets join, though their bytes are bad."""
-    for kind in ("BATCH_CRC_MISMATCH", "SEG_HOLE"):
-        for _, one in state.framing.damage.get(kind, ()):
-            if one.base_offset == end and one.base_offset <= one.last_offset < one.base_offset + (1 << 31):
-                end = one.last_offset + 1
-    return end

@@ -8,6 +8,7 @@ from kafka_forensics.analysis.epochs import checkpoint_contradiction
 from kafka_forensics.analysis.indexes import BadEntry
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding, Severity
 
 _COMPACTED_INDEX_REASONS: Final = frozenset({"position_inside_batch", "out_of_order", "beyond_log"})
@@ -223,8 +224,22 @@ def epoch_findings(replica: Replica) -> list[Finding]:
             "truncation_offset_by_checkpoint": by_file,
             "truncation_offset_by_batches": by_batches,
         }
-        found.append(finding("EPOCH_CACHE_MISMATCH", context.place("leader-epoch-checkpoint"), evidence))
+        explained = not context.clean_shutdown and not context.compacted and _log_start_moved(replica, checkpoint, lineage)
+        severity = Severity.INFO if explained else None
+        if explained:
+            evidence["harmless_if"] = "DeleteRecords moved the log start, and log-start-offset-checkpoint was not yet written"
+        found.append(finding("EPOCH_CACHE_MISMATCH", context.place("leader-epoch-checkpoint"), evidence, severity=severity))
     return found
+
+
+def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: list[EpochEntry]) -> bool:
+    """Whether the checkpoint is right for a log that starts at its first entry: epochs are cut there at once when records are
+    deleted, `log-start-offset-checkpoint` is written within a minute, and segments below the log start are removed before."""
+    start = checkpoint[0].start_offset if checkpoint else -1
+    bases = replica.context.segment_base_offsets
+    if start <= replica.log_start_offset or (len(bases) > 1 and start >= bases[1]):
+        return False
+    return checkpoint_contradiction(checkpoint, lineage, start, replica.log_end_offset, compacted=False) is None
 
 
 def index_findings(replica: Replica) -> list[Finding]:

@@ -107,9 +107,13 @@ class LogReader:
         plan = self._plans[id(replica.context)]
         segment = next(one for one in plan.directory.segments if one.base_offset == int(row[BATCH_COLUMNS]))
         size = int(row[BatchColumn.SIZE_IN_BYTES])
-        if segment.log is None or size > MAX_BATCH_BYTES:
-            return None
         source = plan.log_dir.source
+        if segment.log is None:
+            return None
+        if size > MAX_BATCH_BYTES:
+            what = f"batch of {size} bytes at byte {int(row[BatchColumn.POSITION])} is too large to compare its records"
+            self.incomplete.append(Incomplete(os.path.join(source.name, segment.log.path), what))
+            return None
         try:
             with source.open(segment.log.path) as file:
                 position = int(row[BatchColumn.POSITION])

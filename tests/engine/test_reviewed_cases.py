@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.writers.checkpoints import write_leader_epochs
 from tests.support.faults import DIRECTORY, Brokers, Log, histories
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
 
@@ -74,3 +76,79 @@ def test_a_retry_that_came_to_two_leaders_is_no_wrong_epoch(tmp_path: Path) -> N
     result = verdict(histories(tmp_path, {1: old, 2: new}, {1: 12, 2: 12}))
     assert said(result) == [("BATCHES_REENCODED", "info", None), ("REPLICA_LAGS", "info", 1)]
     assert offsets(only(result, "BATCHES_REENCODED")) == (12, 15)
+
+
+def test_a_second_fork_behind_the_first_is_told_too(tmp_path: Path) -> None:
+    logs = {1: history(("p", 0), ("p", 1), ("a", 1)), 2: history(("p", 0), ("p", 1), ("b", 1)), 3: history(("p", 0), ("x", 2))}
+    result = verdict(histories(tmp_path, logs, {1: 3, 2: 3, 3: 3}))
+    assert said(result) == [("FORK_ABOVE_HW", "info", None), ("SAME_EPOCH_DIVERGENCE", "critical", None)]
+    assert offsets(only(result, "FORK_ABOVE_HW"))[0] == 3
+    assert offsets(only(result, "SAME_EPOCH_DIVERGENCE")) == (6, 9)
+
+
+@pytest.mark.parametrize(("high_watermark", "further"), [(12, []), (18, [("UNCLEAN_LOSS", "critical", None)])])
+def test_a_replica_that_begins_behind_a_fork_speaks_for_its_version(
+    tmp_path: Path, high_watermark: int, further: list[tuple[str, str, None]]
+) -> None:
+    old, new = history(*COMMON, *[("old", 0)] * 2), history(*COMMON, *[("new", 1)] * 2)
+    late = Log(tag="old", next_offset=15)
+    late.plain()
+    brokers = histories(tmp_path, {1: old, 2: new, 3: late}, {1: 12, 2: 12, 3: high_watermark})
+    result = verdict(brokers)
+    assert said(result) == [("FORK_ABOVE_HW", "info", None), *further]
+    assert offsets(only(result, "FORK_ABOVE_HW")) == (12, 18)
+
+
+THREE_SEGMENTS = history(*[("p", 0)] * 3, ("|", 0), *[("p", 0)] * 3, ("|", 0), *[("p", 0)] * 3)
+"""Offsets [0, 27) in the segments 0, 9 and 18."""
+
+
+def cut_out(brokers: Brokers, broker: int, *offsets_of_batches: int) -> None:
+    """Take whole batches out of the segment that holds them, and the indexes with them."""
+    segment = THREE_SEGMENTS.at(offsets_of_batches[0]).segment
+    kept = [one.data for one in THREE_SEGMENTS.of_segment(segment) if one.base_offset not in offsets_of_batches]
+    brokers.file(broker, segment).write_bytes(b"".join(kept))
+    for suffix in ("index", "timeindex"):
+        brokers.file(broker, segment, suffix).unlink()
+
+
+@pytest.mark.parametrize(("high_watermark", "lost"), [(27, (12, 15)), (13, (12, 13))])
+def test_lost_everywhere_is_what_no_log_holds_below_the_high_watermark(
+    tmp_path: Path, high_watermark: int, lost: tuple[int, int]
+) -> None:
+    brokers = histories(tmp_path, {1: THREE_SEGMENTS, 2: THREE_SEGMENTS}, {1: high_watermark, 2: high_watermark})
+    cut_out(brokers, 1, 9, 12)
+    cut_out(brokers, 2, 12, 15)
+    result = verdict(brokers)
+    one = only(result, "COMMITTED_LOST_EVERYWHERE")
+    assert (offsets(one), one.evidence["missing"]) == (lost, lost[1] - lost[0])
+    assert sorted(offsets(one) for one in result.findings if one.kind == "OFFSET_GAP") == [(9, 15), (12, 18)]
+
+
+def test_what_expired_on_the_other_replica_is_not_lost_everywhere(tmp_path: Path) -> None:
+    brokers = histories(tmp_path, {1: THREE_SEGMENTS, 2: THREE_SEGMENTS}, {1: 27, 2: 27})
+    cut_out(brokers, 1, 3)
+    remove_segment(brokers, 2, 0)
+    result = verdict(brokers)
+    assert said(result) == [("INDEX_MISSING", "info", 1), ("OFFSET_GAP", "critical", 1)]
+
+
+def test_many_rotten_batches_at_the_end_keep_the_log_end(tmp_path: Path) -> None:
+    log = history(*[("p", 0)] * 60)
+    brokers = histories(tmp_path, {1: log, 2: log}, {1: 180, 2: 180})
+    path = brokers.file(2, 0)
+    rotten = bytearray(path.read_bytes())
+    for one in log.batches[10:]:
+        rotten[one.position + 70] ^= 1
+    path.write_bytes(rotten)
+    result = verdict(brokers)
+    assert {kind for kind, _, _ in said(result)} == {"BATCH_CRC_MISMATCH", "REPLICA_DIFFERS"}
+    assert [one.log_end_offset for one in result.partitions[0].replicas] == [180, 180]
+
+
+def test_epochs_cut_before_the_moved_log_start_was_written(tmp_path: Path) -> None:
+    brokers = histories(tmp_path, {1: history(("p", 0), ("p", 0), ("p", 1), ("p", 1))}, {1: 12})
+    brokers.named(1, "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(1, 8)]))
+    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "error", 1)]
+    brokers.crash(1)
+    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "info", 1)]
