@@ -85,6 +85,12 @@ def test_coarser_blocks_hold_the_same(batches: list[Batch], shift: int) -> None:
     assert as_dictionary(state) == plain(batches, state.shift)
 
 
+def test_neighbours_are_added_by_their_place_not_by_their_order() -> None:
+    state = digest_of([(1 * BLOCK, 1, 0), (2 * BLOCK, 2, 0), (3 * BLOCK, 4, 0)])
+    state.coarsen(17)
+    assert as_dictionary(state) == {0: (1, 1, 0, 0, 0), 1: (2, 6, 0, 0, 0)}
+
+
 def test_stepping_does_not_touch_the_chunk() -> None:
     columns = columns_of(rows([(-5, 1, 2), (7, 3, 4)]))
     before = columns.copy()

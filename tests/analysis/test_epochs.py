@@ -132,6 +132,14 @@ def test_a_batch_that_rises_before_a_stray_is_right() -> None:
     assert [(run.leader_epoch, run.start_offset, expected) for run, expected in strays] == [(3, 3, 5)]
 
 
+def test_a_negative_epoch_is_a_stray_wherever_it_stands() -> None:
+    for log in ([-7, 0, 0], [0, -7, 0], [0, 0, -7]):
+        ((run, expected),) = fold_of(*log).strays(None)
+        assert (run.leader_epoch, expected) == (-7, 0)
+    assert fold_of(-7, -7, 0).regressions() != []
+    assert fold_of(-7, -7, 0).lineage() == [EpochEntry(0, 2)]
+
+
 def test_epochs_that_fall_for_long_are_a_regression() -> None:
     state = fold_of(0, 0, 7, 7, 2, 2, 2, 8, 8)
     assert [(run.leader_epoch, run.start_offset, highest) for run, highest in state.regressions()] == [(2, 4, 7)]
@@ -240,6 +248,15 @@ def test_an_epoch_in_the_middle_that_wrote_nothing_here() -> None:
     assert checkpoint_contradiction(ghost, lineage, 0, 20, compacted=True) is None
     overwritten = [EpochEntry(0, 0), EpochEntry(2, 10), EpochEntry(4, 10)]
     assert checkpoint_contradiction(overwritten, lineage, 0, 20, compacted=False) is None
+
+
+def test_a_first_entry_may_begin_before_the_first_batch() -> None:
+    assert checkpoint_contradiction([EpochEntry(0, 0)], [EpochEntry(0, 5)], 0, 9, compacted=False) is None
+    assert checkpoint_contradiction([EpochEntry(0, 3)], [EpochEntry(0, 5)], 0, 9, compacted=False) == "entry_shifted"
+
+
+def test_what_cleaning_left_below_the_log_start_needs_no_entry() -> None:
+    assert checkpoint_contradiction([EpochEntry(3, 2)], [EpochEntry(0, 1)], 2, 3, compacted=True) is None
 
 
 def test_the_log_start_hides_what_was_deleted_before_it() -> None:

@@ -133,6 +133,42 @@ def test_a_segment_without_indexes_has_no_bad_entries() -> None:
     assert state.finish() == []
 
 
+def stretches(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFold]:
+    made = []
+    for rows in logs:
+        made.append(IndexFold(0, index, times))
+        made[-1].step(columns_of(rows))
+    return made
+
+
+def test_the_newest_of_all_before_counts_over_two_seams() -> None:
+    """Whichever seam is closed first: the third stretch's entry is older than the first stretch."""
+    rows = segment_of((0, 0, 50), (1, 1, 5), (2, 2, 20))
+    for first in ("left", "right"):
+        a, b, c = stretches(offset_index(), time_index((20, 2)), rows[:1], rows[1:2], rows[2:])
+        if first == "left":
+            a.merge(b)
+            a.merge(c)
+        else:
+            b.merge(c)
+            a.merge(b)
+        assert [(bad.entry, bad.reason, bad.expected) for bad in a.bad] == [(0, "earlier_batch_is_newer", 50)]
+
+
+def test_an_equal_timestamp_before_is_no_newer_one() -> None:
+    rows = segment_of((0, 0, 50), (1, 1, 50))
+    a, b = stretches(offset_index(), time_index((50, 1)), rows[:1], rows[1:])
+    a.merge(b)
+    assert list(a.bad) == []
+
+
+def test_an_equal_offset_before_is_an_earlier_batch_s() -> None:
+    rows = segment_of((0, 9, 1), (8, 9, 1))
+    a, b = stretches(offset_index((9, 100)), time_index(), rows[:1], rows[1:])
+    a.merge(b)
+    assert [(bad.entry, bad.reason, bad.expected) for bad in a.bad] == [(0, "offset_in_earlier_batch", 9)]
+
+
 def plain(rows: Rows, offsets: list[Entry], times: list[Entry]) -> set[tuple[str, int, str]]:
     """What one look at each entry says, without the checks of order and end."""
     found = set()

@@ -198,6 +198,31 @@ def test_damaged_batches_before_a_torn_one_are_told_apart() -> None:
     assert reading.base_offsets == [0, 2, 4]
 
 
+def test_a_damaged_batch_before_rubble_is_not_framed_by_it() -> None:
+    """What seems to be cut short behind it must go on with its offsets."""
+    batches = log(2)
+    for offset, kinds in ((4, ["BATCH_CRC_MISMATCH", "SEG_TORN_TAIL"]), (999, ["FRAMING_LOST"])):
+        torn = batch(offset, value=b"x" * 300)[:200]
+        assert read(flipped(b"".join(batches), len(batches[0]) + 70) + torn).kinds == kinds
+
+
+def test_rubble_at_the_end_is_no_torn_batch() -> None:
+    assert read(batch(0) + b"\x7f" * 100).kinds == ["FRAMING_LOST"]
+
+
+def test_damaged_batches_fit_behind_good_ones_in_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "CHUNK_ROWS", 4)
+    monkeypatch.setattr(segment, "MAX_CHAIN", 3)
+    monkeypatch.setattr(damage, "MAX_CHAIN", 3)
+    batches = log(6)
+    data = b"".join(batches)
+    for which in (3, 4, 5):
+        data = flipped(data, starts(batches)[which] + 70)
+    reading = read(data)
+    assert reading.base_offsets == [0, 2, 4, 6, 8, 10]
+    assert [chunk.rows for chunk in reading.chunks] == [3, 3]
+
+
 def test_too_many_damaged_batches_in_a_row_are_one_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(damage, "MAX_CHAIN", 3)
     batches = log(8)
@@ -246,6 +271,20 @@ def test_a_whole_log_inside_a_damaged_batch_is_bounded_by_offsets() -> None:
         assert reading.good == [18, 21], inner
 
 
+def test_a_batch_inside_must_end_below_the_next_segment() -> None:
+    batches = [batch(0, 2), batch(20, 1, value=batch(38, 5) + batch(43)), batch(21, 2)]
+    data = with_length(b"".join(batches), len(batches[0]), 7)
+    assert read(data, next_base_offset=43).good == [0, 38, 43, 21]
+    assert read(data, next_base_offset=42).good == [0, 21]
+
+
+def test_a_batch_whose_magic_byte_lies_bounds_what_follows() -> None:
+    """Its offsets are proved, so nothing below them is believed."""
+    batches = [batch(0, 10), batch(10, 1, value=b"".join(log(2, start=5))), batch(11)]
+    data = changed(with_length(b"".join(batches), len(batches[0]), 7), 16, b"\x03")
+    assert read(data).good == [0, 11]
+
+
 def test_a_damaged_batch_that_keeps_its_frame_hides_what_its_value_holds() -> None:
     batches = embedded(batch(2, 1), behind=b"")
     reading = read(flipped(b"".join(batches), len(batches[0]) + 62))
@@ -272,6 +311,7 @@ def test_legacy_batches_are_believed_only_where_they_may_stand() -> None:
     assert read(batch(0) + junk + entry + batch(51)).good == [0, 51]
     assert read(legacy_entry(0, 1) + junk + entry + batch(51)).good == [0, 50, 51]
     assert read(junk + entry + batch(51)).good == [50, 51]
+    assert read(legacy_entry(50, 1) + junk + entry + batch(51)).good == [50, 51], "an offset seen before is not believed again"
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -102,6 +102,18 @@ def test_the_walk_accepts_what_plain_rules_accept(data: bytes) -> None:
         assert list(zip(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist(), strict=True)) == accepted
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
+def test_an_entry_too_small_for_its_format_is_trouble(form: Callable[..., Any], magic: int) -> None:
+    """Though its CRC is right: a magic 1 entry holds a timestamp, so it has eight bytes more."""
+    for size in range(18, 40):
+        body = bytes([magic]) + bytes(size - 17)
+        entry = struct.pack(">qiI", 3, size - 12, zlib.crc32(body)) + body
+        (where, count, _, _), _ = walk_all(form, entry + batch(4))
+        assert (count > 0) is (size >= 26 + 8 * magic)
+        assert (where == 0) is (size < 26 + 8 * magic)
+
+
 @pytest.mark.properties
 @given(segments())
 def test_every_row_equals_the_declared_layout(data: bytes) -> None:

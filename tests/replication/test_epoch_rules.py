@@ -66,6 +66,7 @@ def test_an_answer_is_the_largest_epoch_not_above_the_one_asked_for(epochs: set[
         ("an empty epoch at the end asks for nothing", [(0, 0), (4, 10)], 10, [(0, 0), (5, 8)], 9, 8),
         ("an empty log", [], 0, [(1, 0)], 9, 0),
         ("an empty log that starts late", [(4, 100)], 100, [(0, 0), (5, 100)], 120, 100),
+        ("an empty log that starts beyond the leader's end", [(4, 100)], 100, [(0, 0), (5, 50)], 50, 50),
     ],
 )  # fmt: skip
 def test_where_a_follower_cuts(
