@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, SupportsIndex
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.typed_paths import typed_words
 
 _PROSE: Final = """
 BATCH_CRC_MISMATCH: batch with a wrong checksum
@@ -184,10 +185,8 @@ _GUARDS: Final = (  # what to leave alone while no, one, more holders of a good 
     "Do not start {held_by:brokers}, and copy its log directory elsewhere first: no other good copy is known.",
     "Copy the log directories of {held_by:brokers} elsewhere before any broker of this partition starts.",
 )
-_REPAIR: Final = (
-    "stop it while one of {held_by:brokers} leads the partition, move (never delete) this partition's directory out of its log"
-    " directory, and let it copy the partition again."
-)
+_REPAIR: Final = """stop it while one of {held_by:brokers} leads the partition, move (never delete) this partition's directory \
+out of its log directory, and let it copy the partition again."""
 _TOKEN: Final = re.compile(r"\[([^\]]*)\]|(\{\w+(?::[\w ]+)?\})")
 _FIELD: Final = re.compile(r"\{(\w+)(?::([\w ]+))?\}")
 _TEXT_LIMIT: Final = 160
@@ -375,8 +374,8 @@ def _cut(finding: Finding) -> str | None:
 
 
 def _dump(finding: Finding) -> str | None:
-    path = "/".join(_clean(part, 4096) for part in (finding.place.log_dir, finding.place.file) if part)
-    return f"`kafka-forensics dump {shlex.quote(path)} --explain`." if finding.place.file else None
+    words = typed_words(finding.place)
+    return f"`kafka-forensics dump {shlex.join(_clean(word, 4096) for word in words)} --explain`." if words else None
 
 
 def _compare(finding: Finding) -> str:

@@ -244,7 +244,7 @@ def test_whatever_is_worse_than_info_has_advice(kind: str) -> None:
 def test_advised_commands_can_be_pasted() -> None:
     place = replace(PLACE, topic="a b;rm -rf", log_dir="/evidence of/b2")
     text = wording.advice(finding("BATCH_CRC_MISMATCH", place)) or ""
-    assert "dump '/evidence of/b2/audit-0/00000000000000000000.log' --explain`" in text
+    assert "dump '/evidence of/b2/audit-0/00000000000000000000.log' --offset 300:370 --explain`" in text
     assert "--topic 'a b;rm -rf' --partition 0`" in text
 
 

@@ -1,0 +1,44 @@
+"""Paths of findings as a user can type them, for every kind of input."""
+
+import pytest
+
+from kafka_forensics.model.findings import Place
+from kafka_forensics.model.typed_paths import typed_words
+
+LOG = "orders-0/00000000000000000000.log"
+
+
+@pytest.mark.parametrize(
+    ("log_dir", "file", "expected"),
+    [
+        ("copies/b1", LOG, ["copies/b1/" + LOG]),
+        ("copies/b1/", LOG, ["copies/b1/" + LOG]),
+        (".", LOG, ["./" + LOG]),
+        (None, LOG, [LOG]),
+        ("b1/orders-0", LOG, ["b1/" + LOG]),
+        ("orders-0", LOG, [LOG]),
+        ("b1/" + LOG, LOG, ["b1/" + LOG]),
+        ("00000000000000000000.log", LOG, ["00000000000000000000.log"]),
+        ("x/d/saved.log", "d/00000000000000000000.log", ["x/d/saved.log"]),
+        ("../saved.log", "d/00000000000000000000.log", ["../saved.log"]),
+        ("/data/kafka.log", LOG, ["/data/kafka.log/" + LOG]),
+        ("b1", "meta.properties", ["b1/meta.properties"]),
+        ("b.tar.gz/broker-1", LOG, ["b.tar.gz", "--topic", "orders", "--partition", "0"]),
+        ("a/b.ZIP", LOG, ["a/b.ZIP", "--topic", "orders", "--partition", "0"]),
+        ("b.zipped/broker-1", LOG, ["b.zipped/broker-1/" + LOG]),
+    ],
+)
+def test_words_reach_the_file(log_dir: str | None, file: str, expected: list[str]) -> None:
+    assert typed_words(Place("orders", 0, 1, log_dir, file)) == expected
+
+
+def test_offsets_are_asked_for_in_logs_only() -> None:
+    place = Place("orders", 0, 1, "b1", LOG, offset_start=3, offset_end=9)
+    assert typed_words(place) == ["b1/" + LOG, "--offset", "3:9"]
+    index = "orders-0/00000000000000000000.index"
+    assert typed_words(Place("orders", 0, 1, "b1", index, offset_start=3, offset_end=9)) == ["b1/" + index]
+
+
+def test_no_file_no_words_and_no_partition_the_whole_archive() -> None:
+    assert typed_words(Place("orders", 0, 1, "b1")) is None
+    assert typed_words(Place(None, None, 1, "b.tar/broker-1", "meta.properties")) == ["b.tar"]
