@@ -19,17 +19,19 @@ _AGREEMENTS: Final = {
     "conflict": "the replicas conflict",
     "missing": "some replicas lack records that others have",
     "compacted": "the replicas were compacted differently and hold the same values",
-    "content": "the replicas hold different records of one leader epoch",
+    "content": "the replicas differ in batches of one leader epoch",
     "not_compared": "the replicas were not compared",
 }
-_FROM_COMMON_END: Final = frozenset({"conflict", "content"})
+_READABLE: Final = "the replicas agree where they can be read"
 
 
 def headline(partition: PartitionSummary) -> str:
     """How the replicas agree and what is known to be committed, in a sentence without a full stop."""
     agreement = partition.agreement
     text = _AGREEMENTS[agreement.kind] if len(partition.replicas) > 1 else "one replica was given"
-    if agreement.common_end_offset is not None and agreement.kind in _FROM_COMMON_END:
+    if len(partition.replicas) > 1 and agreement.kind == "identical" and partition.verdict in {"error", "critical"}:
+        text = _READABLE  # damaged batches were not compared
+    if agreement.common_end_offset is not None and agreement.kind == "conflict":
         text += f" from offset {agreement.common_end_offset} on"
     if (high_watermark := partition.high_watermark_at_least) is not None:
         witness = f" ({printable(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
@@ -73,7 +75,7 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
     epochs = ", ".join(f"{epoch} from {first}" if first > start else str(epoch) for epoch, first in latest)
     earlier = "..., " if len(replica.leader_epochs) > len(latest) else ""
     rest = [f"epoch{'s' if len(replica.leader_epochs) > 1 else ''} {earlier}{epochs}" if epochs else ""]
-    rest.append(f"{replica.missing_offsets} offsets missing" if replica.missing_offsets else "")
+    rest.append(f"{plural(replica.missing_offsets, 'offset')} missing" if replica.missing_offsets else "")
     rest += [
         f"{count} {word} transaction{'s' if count > 1 else ''}"
         for word, count in (("open", replica.transactions.open), ("hanging", replica.transactions.hanging))
@@ -83,7 +85,7 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
         f"broker {printable(str(replica.broker))}",
         span("offset", start, end) if end > start else f"empty at offset {start}",
         "high watermark " + ("unknown" if replica.high_watermark is None else str(replica.high_watermark)),
-        ", ".join(word for word in rest if word),
+        "; ".join(word for word in rest if word),
     ]
 
 
@@ -125,6 +127,7 @@ def summary_lines(result: ScanResult) -> list[str]:
         f"{size(totals.bytes_total)} read: {decoded} decoded, {damaged} damaged, {skipped} skipped; {counted}",
     ]
     if not totals.partitions:
+        lines[0] = lines[0].replace("clean: nothing found", "nothing was judged")
         lines.append("no partition was found: is this a Kafka log directory, and does --topic, --partition or --broker leave one?")
     return lines
 
