@@ -92,7 +92,7 @@ def without_payloads(finding: Finding) -> Finding:
 
 
 def _hidden(name: str, value: object) -> object:
-    if name in _PAYLOAD_NAMES and value is not None:
+    if name in _PAYLOAD_NAMES and value is not None and not isinstance(value, int):  # a checkpoint's value is a number
         return _HIDDEN
     if isinstance(value, dict):
         return {inner: _hidden(inner, each) for inner, each in value.items()}
@@ -104,7 +104,9 @@ def _hidden(name: str, value: object) -> object:
 def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.output_words import incomplete_lines, summary_lines
 
-    lines = incomplete_lines(result) if quiet else [*summary_lines(result), *incomplete_lines(result)]
+    lines = incomplete_lines(result)
+    if not quiet or not result.totals.partitions:  # that nothing was judged must not look like an answer
+        lines = [*summary_lines(result), *lines]
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # both on one screen
     screen.stream.writelines(line + "\n" for line in lines)

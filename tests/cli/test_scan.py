@@ -83,8 +83,11 @@ def test_quiet_leaves_only_the_data(scan: Scan) -> None:
     assert scan(unclean_result, "-q")[2] == ""
 
 
-def test_nothing_read_is_said(scan: Scan) -> None:
-    assert "no partition was found" in scan(result_of)[2]
+@pytest.mark.parametrize("options", [[], ["-q"]])
+def test_nothing_read_is_said_and_never_called_clean(scan: Scan, options: list[str]) -> None:
+    said = scan(result_of, *options)[2]
+    assert said.startswith("nothing was judged in 0 partitions, ")
+    assert "no partition was found" in said
 
 
 @pytest.mark.parametrize(
@@ -139,6 +142,12 @@ def test_payloads_are_hidden_unless_asked_for(scan: Scan) -> None:
     shown = scan(lambda: result_of(finding("COMPACTED_VALUE_DIFFERS", Place("orders", 0), evidence)), "--show-payloads")[1]
     assert "secret" in shown
     assert "c2VjcmV0" in shown
+
+
+def test_numbers_of_checkpoints_are_no_payloads(scan: Scan) -> None:
+    evidence = {"what": "recovery_point", "value": 79, "limit_name": "log_end", "limit": 71}
+    result = result_of(finding("CHECKPOINT_OUT_OF_ORDER", Place("orders", 0, 1), evidence))
+    assert "recovery point 79 contradicts log end 71" in scan(lambda: result)[1]
 
 
 def test_terminal_gets_a_coloured_table() -> None:
