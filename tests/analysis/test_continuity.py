@@ -256,6 +256,11 @@ def test_what_damage_ate_is_no_gap() -> None:
     assert said(course) == [("GAP", 14, 16)]
 
 
+def test_damage_at_the_head_ate_what_the_name_promises() -> None:
+    course = course_of(*log_of(without=(0, 1)), damage=(0,))
+    assert (said(course), course.eaten, course.end_offset) == ([], {(0, 0): (0, 4)}, 20)
+
+
 def test_damage_between_batches_that_join_ate_nothing() -> None:
     course = course_of(*log_of(), damage=(2, 5))
     assert (said(course), course.eaten) == ([], {})
