@@ -6,11 +6,12 @@ ends below the offset. A time-index entry names the largest timestamp so far and
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kafka_forensics.analysis.sample import Sample
+from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
 
@@ -32,6 +33,37 @@ class BadEntry:
     value: int
     """Byte position (`index`) or timestamp (`timeindex`)."""
     expected: int | None = None
+
+
+_POSITION: Final = int(BatchColumn.POSITION)
+_BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
+_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
+
+
+@kernel
+def entries_agree(
+    columns: "NDArray[np.int64]",
+    positions: "NDArray[np.int64]",
+    offsets: "NDArray[np.int64]",
+    entries: "NDArray[np.int64]",
+    before: int,
+) -> bool:
+    """Whether the offset-index entries of these numbers are in the order of the batches they point to and contradict none of them.
+
+    `before` is the largest offset in front of the chunk. False only means that somebody must look closer.
+    """
+    row = 0
+    highest = before
+    for number in range(entries.shape[0]):
+        entry = entries[number]
+        while row < columns.shape[1] and columns[_POSITION, row] < positions[entry]:
+            highest = max(highest, int(columns[_LAST_OFFSET, row]))
+            row += 1
+        if row == columns.shape[1] or columns[_POSITION, row] != positions[entry]:
+            return False
+        if columns[_BASE_OFFSET, row] > offsets[entry] or highest >= offsets[entry]:
+            return False
+    return True
 
 
 def _highest(before: int, values: "NDArray[np.int64]") -> "NDArray[np.int64]":
@@ -87,6 +119,9 @@ class IndexFold:
         end = int(positions[-1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
         inside = self._by_position.between(int(positions[0]), end - 1)
         if not inside.size:
+            return
+        if entries_agree(columns, index.positions, index.offsets, inside, self.last_offset):
+            self._sound["index"].append(inside)
             return
         wanted, offsets = index.positions[inside], index.offsets[inside]
         rows = np.searchsorted(positions, wanted, side="right") - 1
