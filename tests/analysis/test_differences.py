@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis import differences as module
 from kafka_forensics.analysis.differences import Difference, differences
 from kafka_forensics.model.batches import BatchColumn
-from tests.support.replicas import Batch, Logs, batches
+from tests.support.replica_logs import Batch, Logs, batches
 from tests.support.segments import changed, flipped, starts
 
 BLOCK = 1 << 16

@@ -12,7 +12,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import truncation_offset
-from tests.support.replicas import Batch, Logs, batches
+from tests.support.replica_logs import Batch, Logs, batches
 
 
 def conflicts_of(logs: Logs, replicas: list[Replica]) -> dict[tuple[int, int], list[Difference]]:

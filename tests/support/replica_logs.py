@@ -1,0 +1,139 @@
+"""Replicas made by hand: batches written, read and folded in memory, and a reader that lends them to a comparison."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.files import EpochEntry, LeaderEpochs
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.segments import BASE_TIMESTAMP, legacy_entry, read
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KEY = np.array([[0x1B3C5D7E9F123456, 0x0FEDCBA987654321]], np.int64)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch by what it says: its records' values (None where cleaning took one), or one value for a legacy entry."""
+
+    base_offset: int
+    values: Sequence[str | None]
+    epoch: int = 0
+    codec: str = "none"
+    magic: int = 2
+    span: int | None = None
+    """Offsets it takes, where they are more than its values."""
+
+    @property
+    def records(self) -> dict[int, str]:
+        """Offset → value."""
+        return {self.base_offset + delta: value for delta, value in enumerate(self.values) if value is not None}
+
+    def written(self) -> bytes:
+        """Its bytes."""
+        if self.magic < 2:
+            (value,) = self.values
+            return legacy_entry(self.base_offset, self.magic, value=str(value).encode())
+        records = [
+            RecordToWrite(b"key", value.encode(), offset_delta=delta)
+            for delta, value in enumerate(self.values)
+            if value is not None
+        ]
+        return write_batch(
+            records,
+            base_offset=self.base_offset,
+            base_timestamp=BASE_TIMESTAMP,
+            partition_leader_epoch=self.epoch,
+            compression_type=self.codec,
+            last_offset_delta=(self.span or len(self.values)) - 1,
+        )
+
+
+def batches(*runs: tuple[int, str], start: int = 0, each: int = 1, **given: Any) -> list[Batch]:
+    """One batch for each letter of each run's word, in its epoch: `(0, "abc"), (2, "xy")`.
+
+    It holds `each` records of that letter, or one record and as many offsets as `span` says.
+    """
+    made, offset = [], start
+    for epoch, word in runs:
+        for letter in word:
+            made.append(Batch(offset, [letter] * each, epoch, **given))
+            offset += given.get("span") or each
+    return made
+
+
+@dataclass
+class Logs:
+    """Replicas of one partition, and a `BatchReader` over them; `asked` counts the ranges that were read again."""
+
+    data: dict[int | str, bytes] = field(default_factory=dict)
+    batches_of: dict[int | str, list[Batch]] = field(default_factory=dict)
+    asked: list[tuple[int | str, int, int]] = field(default_factory=list)
+    unreadable: set[int | str] = field(default_factory=set)
+
+    def add(
+        self,
+        broker: int,
+        log: list[Batch],
+        *,
+        high_watermark: int | None = None,
+        checkpoint: Sequence[tuple[int, int]] | None = None,
+        data: bytes | None = None,
+        start: int | None = None,
+        compacted: bool = False,
+    ) -> Replica:
+        """The replica whose one segment holds these batches, or `data` in their place."""
+        base_offset = (log[0].base_offset if log else 0) if start is None else start
+        context = ReplicaContext(
+            "t",
+            0,
+            broker,
+            f"broker-{broker}",
+            "t-0",
+            topic_id="AAAAAAAAAAAAAAAAAAAAAQ",
+            high_watermark=high_watermark,
+            compacted=compacted,
+            leader_epochs=None if checkpoint is None else LeaderEpochs([EpochEntry(*entry) for entry in checkpoint]),
+            segment_base_offsets=[base_offset],
+        )
+        self.data[broker] = b"".join(one.written() for one in log) if data is None else data
+        self.batches_of[broker] = log
+        state = ReplicaState(base_offset, compacted=compacted)
+        for chunk in read(self.data[broker], key=KEY).chunks:
+            state.step(chunk)
+        return whole(context, state)
+
+    def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
+        """Batches that hold an offset of the range, see `BatchReader`."""
+        self.asked.append((replica.broker, start, end))
+        columns = read(self.data[replica.broker], key=KEY).columns
+        wanted = (columns[BatchColumn.LAST_OFFSET] >= start) & (columns[BatchColumn.BASE_OFFSET] < end)
+        rows = np.full((BATCH_COLUMNS + 1, int(wanted.sum())), replica.context.segment_base_offsets[0], np.int64)
+        rows[:BATCH_COLUMNS] = columns[:, wanted]
+        return rows
+
+    def same_records(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
+    ) -> bool | None:
+        """Whether two batches hold equal records, see `BatchReader`."""
+        if {left.broker, right.broker} & self.unreadable:
+            return None
+        ours, theirs = self._records(left, left_row), self._records(right, right_row)
+        if common:
+            return all(ours[offset] == theirs[offset] for offset in ours.keys() & theirs.keys())
+        return ours == theirs
+
+    def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, str]:
+        position = 0
+        for one in self.batches_of[replica.broker]:
+            if position == row[BatchColumn.POSITION]:
+                return one.records
+            position += len(one.written())
+        raise AssertionError("no batch begins there")
