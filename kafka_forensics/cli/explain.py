@@ -11,9 +11,7 @@ from kafka_forensics.cli.streams import destination
 
 Kind = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[KIND]", autocompletion=lambda: kind_names(), help="A finding kind, e.g. UNCLEAN_LOSS; none lists them."
-    ),
+    typer.Argument(metavar="KIND", autocompletion=lambda: kind_names(), help="A finding kind, e.g. UNCLEAN_LOSS; none lists them."),
 ]
 
 

@@ -70,6 +70,8 @@ class _Page:
         self._console = console
         self._crowded = crowded
         self._verbose = verbose
+        self._told: dict[str, str] = {}
+        """Advice given for this partition → the kind it was given for."""
 
     def block(self, partition: PartitionSummary | None, key: Key, findings: list[Finding]) -> None:
         """One partition: verdict and headline, a line a replica, its findings."""
@@ -80,6 +82,7 @@ class _Page:
         self._hanging(Text(verdict.upper(), STYLES[verdict]), title, _GUTTER)
         if partition is not None:
             self._aligned([replica_words(replica) for replica in partition.replicas])
+        self._told = {}
         harmless = [] if self._verbose else [each for each in findings if each.severity is Severity.INFO]
         for group in by_kind(each for each in findings if self._verbose or each.severity is not Severity.INFO):
             self._kind(group)
@@ -101,7 +104,8 @@ class _Page:
                 if where := place_words(finding.place, self._crowded):
                     self._hanging(Text(" " * _INDENT + "where", "dim"), Text(where), _INDENT + 6)
             if step:
-                self._step(printable(step))
+                told_for = self._told.setdefault(step, first.kind)
+                self._step(printable(step) if told_for == first.kind else f"As for {told_for}.")
         if hidden := len(findings) - len(shown):
             self._hanging(Text(), Text(f"... and {hidden} more {first.kind}; -v shows all", "dim"), _INDENT)
 

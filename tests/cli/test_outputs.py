@@ -204,3 +204,11 @@ def test_table_says_the_log_directory_where_the_broker_has_several() -> None:
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_same_answer_gives_the_same_bytes(format_name: str) -> None:
     assert rendered(unclean_result(), format_name) == rendered(unclean_result(), format_name)
+
+
+def test_equal_advice_in_one_partition_is_given_once() -> None:
+    place = Place("orders", 0, 1, "b1", "orders-0/00000000000000000000.log", 0, 9, 0, 5)
+    found = [finding(kind, place, {"held_by": [2, 3]}) for kind in ("BATCH_CRC_MISMATCH", "REPLICA_DIFFERS")]
+    text = rendered(result_of(*found), "table")
+    assert text.count("To repair broker 1, ") == 1
+    assert "do    As for BATCH_CRC_MISMATCH.\n" in text
