@@ -1,5 +1,6 @@
 """All folds of one replica in one pass: the state of a stretch of its log, and the summary when the log is whole."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.context import ReplicaContext
@@ -100,6 +101,16 @@ class Replica:
     epochs: list[EpochEntry]
     """As the batches show them."""
     findings: list[Finding] = field(default_factory=list)
+    entries_beyond: Counter[tuple[int, str]] = field(init=False)
+    """(segment, `index` or `timeindex`) → entries that point beyond the segment's log."""
+    gap_starts: frozenset[int] = field(init=False)
+    """First missing offsets."""
+
+    def __post_init__(self) -> None:
+        """Look up once what rules ask for every segment, gap and entry."""
+        bad = self.state.bad_entries
+        self.entries_beyond = Counter((one.segment, one.file_kind) for one in bad if one.reason == "beyond_log")
+        self.gap_starts = frozenset(one.start for one in self.course.irregularities if one.kind == "OFFSET_GAP")
 
     @property
     def broker(self) -> int | str:

@@ -1,5 +1,6 @@
 """What a replica's own files prove: damage, continuity, epochs, indexes and checkpoints as findings."""
 
+from bisect import bisect_left
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
@@ -85,7 +86,7 @@ def damage_finding(replica: Replica, kind: str, segment: int, one: Damage, *, la
         behind = replica.log_end_offset - 1 if last and replica.log_end_offset > replica.log_start_offset else None
         evidence["last_valid_offset"] = behind if totals is None else totals.last_offset
         start, end = None, None
-        beyond = _entries_beyond(replica, segment)
+        beyond = replica.entries_beyond[(segment, "index")]
         if beyond:
             evidence["index_entries_beyond"] = beyond
         if not last:
@@ -130,32 +131,23 @@ def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
     """`SEG_SHORT` for the segment that ends with a whole batch before `end_offset`, though its index goes on behind it."""
     context, framing = replica.context, replica.state.framing
     for segment, totals in framing.by_segment.items():
-        torn = any(one == segment for one, _ in framing.damage.get("SEG_TORN_TAIL", ()))
-        beyond = _entries_beyond(replica, segment)
-        if totals.last_offset + 1 == end_offset and beyond and not torn:
+        beyond = replica.entries_beyond[(segment, "index")]
+        if totals.last_offset + 1 == end_offset and beyond and not _torn(replica, segment):
             place = context.place(context.log_file(segment), byte_start=totals.end_position, byte_end=totals.end_position)
             evidence = {"reason": "index", "index_entries_beyond": beyond, "last_valid_offset": totals.last_offset}
             return finding("SEG_SHORT", place, evidence)
     return None
 
 
-def _entries_beyond(replica: Replica, segment: int) -> int:
-    """How many entries of a segment's `.index` point beyond its log."""
-    bad = replica.state.bad_entries
-    return sum(one.segment == segment and one.file_kind == "index" and one.reason == "beyond_log" for one in bad)
-
-
 def _whole_segment(replica: Replica, start: int, end: int) -> bool:
     """Whether a gap ends where a segment begins, and the one before it ends soundly: a file is gone, not a tail."""
-    context, framing = replica.context, replica.state.framing
-    if end not in context.segment_base_offsets:
+    bases = replica.context.segment_base_offsets
+    number = bisect_left(bases, end)
+    if number == 0 or number == len(bases) or bases[number] != end:
         return False
-    before = [segment for segment in context.segment_base_offsets if segment < end]
-    if not before:
-        return False
-    torn = any(segment == before[-1] for segment, _ in framing.damage.get("SEG_TORN_TAIL", ()))
-    cut = any(bad.segment == before[-1] and bad.reason == "beyond_log" for bad in replica.state.bad_entries)
-    return not torn and not cut and start > before[-1]
+    before = bases[number - 1]
+    cut = any(replica.entries_beyond[(before, kind)] for kind in ("index", "timeindex"))
+    return not _torn(replica, before) and not cut and start > before
 
 
 def name_findings(replica: Replica) -> list[Finding]:
@@ -281,14 +273,15 @@ def _tells_what_was_there(replica: Replica, bad: BadEntry) -> bool:
     lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]
     if bad.reason == "position_inside_batch":
         return any(one.position <= bad.value < one.position + one.size_in_bytes for one in lost)
-    ends = {one.start for one in replica.course.irregularities if one.kind == "OFFSET_GAP"}
     totals = replica.state.framing.by_segment.get(bad.segment)
-    short = totals is not None and totals.last_offset + 1 in ends and _entries_beyond(replica, bad.segment) > 0
-    return bad.reason == "beyond_log" and (short or any(one.kind == "SEG_TORN_TAIL" for _, one in _torn(replica, bad.segment)))
+    beyond = replica.entries_beyond[(bad.segment, "index")] > 0
+    short = totals is not None and totals.last_offset + 1 in replica.gap_starts and beyond
+    return bad.reason == "beyond_log" and (short or _torn(replica, bad.segment))
 
 
-def _torn(replica: Replica, segment: int) -> list[tuple[int, Damage]]:
-    return [row for row in replica.state.framing.damage.get("SEG_TORN_TAIL", ()) if row[0] == segment]
+def _torn(replica: Replica, segment: int) -> bool:
+    """Whether a segment is known to end in the middle of a batch."""
+    return any(one == segment for one, _ in replica.state.framing.damage.get("SEG_TORN_TAIL", ()))
 
 
 def checkpoint_findings(replica: Replica) -> list[Finding]:

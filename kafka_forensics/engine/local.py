@@ -181,7 +181,7 @@ def _replicas(
         split = folded.split
         if not split.first and landed != split.start:
             folded = fold(replace(split, start=min(landed, split.end)))
-        landed = folded.landed
+        landed = folded.landed if split.first else max(landed, folded.landed)
         report.folded(folded)
         if merged is None:
             merged = folded.state

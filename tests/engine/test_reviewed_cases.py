@@ -1,13 +1,19 @@
 """States that once misled a scan: legal ones it took for faults, faults it did not see."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
+from kafka_forensics.engine import local, splits
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_leader_epochs
-from tests.support.faults import DIRECTORY, Brokers, Log, histories
+from kafka_forensics.writers.indexes import write_offset_index
+from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, Brokers, Log, histories
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
 
 COMMON = [("p", 0)] * 4
@@ -152,3 +158,37 @@ def test_epochs_cut_before_the_moved_log_start_was_written(tmp_path: Path) -> No
     assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "error", 1)]
     brokers.crash(1)
     assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "info", 1)]
+
+
+def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 1 << 14)
+    monkeypatch.setattr(splits, "SEARCHED_BYTES", 1 << 13)
+    log = history(*COMMON)
+    inner = [write_batch([RecordToWrite(b"k", bytes(2000))], base_offset=100 + n, base_timestamp=BASE_TIMESTAMP) for n in range(50)]
+    outer = write_batch([RecordToWrite(b"k", b"".join(inner))], base_offset=12, base_timestamp=BASE_TIMESTAMP)
+    log.append(outer, 12, BASE_TIMESTAMP)
+    for _ in range(20):
+        log.plain()
+    brokers = histories(tmp_path, {1: log}, {1: log.next_offset})
+    for suffix in ("index", "timeindex"):
+        brokers.file(1, 0, suffix).unlink()
+    (plan,) = gather([str(brokers.log_dir(1))], ScanOptions()).replicas
+    size = brokers.file(1, 0).stat().st_size
+    assert len(splits.splits_of(0, plan)) > 5
+    result = verdict(brokers)
+    assert said(result) == [("INDEX_MISSING", "info", 1)]
+    assert (result.totals.bytes_total, result.totals.batches) == (size, len(log.batches))
+
+
+def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path) -> None:
+    directory = tmp_path / DIRECTORY
+    directory.mkdir()
+    for segment in range(0, 1_200_000, 1000):
+        batches = [write_batch([RecordToWrite(None, b"v")], base_offset=segment + 10 * n, base_timestamp=0) for n in range(3)]
+        (directory / f"{segment:020d}.log").write_bytes(b"".join(batches))
+        beyond = [(segment + 500 + n, 10_000 + n) for n in range(8)]
+        (directory / f"{segment:020d}.index").write_bytes(write_offset_index(beyond, segment))
+    start = time.process_time()
+    result = local.scan([str(directory)], ScanOptions())
+    assert time.process_time() - start < 10
+    assert sum(one.kind == "SEG_SHORT" for one in result.findings) == 1199
