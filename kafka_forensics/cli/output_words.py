@@ -22,7 +22,7 @@ _AGREEMENTS: Final = {
     "content": "the replicas differ in batches of one leader epoch",
     "not_compared": "the replicas were not compared",
 }
-_READABLE: Final = "the replicas agree where they can be read"
+_HELD: Final = "the replicas agree in what they still hold"
 
 
 def headline(partition: PartitionSummary) -> str:
@@ -30,7 +30,7 @@ def headline(partition: PartitionSummary) -> str:
     agreement = partition.agreement
     text = _AGREEMENTS[agreement.kind] if len(partition.replicas) > 1 else "one replica was given"
     if len(partition.replicas) > 1 and agreement.kind == "identical" and partition.verdict in {"error", "critical"}:
-        text = _READABLE  # damaged batches were not compared
+        text = _HELD  # what damage or loss hides was not compared
     if agreement.common_end_offset is not None and agreement.kind == "conflict":
         text += f" from offset {agreement.common_end_offset} on"
     if (high_watermark := partition.high_watermark_at_least) is not None:

@@ -9,7 +9,7 @@ def test_a_damaged_replica_is_not_called_identical() -> None:
     healthy = partition("orders", 0, Agreement("identical", 9), [replica(1, 9), replica(2, 9)], [])
     assert headline(healthy).startswith("the replicas are identical; ")
     healthy.verdict = "error"
-    assert headline(healthy).startswith("the replicas agree where they can be read; ")
+    assert headline(healthy).startswith("the replicas agree in what they still hold; ")
 
 
 def test_where_damaged_batches_are_is_left_to_the_findings() -> None:
