@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.differences import BatchReader, Difference, differences
+from kafka_forensics.analysis.differences import BatchReader, Difference, Differences, differences
 from kafka_forensics.analysis.forks import fork_finding, trailing_epoch_loss, unexplained
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
@@ -71,7 +71,7 @@ def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
     return best.context.high_watermark, f"replication-offset-checkpoint of broker {best.broker}"
 
 
-def _damaged(replicas: list[Replica], pairs: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
+def _damaged(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
     """Batches that differ because their bytes rotted on one replica, once for each such batch, with the majority's view."""
     rotten: dict[tuple[int, int], dict[str, Any]] = {}
     for (i, j), found in pairs.items():
@@ -105,7 +105,7 @@ def _damaged(replicas: list[Replica], pairs: dict[tuple[int, int], list[Differen
     return findings
 
 
-def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
+def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
     """Batches with equal bytes under the CRC but another epoch in the header: who stands alone with his."""
     votes: dict[int, dict[int, Any]] = {}
     for (i, j), found in pairs.items():
@@ -135,14 +135,14 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], list[Differen
     return findings
 
 
-def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
+def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
     """Batches whose bytes differ and whose records do not: harmless, one finding a pair."""
     findings = []
     for (i, j), found in sorted(pairs.items()):
         same = [one for one in found if one.kind == "reencoded"]
         if same:
             place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
-            evidence = {"brokers": [replicas[i].broker, replicas[j].broker], "batches": len(same)}
+            evidence = {"brokers": [replicas[i].broker, replicas[j].broker], "batches": found.counts["reencoded"]}
             findings.append(finding("BATCHES_REENCODED", place, evidence))
     return findings
 

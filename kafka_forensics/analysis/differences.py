@@ -1,5 +1,6 @@
 """Where two logs differ: blocks by their digests, then batches by their identities, then records."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,6 +18,7 @@ RUNS_READ: Final = 32
 BLOCK_OFFSETS: Final = 1 << 16
 """Offsets read at a time, so that the batches in hand are few."""
 DIFFERENCES_KEPT: Final = 4096
+"""Differences kept of each kind; so many contents that differ end the comparison, harmless ones do not hide what follows."""
 
 
 class BatchReader(Protocol):
@@ -48,7 +50,27 @@ class Difference:
         return int(self.left[BatchColumn.PARTITION_LEADER_EPOCH]), int(self.right[BatchColumn.PARTITION_LEADER_EPOCH])
 
 
-def differences(left: Replica, right: Replica, reader: BatchReader) -> list[Difference]:
+class Differences(list[Difference]):
+    """Differences in offset order, of each kind the first `DIFFERENCES_KEPT` - 1 and the last; `counts` says how many there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, one: Difference) -> None:
+        """Add the next difference, in the place of the last of its kind if too many are kept."""
+        self.counts[one.kind] += 1
+        if self.counts[one.kind] > DIFFERENCES_KEPT:
+            del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]
+        self.append(one)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is more than enough to speak of a conflict."""
+        return self.counts["content"] >= DIFFERENCES_KEPT
+
+
+def differences(left: Replica, right: Replica, reader: BatchReader) -> Differences:
     """Differences between two logs over the offsets both have, in offset order; empty if they agree.
 
     Of many runs of differing blocks only the first and last few are read; within a run, everything up to the first content
@@ -59,15 +81,15 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> list[Diff
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
     if len(ranges) > 2 * RUNS_READ and not left.context.compacted:
         ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
-    found: list[Difference] = []
+    found = Differences()
     for low, high in ranges:
         _read_range(left, right, reader, low, high, found)
-        if len(found) >= DIFFERENCES_KEPT:
+        if found.full:
             break
     return found
 
 
-def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, found: list[Difference]) -> None:
+def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, found: Differences) -> None:
     """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains.
 
     Where there is nothing, steps grow: offsets may be apart by what a flipped bit makes of them.
@@ -75,15 +97,15 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
     position = low
     read_to = -1
     blocks = 1
-    while position < high and len(found) < DIFFERENCES_KEPT:
+    while position < high and not found.full:
         stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
-        before = len(found)
+        before = found.counts["content"]
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
         _walk(left, ours, right, theirs, reader, (position, read_to, stop), found)
         read_to = stop
         blocks = 1 if ours.size or theirs.size else 2 * blocks
         position = stop
-        if any(one.kind == "content" for one in found[before:]) and high - stop > BLOCK_OFFSETS:
+        if found.counts["content"] > before and high - stop > BLOCK_OFFSETS:
             position = max(stop, high - BLOCK_OFFSETS)
 
 
@@ -94,13 +116,13 @@ def _walk(
     theirs: "NDArray[np.int64]",
     reader: BatchReader,
     bounds: tuple[int, int, int],
-    found: list[Difference],
+    found: Differences,
 ) -> None:
     """Walk two lists of batches side by side and add every pair that overlaps and differs in `[start, end)`, unless it does so
     already below the end of what was walked before; `bounds` is (start, that end, end)."""
     i = j = 0
     hash_high, hash_low = BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW
-    while i < ours.shape[1] and j < theirs.shape[1] and len(found) < DIFFERENCES_KEPT:
+    while i < ours.shape[1] and j < theirs.shape[1] and not found.full:
         a, b = ours[:, i], theirs[:, j]
         a_last, b_last = _last_offset(ours, i), _last_offset(theirs, j)
         if a[hash_high] != b[hash_high] or a[hash_low] != b[hash_low]:
@@ -109,7 +131,7 @@ def _walk(
             if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
                 kind = _kind(left, a, right, b, reader)
                 if kind is not None:
-                    found.append(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
+                    found.add(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
         i += a_last <= b_last
         j += b_last <= a_last
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.analysis import differences
 from kafka_forensics.engine import local, splits
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.options import ScanOptions
@@ -192,3 +193,20 @@ def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path)
     result = local.scan([str(directory)], ScanOptions())
     assert time.process_time() - start < 10
     assert sum(one.kind == "SEG_SHORT" for one in result.findings) == 1199
+
+
+def test_batches_written_anew_hide_no_conflict_behind_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "DIFFERENCES_KEPT", 16)
+    for name, compression_type, other in (("a", "none", b"x"), ("b", "gzip", b"y")):
+        values = [b"v"] * 60 + [other] * 4
+        batches = [
+            write_batch([RecordToWrite(b"k", value)], base_offset=n, base_timestamp=0, compression_type=compression_type)
+            for n, value in enumerate(values)
+        ]
+        directory = tmp_path / name / DIRECTORY
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
+    result = scan([tmp_path / "a", tmp_path / "b"])
+    assert offsets(only(result, "SAME_EPOCH_DIVERGENCE")) == (60, 64)
+    one = only(result, "BATCHES_REENCODED")
+    assert (offsets(one), one.evidence["batches"]) == ((0, 60), 60)
