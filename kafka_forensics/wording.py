@@ -262,7 +262,7 @@ def _fill(template: str, finding: Finding) -> str:
         if name in _DERIVED:
             return _DERIVED[name](finding)
         value = finding.evidence.get(name)
-        if value is None or (isinstance(value, int) and value == -1):
+        if value is None or (isinstance(value, int) and (value == -1 or (value == 0 and name == "batches_recovered"))):
             return None
         return _FORMATS[form](value) if form in _FORMATS else _amount(value, form)
 

@@ -189,6 +189,9 @@ def test_single_offsets_and_bytes_are_singular() -> None:
     place = replace(PLACE, byte_start=7, byte_end=8, offset_start=3, offset_end=4)
     lost = wording.message(finding("FRAMING_LOST", place, {"batches_recovered": 1, "first_recovered_offset": 5}))
     assert "at byte 7 of 00000000000000000000.log; then 1 batch, from offset 5" in lost
+    none = {"reason": "nothing_follows", "batches_recovered": 0, "first_recovered_offset": 5}
+    assert "(nothing follows)" in wording.message(finding("FRAMING_LOST", PLACE, none))
+    assert "then" not in wording.message(finding("FRAMING_LOST", PLACE, none))
     assert "covers offset 3" in wording.message(finding("OFFSET_GAP", place))
 
 
