@@ -145,6 +145,8 @@ def difference_sentence(compared: SideBySide) -> str:
             return f"no difference: no offset is held by all of {plural(len(replicas), 'replica')}"
         same = "the same values in" if partition.agreement.kind == "compacted" else "the same in"
         sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
+        if compared.result.incomplete:
+            sure = "no difference found where readable"
         return f"{sure}: {same} {span('offset', start, end)} on {plural(len(replicas), 'replica')}"
     if any(finding.kind in CONFLICTS for finding in compared.result.findings) or _held_differently(compared):
         return f"first difference at offset {first}"

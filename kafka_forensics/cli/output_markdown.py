@@ -10,6 +10,7 @@ from kafka_forensics.cli.output_words import (
     headline,
     incomplete_lines,
     name,
+    nothing_found,
     place_words,
     plural,
     replica_words,
@@ -35,7 +36,7 @@ def report_lines(result: ScanResult) -> Iterator[str]:
         for partition in sorted(found, key=lambda each: -Severity(each.verdict).rank):
             yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"
     if clean := len(result.partitions) - len(found):
-        yield f"\n{plural(clean, 'partition')}: nothing found.\n"
+        yield f"\n{plural(clean, 'partition')}: {nothing_found(result)}.\n"
     if result.findings:
         yield "\n## Findings\n"
     crowded = crowded_brokers(result)

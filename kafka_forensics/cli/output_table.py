@@ -14,6 +14,7 @@ from kafka_forensics.cli.output_words import (
     is_harmless,
     kinds_and_places,
     name,
+    nothing_found,
     place_words,
     plural,
     replica_words,
@@ -52,7 +53,7 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
     sick = [group for group in groups if group[2] and (verbose or not is_harmless(group[2]))]
     for group in sorted(sick, key=lambda group: -max(finding.severity.rank for finding in group[2])):
         page.block(*group)
-    page.counts(harmless, clean)
+    page.counts(harmless, clean, nothing_found(result))
 
 
 def _groups(result: ScanResult) -> list[Group]:
@@ -119,14 +120,14 @@ class _Page:
                 self._hanging(label, Text(part.strip()), _INDENT + 6)
                 label = Text()
 
-    def counts(self, harmless: list[Group], clean: list[Group]) -> None:
+    def counts(self, harmless: list[Group], clean: list[Group], nothing: str) -> None:
         """What needs no attention, in a line or two."""
         if harmless:
             words = kinds_and_places(finding for _, _, findings in harmless for finding in findings)
             self._hanging(Text("info", STYLES["info"]), Text(f"harmless, -v explains: {words}"), _GUTTER)
         if clean:
             replicas = sum(len(partition.replicas) for partition, _, _ in clean if partition is not None)
-            text = f"{plural(len(clean), 'partition')}, {plural(replicas, 'replica')}: nothing found"
+            text = f"{plural(len(clean), 'partition')}, {plural(replicas, 'replica')}: {nothing}"
             self._hanging(Text("clean", STYLES["clean"]), Text(text), _GUTTER)
 
     def _aligned(self, rows: Iterable[list[str]]) -> None:

@@ -117,7 +117,7 @@ def summary_lines(result: ScanResult) -> list[str]:
     """What was read and what came of it, in two or three lines."""
     totals = result.totals
     counts = severity_counts(result.findings)
-    found = ", ".join(f"{count} {severity.value}" for severity, count in counts.items() if count) or "nothing found"
+    found = ", ".join(f"{count} {severity.value}" for severity, count in counts.items() if count) or nothing_found(result)
     scope = f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
     records = f"{totals.records} records" + ("" if totals.records_decoded else " by batch headers (--deep decodes them)")
     counted = f"{plural(totals.segments, 'segment')}, {plural(totals.batches, 'batch')}, {records}"
@@ -127,9 +127,14 @@ def summary_lines(result: ScanResult) -> list[str]:
         f"{size(totals.bytes_total)} read: {decoded} decoded, {damaged} damaged, {skipped} skipped; {counted}",
     ]
     if not totals.partitions:
-        lines[0] = lines[0].replace("clean: nothing found", "nothing was judged")
+        lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         lines.append("no partition was found: is this a Kafka log directory, and does --topic, --partition or --broker leave one?")
     return lines
+
+
+def nothing_found(result: ScanResult) -> str:
+    """That nothing was found, and no more than that where some input could not be read."""
+    return "nothing found where readable" if result.incomplete else "nothing found"
 
 
 def incomplete_lines(result: ScanResult) -> list[str]:

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,19 @@ def test_identical_replicas_are_said_to_be(run: Run, format_name: str) -> None:
     assert "no difference: the same in offsets 0 to 499 on 3 replicas" in re.sub(r"\s+", " ", out)
     assert "> " not in out
     assert err == "clean: orders-0 on 3 replicas: no difference: the same in offsets 0 to 499 on 3 replicas\n"
+
+
+def test_unread_input_is_not_said_to_be_the_same(run: Run, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_replica(tmp_path, broker, b"".join(log(3)))
+    with tarfile.open(tmp_path / "cut.tar", "w") as archive:
+        archive.add(tmp_path / "broker-2", "broker-2")
+    shutil.rmtree(tmp_path / "broker-2")
+    whole = (tmp_path / "cut.tar").read_bytes().rstrip(b"\0")
+    (tmp_path / "cut.tar").write_bytes(whole + bytes(-len(whole) % tarfile.BLOCKSIZE))  # without its end marker
+    status, _, err = run(tmp_path)
+    assert status == 3
+    assert "no difference found where readable: the same in " in err
 
 
 def test_a_lagging_replica_is_no_error(run: Run, tmp_path: Path) -> None:
