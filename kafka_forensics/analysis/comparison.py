@@ -55,11 +55,24 @@ def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = 
         result.agreement.kind = "compacted"
     elif any(one.kind in ("damaged", "header") for found in pairs.values() for one in found):
         result.agreement.kind = "content"
+        result.agreement.common_end_offset = min(found[0].offset for found in pairs.values() if found)
+    elif _some_missing(replicas):
+        result.agreement.kind = "missing"
     elif len(ends) > 1:
         result.agreement.kind = "prefix"
     leading = set() if loss is None else {version["brokers"][0] for version in loss.evidence["versions"][1:]}
     result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
     return result
+
+
+def _some_missing(replicas: list[Replica]) -> bool:
+    """Whether a replica has a hole, in good order or eaten by damage, where another has batches."""
+    for one in replicas:
+        holes = [(gap.start, gap.end) for gap in one.course.irregularities if gap.kind == "OFFSET_GAP"]
+        holes += list(one.course.eaten.values())
+        if any(other.covers(start, end) for start, end in holes for other in replicas if other is not one):
+            return True
+    return False
 
 
 def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
