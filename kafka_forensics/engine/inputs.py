@@ -91,10 +91,10 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
     for path in paths:
         given, path = _named(path)
         source = open_source(path)
-        found = discover(source)
+        found = _discovered(source)
         inputs.discoveries.append((source.name, found))
         inputs.sources.append(source)
-        inputs.incomplete += found.incomplete
+        inputs.incomplete += [Incomplete(_typed(source, one.path), one.reason) for one in found.incomplete]
         inputs.incomplete += [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
         for log_directory in found.log_directories:
             inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
@@ -110,6 +110,19 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
         key=lambda plan: (plan.context.topic, plan.context.partition, _order(plan.context.broker), plan.log_dir.name)
     )
     return inputs
+
+
+def _discovered(source: ByteSource) -> Discovery:
+    """What the source holds; if its root cannot even be listed, that."""
+    try:
+        return discover(source)
+    except SourceError as error:
+        return Discovery(incomplete=[Incomplete(error.path, error.reason)])
+
+
+def _typed(source: ByteSource, path: str) -> str:
+    """A path inside a source as the user would type it."""
+    return os.path.join(source.name, path) if path else source.name
 
 
 def _named(path: str) -> tuple[int | str | None, str]:
