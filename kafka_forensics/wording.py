@@ -156,9 +156,9 @@ CLUSTER_ID_MISMATCH: copies of different clusters
 NODE_ID_CLASH: two brokers with one id
     log directories that are not one broker's claim the same node id[ ({node_id})][: {log_dirs:list}]
     > Name them apart with NAME=PATH, or leave one out if it is an older copy of the other.
-REPLICA_DUPLICATED: partition twice on one broker
-    the partition lies in two log directories of one broker[ ({directories:list})], neither of them marked as a future or stray copy
-    > Kafka does not start with both in place; keep both until it is known what they hold: {compare}
+REPLICA_MISSING: replica whose directory is gone
+    {file} of this copy gives the partition[ {high_watermark} committed offsets], but its directory is not there
+    > Look for the directory on the broker itself; if it is gone there too, keep every other replica as it is.
 INCONSISTENT_CUT: files copied at different moments
     this replica's files are of different moments[ ({reason})| ({what} {value}, {limit_name} {limit})], so its end is not judged
     > For a firm answer copy the directory again while the broker is stopped, or from one storage snapshot.

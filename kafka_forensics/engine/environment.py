@@ -71,6 +71,7 @@ def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
     if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
         place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")
         found.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
+    found += _missing_replicas(log_dir)
     for directory in log_dir.found.partitions:
         found += _directory_findings(directory, broker, name)
     return found
@@ -93,6 +94,23 @@ def _directory_findings(directory: PartitionDirectory, broker: int | str, name: 
         where = Place(directory.topic, directory.partition, broker, name, f"{directory.name}/{log.name}")
         found.append(finding("SPARSE_FILE", where, evidence))
     return found
+
+
+def _missing_replicas(log_dir: LogDir) -> list[Finding]:
+    """Partitions to which the high-watermark checkpoint gives an offset above 0, and of which no directory is there."""
+    checkpoint = log_dir.checkpoints.get("replication-offset-checkpoint")
+    if checkpoint is None:
+        return []
+    there = {(one.topic, one.partition) for one in log_dir.found.partitions}
+    gone = [(key, offset) for key, offset in sorted(checkpoint.offsets.items()) if offset > 0 and key not in there]
+    return [
+        finding(
+            "REPLICA_MISSING",
+            Place(topic, partition, log_dir.broker, log_dir.name, offset_start=0, offset_end=offset),
+            {"high_watermark": offset, "file": "replication-offset-checkpoint"},
+        )
+        for (topic, partition), offset in gone[:NAMES_LISTED]
+    ]
 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:
