@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kafka_forensics.compiled import COMPILED_ABOVE_BYTES, use_compiled
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.engine.inputs import split_name, typed_path
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
@@ -88,28 +89,18 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     """Every file that `paths` name or hold, in order. Raises UsageError for a path that is missing or no file of Kafka's."""
     inputs = DumpInputs(several=len(paths) > 1)
     for path in paths:
-        source = open_source(_without_name(path))
+        source = open_source(split_name(path)[1])
         found = discover(source)
         inputs.incomplete += found.incomplete
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
-        inputs.left_out += [_shown(source, entry.path) for entry in [*found.unknown, *found.irregular]]
+        inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
         for entry in found.files:
             inputs.files.append(_lone_file(source, entry))
         inputs.several |= not found.files
         for log_directory in found.log_directories:
             _take_log_directory(inputs, source, log_directory, options)
-    use_compiled(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS) > COMPILED_ABOVE_BYTES)
+    use_compiled(worth_compiling(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS)))
     return inputs
-
-
-def _without_name(path: str) -> str:
-    """`path` without the `NAME=` that tells brokers apart elsewhere."""
-    name, equals, rest = path.partition("=")
-    return rest if equals and rest and "/" not in name and not os.path.lexists(path) else path
-
-
-def _shown(source: "ByteSource", path: str) -> str:
-    return os.path.join(source.name, path) if path else source.name
 
 
 def _lone_file(source: "ByteSource", entry: "Entry") -> DumpFile:
@@ -135,11 +126,11 @@ def _take_log_directory(inputs: DumpInputs, source: "ByteSource", found: LogDire
     chosen = options.topic_glob is not None or options.partition is not None
     if not chosen:
         inputs.files += _files(source, [(entry, None) for _, entry in sorted(found.entries.items())])
-        inputs.left_out += [_shown(source, entry.path) for entry in [*found.unknown, *found.irregular]]
+        inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
     for directory in found.partitions:
         if not chosen or _wanted(directory, options):
             inputs.files += _files(source, _entries(directory))
-            inputs.left_out += [_shown(source, entry.path) for entry in [*directory.unknown, *directory.irregular]]
+            inputs.left_out += [typed_path(source, entry.path) for entry in [*directory.unknown, *directory.irregular]]
 
 
 def _wanted(directory: PartitionDirectory, options: DumpOptions) -> bool:
@@ -170,5 +161,5 @@ def _files(source: "ByteSource", entries: "Iterator[tuple[Entry, int | None]] | 
     for entry, behind in entries:
         parsed = parse_file_name(entry.name)
         if parsed is not None:
-            shown = _shown(source, entry.path)
+            shown = typed_path(source, entry.path)
             yield DumpFile(source, entry.path, shown, parsed.kind, parsed.offset or 0, entry.size_in_bytes, behind)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import ReplicaState
-from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
 from kafka_forensics.engine.splits import Split
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
@@ -59,7 +59,7 @@ def read_indexes(plan: ReplicaPlan, split: Split) -> SegmentIndexes:
                 else:
                     found.time_index = parse_time_index(file, base_offset)
         except SourceError as error:
-            found.incomplete = Incomplete(f"{source.name}/{entry.path}", error.reason)
+            found.incomplete = Incomplete(typed_path(source, entry.path), error.reason)
     return found
 
 
@@ -97,7 +97,6 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexe
     )
     landed = split.start
     following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
-    path = f"{source.name}/{log.path}" if log.path else source.name
     try:
         with source.open(log.path) as file:
             reader = SegmentReader(
@@ -114,5 +113,5 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexe
     except SourceError as error:
         state.framing.bytes_skipped += max(split.end - landed, 0)
         state.give_up(landed)
-        return Folded(split, state, split.end, Incomplete(path, error.reason))
+        return Folded(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
     return Folded(split, state, landed, indexes.incomplete)

@@ -81,7 +81,7 @@ class Inputs:
             with source.open(entry.path) as file:
                 return parse(file)
         except SourceError as error:
-            self.incomplete.append(Incomplete(os.path.join(source.name, entry.path), error.reason))
+            self.incomplete.append(Incomplete(typed_path(source, entry.path), error.reason))
             return None
 
 
@@ -89,12 +89,12 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
     """Open every path and read the small files of all log directories. Raises UsageError for paths that do not exist."""
     inputs = Inputs()
     for path in paths:
-        given, path = _named(path)
+        given, path = split_name(path)
         source = open_source(path)
         found = _discovered(source)
         inputs.discoveries.append((source.name, found))
         inputs.sources.append(source)
-        inputs.incomplete += [Incomplete(_typed(source, one.path), one.reason) for one in found.incomplete]
+        inputs.incomplete += [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
         inputs.incomplete += [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
         for log_directory in found.log_directories:
             inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
@@ -107,7 +107,7 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
             if directory.legal and directory.suffix is None and _wanted(one, directory, options):
                 inputs.replicas.append(_plan(inputs, one, directory, compacted, options))
     inputs.replicas.sort(
-        key=lambda plan: (plan.context.topic, plan.context.partition, _order(plan.context.broker), plan.log_dir.name)
+        key=lambda plan: (plan.context.topic, plan.context.partition, broker_order(plan.context.broker), plan.log_dir.name)
     )
     return inputs
 
@@ -120,12 +120,12 @@ def _discovered(source: ByteSource) -> Discovery:
         return Discovery(incomplete=[Incomplete(error.path, error.reason)])
 
 
-def _typed(source: ByteSource, path: str) -> str:
+def typed_path(source: ByteSource, path: str) -> str:
     """A path inside a source as the user would type it."""
     return os.path.join(source.name, path) if path else source.name
 
 
-def _named(path: str) -> tuple[int | str | None, str]:
+def split_name(path: str) -> tuple[int | str | None, str]:
     """Split `NAME=PATH`; a path that exists as it stands is no such pair."""
     name, equals, rest = path.partition("=")
     if not equals or os.path.lexists(path) or not rest or "/" in name:
@@ -133,17 +133,13 @@ def _named(path: str) -> tuple[int | str | None, str]:
     return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), rest
 
 
-def _order(broker: int | str) -> tuple[int, int, str]:
+def broker_order(broker: int | str) -> tuple[int, int, str]:
+    """Sort key of broker ids: numbers first, then names."""
     return (0, broker, "") if isinstance(broker, int) else (1, 0, broker)
 
 
-def broker_order(broker: int | str) -> tuple[int, int, str]:
-    """Sort key of broker ids: numbers first, then names."""
-    return _order(broker)
-
-
 def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
-    name = os.path.join(source.name, found.path) if found.path else source.name
+    name = typed_path(source, found.path)
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     entry = found.entries.get("meta.properties")

@@ -1,12 +1,11 @@
 """Reading replicas a second time: only the offsets that the comparison asks for."""
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
 from kafka_forensics.engine.seeking import start_position
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
@@ -45,7 +44,7 @@ class LogReader:
             try:
                 found += self._of_segment(plan, segment, None if following is None else following.base_offset, start, end)
             except SourceError as error:
-                self.incomplete.append(Incomplete(os.path.join(plan.log_dir.source.name, error.path), error.reason))
+                self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return np.concatenate(found, axis=1)
 
     def _of_segment(
@@ -112,14 +111,14 @@ class LogReader:
             return None
         if size > MAX_BATCH_BYTES:
             what = f"batch of {size} bytes at byte {int(row[BatchColumn.POSITION])} is too large to compare its records"
-            self.incomplete.append(Incomplete(os.path.join(source.name, segment.log.path), what))
+            self.incomplete.append(Incomplete(typed_path(source, segment.log.path), what))
             return None
         try:
             with source.open(segment.log.path) as file:
                 position = int(row[BatchColumn.POSITION])
                 return decode_batch(file.read_at(position, size), position=position)
         except SourceError as error:
-            self.incomplete.append(Incomplete(os.path.join(source.name, segment.log.path), error.reason))
+            self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
             return None
 
 

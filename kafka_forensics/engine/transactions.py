@@ -26,8 +26,8 @@ class SnapshotCheck:
         entry = self._snapshots.pop(offset, None)
         snapshot = None if entry is None else self._read(entry, offset)
         if snapshot is not None:
-            producers = state.producers.view([one.producer_id for one in snapshot.entries])
-            transactions = state.transactions.view()
+            named = [one.producer_id for one in snapshot.entries]
+            producers, transactions = state.producers.view(named), state.transactions.view(named)
             runs = state.producers.runs
             if runs.end_offset != offset and not self._plan.context.compacted:
                 return  # what stands right before it is not here
