@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import LeaderEpochs
 from kafka_forensics.model.findings import Place
 
@@ -29,6 +30,8 @@ class ReplicaContext:
     """The copy was taken from a running broker (`--live`)."""
     leader_epochs: LeaderEpochs | None = None
     """None if there is no `leader-epoch-checkpoint`."""
+    control: PartitionControl | None = None
+    """The controller's last word on the partition."""
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
 

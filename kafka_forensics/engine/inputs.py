@@ -9,7 +9,7 @@ from typing import TypeVar
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.constants import INTERNAL_TOPICS
+from kafka_forensics.model.constants import INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
@@ -67,6 +67,8 @@ class Inputs:
 
     log_dirs: list[LogDir] = field(default_factory=list)
     replicas: list[ReplicaPlan] = field(default_factory=list)
+    internal: list[ReplicaPlan] = field(default_factory=list)
+    """Replicas of the topics whose records are evidence themselves, whatever else was asked for; in the same order."""
     discoveries: list[tuple[str, Discovery]] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     clashes: list[tuple[int | str, list[str]]] = field(default_factory=list)
@@ -104,12 +106,20 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
     compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
     for one in inputs.log_dirs:
         for directory in one.found.partitions:
-            if directory.legal and directory.suffix is None and _wanted(one, directory, options):
-                inputs.replicas.append(_plan(inputs, one, directory, compacted, options))
-    inputs.replicas.sort(
-        key=lambda plan: (plan.context.topic, plan.context.partition, broker_order(plan.context.broker), plan.log_dir.name)
-    )
+            if not directory.legal or directory.suffix is not None:
+                continue
+            wanted, internal = _wanted(one, directory, options), directory.topic in WITNESS_TOPICS
+            if wanted or internal:
+                plan = _plan(inputs, one, directory, compacted, options)
+                inputs.replicas += [plan] if wanted else []
+                inputs.internal += [plan] if internal else []
+    inputs.replicas.sort(key=_plan_order)
+    inputs.internal.sort(key=_plan_order)
     return inputs
+
+
+def _plan_order(plan: ReplicaPlan) -> tuple[object, ...]:
+    return plan.context.topic, plan.context.partition, broker_order(plan.context.broker), plan.log_dir.name
 
 
 def _discovered(source: ByteSource) -> Discovery:

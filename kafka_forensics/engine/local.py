@@ -19,6 +19,7 @@ from kafka_forensics.engine.partitions import PartitionResult, judge_partition
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.splits import Split, splits_of
 from kafka_forensics.engine.transactions import SnapshotCheck
+from kafka_forensics.engine.witnesses import read_witnesses
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 from kafka_forensics.storage.archive import reading_order
@@ -49,6 +50,9 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None 
     use_compiled(worth_compiling(total))
     key = np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
     totals = Totals(records_decoded=deep)
+    witnesses = read_witnesses(inputs)
+    for plan in inputs.replicas:
+        plan.context.control = witnesses.control(plan.context.topic, plan.context.partition)
     findings = environment_findings(inputs)
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)

@@ -54,6 +54,10 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 COORDINATOR_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics whose batches a coordinator writes with base sequence 0 each time: no sequence rule applies."""
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+WITNESS_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
+"""Topics whose records tell of other partitions."""
 
 
 def compression_name(attributes: int) -> str:

@@ -1,0 +1,16 @@
+"""The witnesses of a scan: what other logs in the same copies say of every partition."""
+
+from dataclasses import dataclass
+
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+
+
+@dataclass(slots=True)
+class Witnesses:
+    """Each is None where its log was not among the copies."""
+
+    controller: ControllerHistory | None = None
+
+    def control(self, topic: str, partition: int) -> PartitionControl | None:
+        """The controller's last word on a partition, None if there is none."""
+        return None if self.controller is None else self.controller.partitions.get((topic, partition))

@@ -1,0 +1,39 @@
+"""Prose about indexes, snapshots and checkpoints."""
+
+from typing import Final
+
+PROSE: Final = """
+INDEX_MISMATCH: index that contradicts its log
+    {file} does not fit its log[ ({reason})][ at entry {entry}]; no record is harmed and Kafka can rebuild the file
+    > Do not touch the .log; `kafka-forensics explain INDEX_MISMATCH` says how Kafka rebuilds the index.
+INDEX_MISSING: missing index files
+    index files of [{segments:segment}|some segments] are missing; Kafka rebuilds them from the log
+TXNINDEX_MISSING_ABORT: aborted transaction missing from the index
+    {file}[{file_missing:if} is missing and so] lacks an aborted transaction[ of producer {producer_id}][, offsets {first_offset}
+    to {last_offset}], so that read_committed readers would get its records
+    > Keep the .log; `kafka-forensics explain TXNINDEX_MISSING_ABORT` says how Kafka rebuilds the file.
+TXNINDEX_PHANTOM_ABORT: aborted transaction that the log does not have
+    {file} lists an aborted transaction[ of producer {producer_id}][, offsets {first_offset} to {last_offset},] that the log does
+    not have, so that read_committed readers would miss good records
+    > Keep the .log; `kafka-forensics explain TXNINDEX_PHANTOM_ABORT` says how Kafka rebuilds the file.
+PRODUCER_SNAPSHOT_CORRUPT: damaged producer snapshot
+    {file} cannot be trusted[ ({reason})]; Kafka drops it and rebuilds the producers' state from the log
+    > Nothing to repair; what it holds can be seen with [{dump}|`kafka-forensics dump`.]
+EPOCH_CACHE_MISMATCH: epoch checkpoint that contradicts the batches
+    leader-epoch-checkpoint does not fit the epochs of the batches[ ({reason})][: as a follower this replica would be cut at offset
+    {truncation_offset_by_checkpoint} by the file, {truncation_offset_by_batches} by the batches]<held>
+    > Copy this log directory elsewhere before the broker starts: Kafka truncates by the file, not by the batches. <look>
+HW_BEYOND_LEO: high watermark beyond the log's end
+    the checkpointed high watermark[ {high_watermark}] lies beyond the log's end[ {log_end_offset}], so this replica lost
+    [{offsets}|committed offsets], unless it was copied while running<held>
+    > If the copy was taken from a running broker, scan it again with --live; else find the offsets with {compare}
+HW_UNKNOWN: unknown high watermark
+    no high watermark is known[ for {partitions:partition}][ (checkpoint: {reason})], so nothing is said about what was committed
+    > Add replication-offset-checkpoint of the log directory to the copy, if it can still be had.
+CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
+    [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log]
+    > Check whether the copy was taken from a running broker (--live) before looking for a fault.
+CHECKPOINT_MALFORMED: unreadable checkpoint or identity file
+    {file} cannot be read as what it should be[ ({reason})], so what it says is unknown
+    > [See its content with {dump}]
+"""
