@@ -1,0 +1,133 @@
+# mypy: disallow-subclassing-any=False
+"""The flexible encoding of Kafka's messages (KIP-482): unsigned varints, compact strings and arrays, tagged fields.
+
+Exact and slow; nothing is allocated from a declared length before its bytes exist.
+"""
+
+from typing import Any, Final
+
+from construct import Bytes, Construct, ConstructError, StringError, stream_read, stream_write
+
+from kafka_forensics.parsers.spec.record import LengthError, OverlongVarintError, encode_unsigned
+
+
+class UnsignedVarint(Construct):
+    """An LEB128 integer of 32 bits without zig-zag, at most 5 bytes."""
+
+    def _parse(self, stream: Any, _context: Any, path: str) -> int:
+        raw = 0
+        for index in range(5):
+            byte = stream_read(stream, 1, path)[0]
+            raw |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return raw & 0xFFFFFFFF
+        raise OverlongVarintError("varint longer than 5 bytes", path=path)
+
+    def _build(self, obj: int, stream: Any, _context: Any, path: str) -> int:
+        encoded = encode_unsigned(obj)
+        stream_write(stream, encoded, len(encoded), path)
+        return obj
+
+
+UNSIGNED_VARINT: Final = UnsignedVarint()
+
+
+class CompactString(Construct):
+    """Length + 1 as an unsigned varint, then UTF-8; 0 is null, an error unless `nullable`."""
+
+    def __init__(self, *, nullable: bool = False) -> None:
+        super().__init__()
+        self.nullable = nullable
+
+    def _parse(self, stream: Any, context: Any, path: str) -> str | None:
+        length = UNSIGNED_VARINT._parse(stream, context, path) - 1
+        if length < 0:
+            if self.nullable:
+                return None
+            raise LengthError("null where a string must be", path=path)
+        data: bytes = stream_read(stream, length, path)
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise StringError(f"not UTF-8: {error.reason}", path=path) from error
+
+    def _build(self, obj: str | None, stream: Any, context: Any, path: str) -> str | None:
+        if obj is None and self.nullable:
+            UNSIGNED_VARINT._build(0, stream, context, path)
+            return None
+        if obj is None:
+            raise LengthError("null where a string must be", path=path)
+        data = obj.encode()
+        UNSIGNED_VARINT._build(len(data) + 1, stream, context, path)
+        stream_write(stream, data, len(data), path)
+        return obj
+
+
+class CompactArray(Construct):
+    """Count + 1 as an unsigned varint, then the elements, none of which is empty; 0 is null, an error unless `nullable`."""
+
+    def __init__(self, element: Any, *, nullable: bool = False) -> None:
+        super().__init__()
+        self.element = element
+        self.nullable = nullable
+
+    def _parse(self, stream: Any, context: Any, path: str) -> list[Any] | None:
+        count = UNSIGNED_VARINT._parse(stream, context, path) - 1
+        if count < 0:
+            if self.nullable:
+                return None
+            raise LengthError("null where an array must be", path=path)
+        elements: list[Any] = []
+        while len(elements) < count:
+            elements.append(self.element.parse_stream(stream))
+        return elements
+
+    def _build(self, obj: list[Any] | None, stream: Any, context: Any, path: str) -> list[Any] | None:
+        if obj is None and self.nullable:
+            UNSIGNED_VARINT._build(0, stream, context, path)
+            return None
+        if obj is None:
+            raise LengthError("null where an array must be", path=path)
+        UNSIGNED_VARINT._build(len(obj) + 1, stream, context, path)
+        for element in obj:
+            self.element.build_stream(element, stream)
+        return obj
+
+
+class TaggedFields(Construct):
+    """The section that ends every flexible structure: count, then tag, size and bytes of each; tags rise."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> dict[int, bytes]:
+        fields: dict[int, bytes] = {}
+        last = -1
+        for _ in range(UNSIGNED_VARINT._parse(stream, context, path)):
+            tag = UNSIGNED_VARINT._parse(stream, context, path)
+            size = UNSIGNED_VARINT._parse(stream, context, path)
+            if tag <= last:
+                raise ConstructError(f"tag {tag} after tag {last}", path=path)
+            fields[tag] = stream_read(stream, size, path)
+            last = tag
+        return fields
+
+    def _build(self, obj: dict[int, bytes] | None, stream: Any, context: Any, path: str) -> dict[int, bytes]:
+        fields = obj or {}
+        UNSIGNED_VARINT._build(len(fields), stream, context, path)
+        for tag in sorted(fields):
+            UNSIGNED_VARINT._build(tag, stream, context, path)
+            UNSIGNED_VARINT._build(len(fields[tag]), stream, context, path)
+            stream_write(stream, fields[tag], len(fields[tag]), path)
+        return fields
+
+
+class _Tagged(TaggedFields):
+    """Tagged fields that may be left out when a structure is built."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flagbuildnone = True
+
+
+COMPACT_STRING: Final = CompactString()
+NULLABLE_STRING: Final = CompactString(nullable=True)
+TAGGED_FIELDS: Final = _Tagged()
+UUID: Final = Bytes(16)
