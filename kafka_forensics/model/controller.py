@@ -1,6 +1,92 @@
 """What the controller's log (`__cluster_metadata`) says of topics and partitions."""
 
 from dataclasses import dataclass, field
+from typing import Any, Final
+
+NO_LEADER: Final = -1
+NO_LEADER_CHANGE: Final = -2
+RECOVERING: Final = 1
+"""`leader_recovery_state` of a leader that was elected uncleanly."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRecord:
+    """A record of `__cluster_metadata`; `fields` None where the kind is only named and measured, or could not be read."""
+
+    api_key: int
+    """-1 if the frame could not be read."""
+    name: str
+    """Kafka's name of the kind, UNKNOWN for others."""
+    version: int
+    size_in_bytes: int
+    fields: dict[str, Any] | None
+    """Kafka's names in snake case; ids as 22 characters of base64url."""
+    problem: str | None = None
+    """Why it could not be read; None if nothing is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """How a partition stood after a record (PartitionRegistration)."""
+
+    leader: int
+    """-1: none."""
+    leader_epoch: int
+    """Counted: change records do not carry it."""
+    partition_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    replica_assignment: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    directories: tuple[str, ...]
+    """Directory id of each replica, in the order of `replica_assignment`; empty where records do not carry them."""
+    leader_recovery_state: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEvent:
+    """A change of a partition: where and when it was written, and how the partition stood afterwards."""
+
+    offset: int
+    """Of the record in `__cluster_metadata`; of a snapshot, the first offset it does not hold."""
+    timestamp_ms: int
+    kind: str
+    """created | changed | snapshot | deleted"""
+    state: PartitionState
+    is_unclean: bool = False
+    """Whether it elected a leader from outside the ISR."""
+    previous_leader: int = NO_LEADER
+    """The last broker that led before, over times without a leader."""
+    previous_isr: tuple[int, ...] = ()
+    unknown_after: int | None = None
+    """Offset of a record before this one that could not be read, after which the counted epoch may be too low."""
+    is_committed: bool = True
+    """False where no majority of voters is known to hold the record."""
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """Events of one partition in order; of very many, the oldest ordinary ones are dropped and counted."""
+
+    events: list[PartitionEvent] = field(default_factory=list)
+    dropped_events: int = 0
+
+
+@dataclass(slots=True)
+class TopicHistory:
+    """One topic id from its creation on; None for what the log does not say: created before it begins, not deleted."""
+
+    topic: str
+    topic_id: str
+    created_offset: int | None = None
+    created_ms: int | None = None
+    deleted_offset: int | None = None
+    deleted_ms: int | None = None
+    partitions: dict[int, PartitionHistory] = field(default_factory=dict)
+    policies: set[str | None] = field(default_factory=set)
+    """Every `cleanup.policy` it was seen with; None: it had the brokers' default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +101,33 @@ class PartitionControl:
     replica_assignment: list[int] | None
     configs: dict[str, str] = field(default_factory=dict)
     """The topic's own settings; what is not here has the brokers' default."""
+    topic_id: str | None = None
+    defaults: dict[str, str] = field(default_factory=dict)
+    """Settings of all brokers that the controller's log holds, under the topics' names for them."""
+    directories: list[str] | None = None
+    leader_recovery_state: int | None = None
+    last_offset: int | None = None
+    """Of the last record about the partition."""
+    last_ms: int | None = None
+    unknown_after: int | None = None
+    """Offset in `__cluster_metadata` after which the state is not known, so that it is not told; None: it is known."""
+    cleanup_policy: str | None = None
+    """The topic's `cleanup.policy` in force; None: not known."""
+    was_compacted: bool | None = None
+    """Whether a policy with `compact` was ever in force; None: not known."""
+    history: PartitionHistory | None = None
+
+    def setting(self, name: str) -> str | None:
+        """A topic setting in force as far as the controller's log holds it; None: server.properties or Kafka's default decides."""
+        return self.configs.get(name, self.defaults.get(name))
+
+
+@dataclass(frozen=True, slots=True)
+class BadMetadataRecord:
+    """A record that could not be read."""
+
+    offset: int
+    record: MetadataRecord
 
 
 @dataclass(slots=True)
@@ -23,3 +136,23 @@ class ControllerHistory:
 
     partitions: dict[tuple[str, int], PartitionControl] = field(default_factory=dict)
     """(topic, partition) → the last word on it."""
+    topics: dict[str, TopicHistory] = field(default_factory=dict)
+    """topic id → its history, deleted topics included."""
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """topic → its settings."""
+    defaults: dict[str, str] = field(default_factory=dict)
+    """Settings of all brokers, under the topics' names for them."""
+    malformed: list[BadMetadataRecord] = field(default_factory=list)
+    """The first of them; `malformed_records` counts all."""
+    malformed_records: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    """Name of a kind → how many records of it were replayed."""
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    committed_end_offset: int | None = None
+    """Up to where a majority of the voters is known to hold the log; None: too few of their copies were given to say."""
+    voters: list[int] | None = None
+    last_ms: int | None = None
+    """Newest timestamp of its records."""
+    unknown_after: int | None = None
+    """The first offset after which something about partitions could not be read and no snapshot states it anew."""

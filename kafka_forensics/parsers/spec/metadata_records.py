@@ -1,0 +1,207 @@
+"""Records of `__cluster_metadata` (KRaft): the frame around each, and the kinds that tell of brokers, topics and partitions.
+
+Every kind by apiKey and version, with its tagged fields and what they are where they are left out (the `metadata` messages of
+Kafka, all flexible from version 0). Exact and slow; `parsers.metadata_log` is the fast twin.
+"""
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Final
+
+from construct import Construct, ConstructError, Flag, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
+
+from kafka_forensics.parsers.spec.flexible import (
+    COMPACT_STRING,
+    NULLABLE_STRING,
+    TAGGED_FIELDS,
+    UNSIGNED_VARINT,
+    UUID,
+    CompactArray,
+)
+
+FRAME_VERSION: Final = 1
+"""0 was the preview of Kafka 2.8, which nothing reads any more."""
+FRAME: Final = Struct("frame_version" / UNSIGNED_VARINT, "api_key" / UNSIGNED_VARINT, "version" / UNSIGNED_VARINT)
+"""What stands before every message (AbstractApiMessageSerde)."""
+
+INTS: Final = CompactArray(Int32sb)
+NULLABLE_INTS: Final = CompactArray(Int32sb, nullable=True)
+UUIDS: Final = CompactArray(UUID)
+NULLABLE_UUIDS: Final = CompactArray(UUID, nullable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tagged field: its number, name, layout, and its value where it is left out."""
+
+    number: int
+    name: str
+    layout: Construct
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A kind of one version: what stands before the tagged fields, and those it knows."""
+
+    body: Construct
+    tags: tuple[Tag, ...] = ()
+
+
+ENDPOINT: Final = Struct(
+    "name" / COMPACT_STRING,
+    "host" / COMPACT_STRING,
+    "port" / Int16ub,
+    "security_protocol" / Int16sb,
+    "tagged_fields" / TAGGED_FIELDS,
+)
+FEATURE: Final = Struct(
+    "name" / COMPACT_STRING,
+    "min_supported_version" / Int16sb,
+    "max_supported_version" / Int16sb,
+    "tagged_fields" / TAGGED_FIELDS,
+)
+_BROKER: Final = Struct("broker_id" / Int32sb, "broker_epoch" / Int64sb)
+_OLD_BROKER: Final = Struct("id" / Int32sb, "epoch" / Int64sb)
+_REGISTRATION: Final = (
+    "incarnation_id" / UUID,
+    "broker_epoch" / Int64sb,
+    "end_points" / CompactArray(ENDPOINT),
+    "features" / CompactArray(FEATURE),
+    "rack" / NULLABLE_STRING,
+    "fenced" / Flag,
+)
+_MIGRATING: Final = "is_migrating_zk_broker" / Flag
+_SHUTDOWN: Final = "in_controlled_shutdown" / Flag
+_REGISTER_BROKER: Final = (
+    Struct("broker_id" / Int32sb, *_REGISTRATION),
+    Struct("broker_id" / Int32sb, *_REGISTRATION, _SHUTDOWN),
+    Struct("broker_id" / Int32sb, _MIGRATING, *_REGISTRATION, _SHUTDOWN),
+)
+_LOG_DIRS: Final = Tag(0, "log_dirs", UUIDS, [])
+_CORDONED: Final = Tag(1, "cordoned_log_dirs", NULLABLE_UUIDS, None)
+_PARTITION: Final = (
+    "partition_id" / Int32sb,
+    "topic_id" / UUID,
+    "replicas" / INTS,
+    "isr" / INTS,
+    "removing_replicas" / NULLABLE_INTS,
+    "adding_replicas" / NULLABLE_INTS,
+    "leader" / Int32sb,
+    "leader_epoch" / Int32sb,
+    "partition_epoch" / Int32sb,
+)
+_WITH_DIRECTORIES: Final = Struct(*_PARTITION, "directories" / UUIDS)
+_RECOVERY: Final = Tag(0, "leader_recovery_state", Int8sb, 0)
+_ELR: Final = (Tag(1, "eligible_leader_replicas", NULLABLE_INTS, None), Tag(2, "last_known_elr", NULLABLE_INTS, None))
+_CHANGE: Final = Struct("partition_id" / Int32sb, "topic_id" / UUID)
+_CHANGE_TAGS: Final = (
+    Tag(0, "isr", NULLABLE_INTS, None),
+    Tag(1, "leader", Int32sb, -2),
+    Tag(2, "replicas", NULLABLE_INTS, None),
+    Tag(3, "removing_replicas", NULLABLE_INTS, None),
+    Tag(4, "adding_replicas", NULLABLE_INTS, None),
+    Tag(5, "leader_recovery_state", Int8sb, -1),
+)
+_CHANGE_ELR: Final = (Tag(6, "eligible_leader_replicas", NULLABLE_INTS, None), Tag(7, "last_known_elr", NULLABLE_INTS, None))
+_CHANGE_DIRECTORIES: Final = Tag(8, "directories", NULLABLE_UUIDS, None)
+_CONTROLLER: Final = Struct(
+    "controller_id" / Int32sb,
+    "incarnation_id" / UUID,
+    "zk_migration_ready" / Flag,
+    "end_points" / CompactArray(ENDPOINT),
+    "features" / CompactArray(FEATURE),
+)
+_FENCED: Final = Tag(0, "fenced", Int8sb, 0)
+_IN_SHUTDOWN: Final = Tag(1, "in_controlled_shutdown", Int8sb, 0)
+_CHANGED_DIRS: Final = Tag(2, "log_dirs", UUIDS, [])
+_CHANGED_CORDONED: Final = Tag(3, "cordoned_log_dirs", NULLABLE_UUIDS, None)
+_CONFIG: Final = Struct(
+    "resource_type" / Int8sb, "resource_name" / COMPACT_STRING, "name" / COMPACT_STRING, "value" / NULLABLE_STRING
+)
+
+MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
+    0: (
+        Message(_REGISTER_BROKER[0]),
+        Message(_REGISTER_BROKER[1]),
+        Message(_REGISTER_BROKER[2]),
+        Message(_REGISTER_BROKER[2], (_LOG_DIRS,)),
+        Message(_REGISTER_BROKER[2], (_LOG_DIRS, _CORDONED)),
+    ),
+    1: (Message(_BROKER),),
+    2: (Message(Struct("name" / COMPACT_STRING, "topic_id" / UUID)),),
+    3: (
+        Message(Struct(*_PARTITION), (_RECOVERY,)),
+        Message(_WITH_DIRECTORIES, (_RECOVERY,)),
+        Message(_WITH_DIRECTORIES, (_RECOVERY, *_ELR)),
+    ),
+    4: (Message(_CONFIG),),
+    5: (
+        Message(_CHANGE, _CHANGE_TAGS),
+        Message(_CHANGE, (*_CHANGE_TAGS, _CHANGE_DIRECTORIES)),
+        Message(_CHANGE, (*_CHANGE_TAGS, *_CHANGE_ELR, _CHANGE_DIRECTORIES)),
+    ),
+    7: (Message(_OLD_BROKER),),
+    8: (Message(_OLD_BROKER),),
+    9: (Message(Struct("topic_id" / UUID)),),
+    12: (Message(Struct("name" / COMPACT_STRING, "feature_level" / Int16sb)),),
+    15: (Message(Struct("broker_id" / Int32sb, "broker_epoch" / Int64sb, "next_producer_id" / Int64sb)),),
+    17: (
+        Message(_BROKER, (_FENCED,)),
+        Message(_BROKER, (_FENCED, _IN_SHUTDOWN)),
+        Message(_BROKER, (_FENCED, _IN_SHUTDOWN, _CHANGED_DIRS)),
+        Message(_BROKER, (_FENCED, _IN_SHUTDOWN, _CHANGED_DIRS, _CHANGED_CORDONED)),
+    ),
+    20: (Message(Struct()),),
+    23: (Message(Struct(), (Tag(0, "name", NULLABLE_STRING, None),)),),
+    24: (Message(Struct()),),
+    25: (Message(Struct(), (Tag(0, "reason", NULLABLE_STRING, None),)),),
+    27: (Message(_CONTROLLER),),
+    28: (Message(Struct("topic_name" / COMPACT_STRING)),),
+}
+"""apiKey → layout of each version from 0 up."""
+
+
+def read_metadata_record(value: bytes) -> tuple[int, int, dict[str, Any]] | None:
+    """(apiKey, version, fields) of a record's value, ids as 16 bytes; None if it is not laid out so, to the last byte."""
+    stream = BytesIO(value)
+    try:
+        frame = FRAME.parse_stream(stream)
+        versions = MESSAGES.get(frame.api_key, ())
+        if frame.frame_version != FRAME_VERSION or frame.version >= len(versions):
+            return None
+        message = versions[frame.version]
+        fields = _plain(message.body.parse_stream(stream))
+        tagged = TAGGED_FIELDS.parse_stream(stream)
+        for tag in message.tags:
+            fields[tag.name] = _whole(tag.layout, tagged[tag.number]) if tag.number in tagged else tag.default
+    except ConstructError:
+        return None
+    return None if stream.read(1) else (frame.api_key, frame.version, fields)
+
+
+def write_metadata_record(api_key: int, version: int, fields: dict[str, Any]) -> bytes:
+    """The value of a record of this kind; tagged fields that are missing or have their default are left out, as Kafka does."""
+    message = MESSAGES[api_key][version]
+    tagged = {
+        tag.number: tag.layout.build(fields[tag.name]) for tag in message.tags if fields.get(tag.name, tag.default) != tag.default
+    }
+    frame: bytes = FRAME.build({"frame_version": FRAME_VERSION, "api_key": api_key, "version": version})
+    return frame + bytes(message.body.build(fields)) + bytes(TAGGED_FIELDS.build(tagged))
+
+
+def _whole(layout: Construct, data: bytes) -> Any:
+    """The value that takes all of `data`."""
+    stream = BytesIO(data)
+    value = _plain(layout.parse_stream(stream))
+    if stream.read(1):
+        raise ConstructError("bytes behind a tagged field")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,185 @@
+"""Records of `__cluster_metadata`: both twins against each other, against Kafka's own decoder, and against liars."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.controller import MetadataRecord
+from kafka_forensics.parsers.metadata_log import NAMES, NO_OP_FRAME, decode_metadata_record, uuid_text
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.spec.metadata_records import MESSAGES, read_metadata_record, write_metadata_record
+from lab.mutations import batch_ranges
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump"
+ID = bytes(range(16))
+NAMED = {"name": "a", "host": "b", "port": 65535, "security_protocol": 1}
+FULL: dict[str, Any] = {
+    "broker_id": 1,
+    "controller_id": 3000,
+    "id": 4,
+    "epoch": -1,
+    "is_migrating_zk_broker": True,
+    "incarnation_id": ID,
+    "broker_epoch": 2**40,
+    "end_points": [NAMED, NAMED],
+    "features": [{"name": "f", "min_supported_version": 0, "max_supported_version": 30}],
+    "rack": None,
+    "fenced": True,
+    "in_controlled_shutdown": True,
+    "log_dirs": [ID],
+    "cordoned_log_dirs": [],
+    "partition_id": 5,
+    "topic_id": ID,
+    "replicas": [1, 2, 3],
+    "isr": [1],
+    "removing_replicas": [2],
+    "adding_replicas": [],
+    "leader": 1,
+    "leader_epoch": 7,
+    "partition_epoch": 9,
+    "directories": [ID, ID, ID],
+    "leader_recovery_state": 1,
+    "eligible_leader_replicas": [2],
+    "last_known_elr": [],
+    "name": "orders",
+    "topic_name": "",
+    "feature_level": 30,
+    "resource_type": 2,
+    "resource_name": "orders",
+    "value": None,
+    "next_producer_id": 2**62,
+    "zk_migration_ready": False,
+    "reason": "why",
+}
+KINDS = [(api_key, version) for api_key, versions in MESSAGES.items() for version in range(len(versions))]
+CHANGE = write_metadata_record(5, 2, FULL)
+
+
+def plain(value: Any) -> Any:
+    """What the exact twin reads, with ids as the fast one gives them."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return uuid_text(value) if isinstance(value, bytes) else value
+
+
+def assert_twins_agree(value: bytes) -> MetadataRecord:
+    fast, exact = decode_metadata_record(value), read_metadata_record(value)
+    if exact is None:
+        assert fast.fields is None
+        assert fast.problem or fast.api_key not in MESSAGES
+    else:
+        assert (fast.api_key, fast.version, fast.fields, fast.problem) == (exact[0], exact[1], plain(exact[2]), None)
+    assert fast.size_in_bytes == len(value)
+    return fast
+
+
+@pytest.mark.parametrize(("api_key", "version"), KINDS)
+@pytest.mark.parametrize("rich", [True, False])
+def test_every_kind_and_version_is_read_as_it_was_written(api_key: int, version: int, rich: bool) -> None:
+    message = MESSAGES[api_key][version]
+    tagged = {tag.name for tag in message.tags}
+    given = {name: value for name, value in FULL.items() if rich or name not in tagged}
+    value = write_metadata_record(api_key, version, given)
+    fast = assert_twins_agree(value)
+    assert (fast.api_key, fast.version, fast.name, fast.problem) == (api_key, version, NAMES[api_key], None)
+    assert fast.fields is not None
+    for name, read in fast.fields.items():
+        default = {tag.name: tag.default for tag in message.tags}.get(name)
+        assert read == (plain(FULL[name]) if rich or name not in tagged else default)
+    for size in range(len(value)):
+        assert assert_twins_agree(value[:size]).problem in {"frame", "fields"}
+    assert assert_twins_agree(value + b"\0").problem == "fields"
+
+
+def test_what_an_idle_controller_writes() -> None:
+    assert write_metadata_record(20, 0, {}) == NO_OP_FRAME
+
+
+def test_tagged_fields_stand_by_number_and_unknown_ones_are_passed_over() -> None:
+    head = bytes([1, 5, 2]) + (5).to_bytes(4, "big") + ID
+    known = bytes([1, 4, 0, 0, 0, 9])
+    record = decode_metadata_record(head + bytes([3]) + known + bytes([8, 1, 0, 90, 2, 7, 7]))
+    assert record.fields is not None
+    assert (record.fields["leader"], record.fields["isr"], record.fields["directories"]) == (9, None, None)
+    assert record.fields["leader_recovery_state"] == -1
+    for bad in (bytes([2]) + known + known, bytes([1, 1, 5, 0, 0, 0, 9, 0]), bytes([1, 0, 1, 5])):
+        assert assert_twins_agree(head + bad).problem == "fields"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (None, "value"),
+        (b"", "frame"),
+        (b"\0\5\0" + CHANGE[3:], "frame"),
+        (b"\x80\x80\x80\x80\x80\1", "frame"),
+        (b"\1\5\3" + CHANGE[3:], "version"),
+        (b"\1\5\xff\xff\xff\xff\x0f" + CHANGE[3:], "version"),
+        (b"\1\6\0\0", "kind"),
+        (b"\1\xff\xff\xff\xff\x0f\0\0", "kind"),
+        (CHANGE[:23] + b"\xff\xff\xff\xff\x0f", "fields"),
+        (b"\1\3\0" + bytes(4) + ID + b"\xff\xff\xff\xff\x0f" + bytes(40), "fields"),
+        (b"\1\0\0" + bytes(28) + b"\xff\xff\xff\xff\x07" + bytes(40), "fields"),
+        (b"\1\2\0\3\xff\xff" + ID + b"\0", "fields"),
+        (b"\1\2\0\0" + ID + b"\0", "fields"),
+    ],
+)
+def test_liars(value: bytes | None, problem: str) -> None:
+    record = decode_metadata_record(value) if value is None else assert_twins_agree(value)
+    assert (record.fields, record.problem) == (None, problem)
+
+
+def test_other_kinds_are_named_and_measured() -> None:
+    record = decode_metadata_record(b"\1\x0b\0any secret")
+    assert (record.name, record.size_in_bytes, record.fields, record.problem) == ("USER_SCRAM_CREDENTIAL_RECORD", 13, None, None)
+
+
+@pytest.mark.properties
+@given(value=st.binary(max_size=80))
+@example(value=b"\1\5\2")
+def test_twins_agree_on_any_bytes(value: bytes) -> None:
+    assert_twins_agree(value)
+
+
+@pytest.mark.properties
+@given(st.sampled_from(KINDS), st.data())
+def test_twins_agree_on_any_change_of_a_record(kind: tuple[int, int], data: st.DataObject) -> None:
+    value = bytearray(write_metadata_record(*kind, FULL))
+    for _ in range(data.draw(st.integers(1, 3))):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+    assert_twins_agree(bytes(value))
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def as_kafka_prints(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {camel(name): as_kafka_prints(item) for name, item in value.items()}
+    return [as_kafka_prints(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", ["cluster-metadata.log", "bootstrap.checkpoint"])
+def test_fields_are_those_kafkas_own_decoder_prints(name: str) -> None:
+    lines = (GOLDEN / f"{name}.metadata.txt").read_text().splitlines()
+    printed = [json.loads(line.partition("payload: ")[2]) for line in lines if "payload: " in line]
+    data = next((GOLDEN / "inputs" / name.partition(".")[0]).glob(f"*.{name.partition('.')[2]}")).read_bytes()
+    records = []
+    for start, end in batch_ranges(data):
+        batch = decode_batch(data[start:end])
+        assert batch.header is not None
+        if not batch.header.is_control_batch:
+            records += [decode_metadata_record(record.value) for record in batch.iter_records()]
+    assert [(one.name, one.version) for one in records] == [(one["type"], one["version"]) for one in printed]
+    for record, line in zip(records, printed, strict=True):
+        assert record.fields is not None
+        tags = {camel(tag.name): as_kafka_prints(tag.default) for tag in MESSAGES[record.api_key][record.version].tags}
+        assert as_kafka_prints(record.fields) == tags | line["data"]
