@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from kafka_forensics.model.controller import PartitionControl
-from kafka_forensics.model.files import LeaderEpochs
+from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place
 
 
@@ -34,6 +34,12 @@ class ReplicaContext:
     """The controller's last word on the partition."""
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
+
+    @property
+    def epoch_checkpoint(self) -> list[EpochEntry] | None:
+        """Entries of `leader-epoch-checkpoint` as a witness; None without one, and of a malformed one, which Kafka refuses whole."""
+        epochs = self.leader_epochs
+        return None if epochs is None or epochs.damage else epochs.entries
 
     def place(
         self,

@@ -167,11 +167,11 @@ def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.
 def _epoch_is_its_own(replica: Replica, row: "NDArray[np.int64]") -> bool:
     """Whether the log's batches and its checkpoint both give a batch the leader epoch it carries: a producer's retry, that came
     to two leaders in turn, stands in both logs with equal bytes under either leader's epoch."""
-    checkpoint = replica.context.leader_epochs
+    checkpoint = replica.context.epoch_checkpoint
     if checkpoint is None:
         return False
     offset, epoch = int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.PARTITION_LEADER_EPOCH])
-    return epoch == epoch_at(checkpoint.entries, offset) == epoch_at(replica.epochs, offset)
+    return epoch == epoch_at(checkpoint, offset) == epoch_at(replica.epochs, offset)
 
 
 def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:

@@ -181,9 +181,9 @@ def _cut(follower: Replica, leader: Replica) -> int | None:
 def lineage(replica: Replica) -> list[EpochEntry]:
     """Epochs of the batches, with the checkpoint's last epoch if it began at the log end and has written nothing yet."""
     entries = list(replica.epochs)
-    checkpoint = replica.context.leader_epochs
-    if checkpoint is not None and checkpoint.entries:
-        last = max(checkpoint.entries)
+    checkpoint = replica.context.epoch_checkpoint
+    if checkpoint:
+        last = max(checkpoint)
         if last.start_offset == replica.log_end_offset and (not entries or last.leader_epoch > entries[-1].leader_epoch):
             entries.append(last)
     return entries
@@ -198,8 +198,7 @@ def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
             by_batches = _cut(follower, leader)
             if version is other or by_batches is None:
                 continue
-            checkpoint = follower.context.leader_epochs
-            entries = [] if checkpoint is None else sorted(checkpoint.entries)
+            entries = sorted(follower.context.epoch_checkpoint or [])
             by_file = (
                 truncation_offset(entries, follower.log_end_offset, lineage(leader), leader.log_end_offset) if entries else None
             )
@@ -249,12 +248,12 @@ def premises(replicas: list[Replica]) -> list[str]:
     lines = []
     for one in replicas:
         high_watermark = one.context.high_watermark
-        epochs = one.context.leader_epochs
+        epochs = one.context.epoch_checkpoint
         told = "no high watermark" if high_watermark is None else f"high watermark {high_watermark}"
         checkpoint = (
-            "no leader-epoch-checkpoint"
+            f"{'no' if one.context.leader_epochs is None else 'malformed'} leader-epoch-checkpoint"
             if epochs is None
-            else "epochs " + ",".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in epochs.entries[-8:])
+            else "epochs " + ",".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in epochs[-8:])
         )
         lines.append(f"broker {one.broker}: {told}, {checkpoint}, log end {one.log_end_offset}")
     ids = {one.context.topic_id for one in replicas}

@@ -124,11 +124,12 @@ def repeated(windows: "Column", base: int, kept: int, newest: int, epoch: int, f
 
 
 @kernel
-def goes_back(windows: "Column", base: int, kept: int, base_offset: int) -> bool:
-    """Whether a batch starts at or before an offset that the window has passed."""
-    furthest = int(windows[base, LAST_OFFSET])
+def goes_back(windows: "Column", base: int, kept: int, base_offset: int, fact: int) -> bool:
+    """Whether a batch starts at or before what the window has of `fact`: BASE_OFFSET, it stands behind a batch that it should
+    stand before; LAST_OFFSET, it may only overlap one."""
+    furthest = int(windows[base, fact])
     for row in range(base, base + kept):
-        furthest = max(furthest, int(windows[row, LAST_OFFSET]))
+        furthest = max(furthest, int(windows[row, fact]))
     return furthest >= base_offset
 
 
@@ -163,7 +164,9 @@ def judge(windows: "Column", base: int, count: int, now: "Column") -> int:
         return LEGAL
     if duplicate >= 0:
         return DUPLICATE | (duplicate << _KIND_BITS)
-    backward = goes_back(windows, base, kept, int(now[BASE_OFFSET]))
+    backward = goes_back(windows, base, kept, int(now[BASE_OFFSET]), BASE_OFFSET)
+    if not backward and goes_back(windows, base, kept, int(now[BASE_OFFSET]), LAST_OFFSET):
+        return LEGAL  # a header before it claims more offsets than it has: that is the fault, and nothing was written twice
     if epoch > previous_epoch and not backward:
         return LEGAL
     if (backward or epoch == previous_epoch) and resumes(windows, base, kept, epoch, first, last):

@@ -1,6 +1,6 @@
 """What a replica's own files prove: damage, continuity, epochs, indexes and checkpoints as findings."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
@@ -177,12 +177,12 @@ def misnamed(replica: Replica) -> list[tuple[int, int]]:
 def epoch_findings(replica: Replica) -> list[Finding]:
     """Stray epoch fields, falling epochs, and `leader-epoch-checkpoint` against the batches."""
     context, epochs = replica.context, replica.state.epochs
-    checkpoint = None if context.leader_epochs is None else context.leader_epochs.entries
+    checkpoint = context.epoch_checkpoint
     found = []
     strays = epochs.strays(checkpoint)
     displaced = {(one.run.segment, one.run.position) for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}
     for run, expected in [*strays, *epochs.regressions()]:
-        if (run.segment, run.position) in displaced:
+        if displaced and _stretch(replica, run.segment, run.position) in displaced:
             continue
         place = context.place(
             context.log_file(run.segment),
@@ -222,6 +222,13 @@ def epoch_findings(replica: Replica) -> list[Finding]:
             evidence["harmless_if"] = "DeleteRecords moved the log start, and log-start-offset-checkpoint was not yet written"
         found.append(finding("EPOCH_CACHE_MISMATCH", context.place("leader-epoch-checkpoint"), evidence, severity=severity))
     return found
+
+
+def _stretch(replica: Replica, segment: int, position: int) -> tuple[int, int] | None:
+    """Where the stretch of joining batches begins in which a batch lies: what is out of line is so with the epoch it brought."""
+    runs = replica.state.continuity.runs
+    number = bisect_right(runs, (segment, position), key=lambda run: (run.segment, run.position))
+    return (runs[number - 1].segment, runs[number - 1].position) if number else None
 
 
 def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: list[EpochEntry]) -> bool:
@@ -307,5 +314,12 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
     for what, value, limit_name, limit in checks:
         if value is not None and limit is not None and value > limit:
             evidence = {"what": what, "value": value, "limit_name": limit_name, "limit": limit}
-            found.append(finding("INCONSISTENT_CUT" if context.live else "CHECKPOINT_OUT_OF_ORDER", context.place(), evidence))
+            severity = None
+            if limit_name == "high watermark" and not context.clean_shutdown:
+                severity = Severity.INFO
+                evidence["harmless_if"] = (
+                    "records were deleted within 5 s before a crash: the log start was then written down first"
+                )
+            kind = "INCONSISTENT_CUT" if context.live else "CHECKPOINT_OUT_OF_ORDER"
+            found.append(finding(kind, context.place(), evidence, severity=severity))
     return found

@@ -31,7 +31,7 @@ HW_UNKNOWN: unknown high watermark
     no high watermark is known[ for {partitions:partition}][ (checkpoint: {reason})], so nothing is said about what was committed
     > Add replication-offset-checkpoint of the log directory to the copy, if it can still be had.
 CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
-    [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log]
+    [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log][, which is harmless if {harmless_if}]
     > Check whether the copy was taken from a running broker (--live) before looking for a fault.
 CHECKPOINT_MALFORMED: unreadable checkpoint or identity file
     {file} cannot be read as what it should be[ ({reason})], so what it says is unknown

@@ -68,6 +68,10 @@ LEGAL = {
     "a late batch fills the sequence": run(3).data(7, 0, 40, 10, base_offset=40).data(7, 0, 30, 10, base_offset=30),
     "a batch without timestamp is no proof of silence, nor needed": run(3).data(7, 0, 30, 10, max_timestamp=-1).data(7, 0, 40),
     "an older epoch where offsets overlap": run(3, epoch=4).data(7, 2, 0, 10, base_offset=29),
+    "behind a header that claims offsets far beyond its records": run(3)
+    .data(7, 0, 30, 1000, base_offset=30)
+    .data(7, 0, 40, 10, base_offset=40)
+    .data(7, 0, 50, 10, base_offset=50),
     "a negative delta": run(3).data(7, 0, 30, 10, last_offset_delta=-5).data(7, 0, 30, 10),
 }
 
