@@ -1,0 +1,171 @@
+"""Records of `__transaction_state`: what real coordinators wrote, both twins on any bytes, and lies about sizes."""
+
+import struct
+import time
+from base64 import b64decode
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from construct import ConstructError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.transaction_log import TRANSACTION_STATES, TransactionMetadata
+from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_TAGS, TRANSACTION_LOG_VALUES
+from kafka_forensics.parsers.transaction_state import parse_transaction_log_key, parse_transaction_log_value
+from kafka_forensics.writers.transaction_state import write_transaction_log_key, write_transaction_log_value
+
+ONGOING = TransactionMetadata(1000, 3, 60_000, "Ongoing", (("a", 0), ("a", 7), ("b", 1)), 1_700_000_000_500, 1_700_000_000_000)
+TAGGED = replace(ONGOING, previous_producer_id=999, next_producer_id=1001, client_transaction_version=2, next_producer_epoch=0)
+EMPTY = TransactionMetadata(1, 0, 600_000, "Empty", (), 1_795_226_411_967, -1, previous_producer_id=1)
+OF_KAFKA_4_3 = {
+    "AAEAAAAAAAAAAQAAAAknwAAAAAABofvVI7z//////////wEACAAAAAAAAAAB": ("Empty", ()),
+    "AAEAAAAAAAAAAQAAAAknwAECCXBheW1lbnRzAgAAAAAAAAABofvVI+kAAAGh+9Uj6QEACAAAAAAAAAAB": ("Ongoing", (("payments", 0),)),
+    "AAEAAAAAAAAAAQAAAAknwAICCXBheW1lbnRzAgAAAAAAAAABofvVJCcAAAGh+9Uj6QEACAAAAAAAAAAB": ("PrepareCommit", (("payments", 0),)),
+    "AAEAAAAAAAAAAQAAAAknwAQBAAABofvVJDkAAAGh+9Uj6QEACAAAAAAAAAAB": ("CompleteCommit", ()),
+}
+"""Values a 4.3.0 broker wrote (transaction.version 1, client of the same version)."""
+
+
+def by_spec(value: bytes) -> TransactionMetadata | None:
+    """What the declared layout says, None if it says nothing."""
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if len(value) < 2 or version not in (0, 1):
+        return None
+    try:
+        fields = TRANSACTION_LOG_VALUES[version].parse(value)
+        tags: dict[str, Any] = {}
+        for tag, (name, layout) in TRANSACTION_LOG_TAGS.items():
+            data = (fields.tagged_fields if version else {}).get(tag)
+            if data is not None:
+                if len(data) != layout.sizeof():
+                    return None
+                tags[name] = layout.parse(data)
+    except ConstructError:
+        return None
+    if not 0 <= fields.transaction_status < len(TRANSACTION_STATES):
+        return None
+    return TransactionMetadata(
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.transaction_timeout_ms,
+        TRANSACTION_STATES[fields.transaction_status],
+        tuple((one.topic, number) for one in fields.transaction_partitions or () for number in one.partition_ids),
+        fields.transaction_last_update_timestamp_ms,
+        fields.transaction_start_timestamp_ms,
+        **tags,
+    )
+
+
+@pytest.mark.parametrize("encoded", OF_KAFKA_4_3)
+def test_values_of_a_real_coordinator(encoded: str) -> None:
+    value = b64decode(encoded)
+    metadata, problem = parse_transaction_log_value(value)
+    assert problem is None
+    assert metadata is not None
+    assert (metadata.state, metadata.partitions) == OF_KAFKA_4_3[encoded]
+    assert (metadata.producer_id, metadata.producer_epoch, metadata.transaction_timeout_ms) == (1, 0, 600_000)
+    assert metadata.previous_producer_id == 1
+    assert write_transaction_log_value(metadata) == value
+
+
+@pytest.mark.parametrize("state", TRANSACTION_STATES)
+@pytest.mark.parametrize("version", [0, 1])
+def test_every_state_in_both_versions(state: str, version: int) -> None:
+    one = replace(ONGOING, state=state)
+    assert parse_transaction_log_value(write_transaction_log_value(one, version)) == (one, None)
+
+
+def test_tagged_fields_and_null_partitions() -> None:
+    assert parse_transaction_log_value(write_transaction_log_value(TAGGED)) == (TAGGED, None)
+    assert parse_transaction_log_value(write_transaction_log_value(EMPTY)) == (EMPTY, None)
+    assert parse_transaction_log_value(write_transaction_log_value(ONGOING) + b"more") == (ONGOING, None)
+
+
+def test_keys() -> None:
+    assert parse_transaction_log_key(write_transaction_log_key("päy-0")) == ("päy-0", None)
+    assert parse_transaction_log_key(write_transaction_log_key("")) == ("", None)
+    for key, why in {
+        None: "key_null",
+        b"\0": "key_short",
+        b"\0\1\0\1a": "key_version",
+        b"\0\0\0": "key_short",
+        b"\0\0\0\5pay": "key_short",
+        b"\0\0\xff\xff": "key_null",
+        b"\0\0\0\1\xff": "key_string",
+    }.items():
+        assert parse_transaction_log_key(key) == (None, why)
+
+
+HEAD_0, HEAD_1 = (struct.pack(">hqhib", version, 7, 0, 60_000, 1) for version in (0, 1))
+TIMES = struct.pack(">qq", 2, 1)
+HUGE = b"\xff\xff\xff\xff\x07"
+"""2^31 - 1 as an unsigned varint."""
+LIES = {
+    "unknown version": (struct.pack(">h", 2) + HEAD_1[2:] + TIMES, "version"),
+    "negative version": (struct.pack(">h", -1) + HEAD_1[2:] + TIMES, "version"),
+    "nothing": (b"", "short"),
+    "topics 2^31 - 1 in version 0": (HEAD_0 + struct.pack(">i", 2**31 - 1) + TIMES, "short"),
+    "partitions 2^31 - 1 in version 0": (HEAD_0 + struct.pack(">ih1si", 1, 1, b"t", 2**31 - 1) + TIMES, "short"),
+    "null partitions in version 0": (HEAD_0 + struct.pack(">ih1si", 1, 1, b"t", -1) + TIMES, "null"),
+    "topics 2^31 - 1 in version 1": (HEAD_1 + HUGE + b"\x02t\x01\x00" * 9, "short"),
+    "partitions 2^31 - 1 in version 1": (HEAD_1 + b"\x02\x02t" + HUGE + TIMES, "short"),
+    "null topic in version 1": (HEAD_1 + b"\x02\x00" + TIMES + bytes(9), "null"),
+    "null partitions in version 1": (HEAD_1 + b"\x02\x02t\x00" + TIMES + bytes(9), "null"),
+    "tagged fields 2^31 - 1": (HEAD_1 + b"\x00" + TIMES + HUGE, "short"),
+    "a tagged field of 2^31 - 1 bytes": (HEAD_1 + b"\x00" + TIMES + b"\x01\x00" + HUGE, "short"),
+    "tags that do not rise": (HEAD_1 + b"\x00" + TIMES + b"\x02\x09\x00\x09\x00", "tag"),
+    "a producer id of two bytes": (HEAD_1 + b"\x00" + TIMES + b"\x01\x00\x02\x00\x00", "tag"),
+    "an integer of six bytes": (HEAD_1 + b"\x80\x80\x80\x80\x80\x01" + TIMES, "varint"),
+    "state 8": (HEAD_1[:-1] + b"\x08\x00" + TIMES + b"\x00", "state"),
+    "state -1": (HEAD_1[:-1] + b"\xff\x00" + TIMES + b"\x00", "state"),
+    "a topic that is no text": (HEAD_1 + b"\x02\x02\xff\x01\x00" + TIMES + b"\x00", "string"),
+}
+
+
+@pytest.mark.parametrize("case", LIES)
+def test_lies_are_told_by_name_at_once(case: str) -> None:
+    value, why = LIES[case]
+    started = time.perf_counter()
+    assert parse_transaction_log_value(value) == (None, why)
+    assert by_spec(value) is None
+    assert time.perf_counter() - started < 0.2
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_every_beginning_of_a_value_is_too_short(version: int) -> None:
+    value = write_transaction_log_value(TAGGED, version)
+    for size in range(len(value)):
+        assert parse_transaction_log_value(value[:size]) == (None, "short")
+
+
+MUTATED = st.builds(
+    lambda version, at, new: (
+        write_transaction_log_value(TAGGED, version)[:at] + new + write_transaction_log_value(TAGGED, version)[at + 1 :]
+    ),
+    st.sampled_from([0, 1]),
+    st.integers(0, 90),
+    st.binary(max_size=3),
+)
+
+
+@pytest.mark.properties
+@given(MUTATED | st.binary(max_size=80) | st.binary(max_size=60).map(lambda rest: HEAD_1 + rest))
+def test_both_twins_agree_on_any_bytes(value: bytes) -> None:
+    metadata, problem = parse_transaction_log_value(value)
+    assert (metadata is None) != (problem is None)
+    assert metadata == by_spec(value)
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=12) | st.binary(max_size=8).map(lambda rest: b"\0\0" + rest))
+def test_both_twins_agree_on_any_key(key: bytes) -> None:
+    name, problem = parse_transaction_log_key(key)
+    assert (name is None) != (problem is None)
+    try:
+        fields = TRANSACTION_LOG_KEY.parse(key)
+        expected = fields.transactional_id if fields.version == 0 else None
+    except ConstructError:
+        expected = None
+    assert name == expected
