@@ -1,0 +1,209 @@
+"""Replaying a partition of `__consumer_offsets` as a group coordinator would (OffsetMetadataManager, GroupMetadataManager).
+
+Records come in the order of the log. What a transaction committed is kept aside until its marker stands in the same log: COMMIT
+lets it count unless a later record has spoken of the same key, ABORT drops it. A tombstone takes everything of its key away.
+An unreadable value leaves its key as it was, with a note from which record on that is in doubt; an unreadable key, everything.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from kafka_forensics.model.group_log import (
+    METADATA_OF_GROUP,
+    METADATA_OF_MEMBER,
+    Committed,
+    Group,
+    GroupKey,
+    GroupLog,
+    GroupMetadata,
+    OffsetCommit,
+    PendingCommit,
+    group_kind,
+)
+
+MAX_KEYS: Final = 1 << 20
+"""Keys (of offsets, of members, of open transactions) that are followed; what is new beyond that is left out."""
+_DOUBTS_KEPT: Final = 1024
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What a key's records said: see `Committed`."""
+
+    last: OffsetCommit
+    record_offset: int
+    greatest: OffsetCommit
+    greatest_record_offset: int
+    in_transaction: bool
+
+
+class GroupReplay:
+    """State of one log while it is replayed: bounded by the keys that are alive, and by `MAX_KEYS`."""
+
+    def __init__(self, log: GroupLog) -> None:
+        self.log = log
+        self._slots: dict[GroupKey, _Slot] = {}
+        self._pending: dict[int, dict[GroupKey, tuple[OffsetCommit, int]]] = {}
+        self._waiting: dict[GroupKey, set[int]] = {}
+        self._pending_size = 0
+        self._members: dict[str, set[str]] = {}
+        self._members_size = 0
+        self._doubtful: dict[GroupKey, int] = {}
+        self._doubtful_groups: dict[str, int] = {}
+        self._doubtful_logs: list[int] = []
+
+    def commit(self, key: GroupKey, commit: OffsetCommit, record_offset: int, producer_id: int = -1) -> None:
+        """An offset commit; of a transactional batch with its producer's id."""
+        if producer_id < 0:
+            self._put(key, commit, record_offset, in_transaction=False)
+            return
+        pending = self._pending.setdefault(producer_id, {})
+        if key not in pending:
+            if self._pending_size >= MAX_KEYS:
+                self.log.limited = True
+                return
+            self._pending_size += 1
+            self._waiting.setdefault(key, set()).add(producer_id)
+        pending[key] = (commit, record_offset)
+
+    def _put(self, key: GroupKey, commit: OffsetCommit, record_offset: int, *, in_transaction: bool) -> None:
+        slot = self._slots.get(key)
+        if slot is None:
+            if len(self._slots) >= MAX_KEYS:
+                self.log.limited = True
+                return
+            self._slots[key] = _Slot(commit, record_offset, commit, record_offset, in_transaction)
+        else:
+            slot.last, slot.record_offset, slot.in_transaction = commit, record_offset, in_transaction
+            if commit.offset >= slot.greatest.offset:
+                slot.greatest, slot.greatest_record_offset = commit, record_offset
+        if self._doubtful:
+            self._doubtful.pop(key, None)
+
+    def tombstone(self, key: GroupKey) -> None:
+        """The committed offset of `key` was deleted, or has expired."""
+        self._slots.pop(key, None)
+        self._doubtful.pop(key, None)
+        for producer_id in self._waiting.pop(key, ()):
+            del self._pending[producer_id][key]
+            self._pending_size -= 1
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker."""
+        pending = self._pending.pop(producer_id, {})
+        self._pending_size -= len(pending)
+        if not commit:
+            self.log.aborted_commits += len(pending)
+        for key, (value, record_offset) in pending.items():
+            self._waiting[key].discard(producer_id)
+            if not self._waiting[key]:
+                del self._waiting[key]
+            slot = self._slots.get(key)
+            if commit and (slot is None or record_offset > slot.record_offset):
+                self._put(key, value, record_offset, in_transaction=True)
+
+    def classic_group(self, name: str, metadata: GroupMetadata) -> None:
+        """The metadata of a classic group."""
+        state = "Stable" if metadata.members_count and metadata.protocol is not None else "Empty"
+        self._follow(Group(name, "classic", state, metadata.members_count, metadata.generation, metadata))
+
+    def new_group(self, key: GroupKey, epoch: int | None) -> None:
+        """A record of a new group (KIP-848, KIP-932, KIP-1071) that is no tombstone; `epoch` of those that make the group."""
+        known, kind = self.log.groups.get(key.group), group_kind(key.record_type)
+        if known is None or known.kind != kind:
+            known = Group(key.group, kind)
+            self._follow(known)
+        if key.record_type in METADATA_OF_GROUP:
+            known.generation = epoch
+        if key.record_type in METADATA_OF_MEMBER and key.member_id is not None:
+            members = self._members.setdefault(key.group, set())
+            if key.member_id not in members:
+                if self._members_size >= MAX_KEYS:
+                    self.log.limited = True
+                    return
+                self._members_size += 1
+                members.add(key.member_id)
+
+    def _follow(self, group: Group) -> None:
+        if group.group not in self.log.groups and len(self.log.groups) >= MAX_KEYS:
+            self.log.limited = True
+            return
+        self.log.groups[group.group] = group
+        self._doubtful_groups.pop(group.group, None)
+
+    def group_tombstone(self, key: GroupKey) -> None:
+        """A record of a group was deleted: the group itself, if the record was what makes it, or one of its members."""
+        known = self.log.groups.get(key.group)
+        if key.record_type in METADATA_OF_MEMBER and key.member_id is not None:
+            members = self._members.get(key.group, set())
+            if key.member_id in members:
+                members.remove(key.member_id)
+                self._members_size -= 1
+        elif known is not None and METADATA_OF_GROUP.get(key.record_type) == known.kind:
+            del self.log.groups[key.group]
+            self._doubtful_groups.pop(key.group, None)
+
+    def unreadable(self, key: GroupKey | None, record_offset: int) -> None:
+        """A record could not be read; `key` is None if not even its key could."""
+        self.log.malformed_count += 1
+        if key is None:
+            del self._doubtful_logs[_DOUBTS_KEPT - 1 :]
+            self._doubtful_logs.append(record_offset)
+        elif key.topic is None:
+            _note(self._doubtful_groups, key.group, record_offset)
+        else:
+            _note(self._doubtful, key, record_offset)
+
+    def finish(self) -> GroupLog:
+        """The log, replayed: what is committed, by (topic, partition, group), and what still waits for a marker."""
+        log = self.log
+        for key, slot in self._slots.items():
+            own = self._doubtful.get(key)
+            behind = self._doubtful_logs[bisect_right(self._doubtful_logs, slot.record_offset) :][:1]
+            log.committed.append(
+                Committed(
+                    key.group,
+                    key.topic or "",
+                    key.partition or 0,
+                    slot.last,
+                    slot.record_offset,
+                    slot.greatest,
+                    slot.greatest_record_offset,
+                    log.partition,
+                    log.broker,
+                    slot.in_transaction,
+                    min([*behind, *([] if own is None else [own])], default=None),
+                )
+            )
+        log.committed.sort(key=lambda one: (one.topic, one.partition, one.group))
+        log.pending = [
+            PendingCommit(key.group, key.topic or "", key.partition or 0, commit, record_offset, producer_id)
+            for producer_id, pending in self._pending.items()
+            for key, (commit, record_offset) in pending.items()
+        ]
+        log.pending.sort(key=lambda one: one.record_offset)
+        self._finish_groups()
+        return log
+
+    def _finish_groups(self) -> None:
+        """Members of new groups counted; groups that only commit offsets named; doubts noted."""
+        groups = self.log.groups
+        for group in groups.values():
+            if group.kind != "classic":
+                group.members_count = len(self._members.get(group.group, ()))
+                group.state = None if group.members_count else "Empty"
+        for name in dict.fromkeys(one.group for one in self.log.committed):
+            if name not in groups and len(groups) < MAX_KEYS:
+                groups[name] = Group(name, "simple", "Empty", 0)
+        for group in groups.values():
+            own = self._doubtful_groups.get(group.group)
+            group.unknown_after = min([*self._doubtful_logs[:1], *([] if own is None else [own])], default=None)
+
+
+def _note(doubts: dict[_Key, int], key: _Key, record_offset: int) -> None:
+    """Remember the first unreadable record of a key."""
+    if key in doubts or len(doubts) < MAX_KEYS:
+        doubts.setdefault(key, record_offset)

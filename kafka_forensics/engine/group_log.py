@@ -1,0 +1,258 @@
+"""Reading `__consumer_offsets`: one replica of each partition, the longest, replayed into what groups committed."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.group_log import GroupReplay
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, typed_path
+from kafka_forensics.engine.log_records import MAX_BATCH_BYTES
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
+    CONSUMER_OFFSETS_TOPIC,
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+)
+from kafka_forensics.model.group_log import (
+    GROUP_METADATA_TYPE,
+    METADATA_OF_GROUP,
+    OFFSET_COMMIT_TYPES,
+    RECORD_TYPES,
+    GroupHistory,
+    GroupKey,
+    GroupLog,
+    MalformedRecord,
+)
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.consumer_offsets import (
+    check_value,
+    plain_records,
+    read_epoch,
+    read_group_metadata,
+    read_key,
+    read_offset_commit,
+)
+from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.segment import SegmentReader
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
+
+MALFORMED_KEPT: Final = 1000
+_KEYS_CACHED: Final = 1 << 17
+_ROW_FACTS: Final = (
+    BatchColumn.POSITION,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.MAGIC,
+    BatchColumn.ATTRIBUTES,
+    BatchColumn.PRODUCER_ID,
+    BatchColumn.RECORDS_COUNT,
+    BatchColumn.CONTROL_RECORD_TYPE,
+)
+_HARMLESS: Final = frozenset({"SEG_ZERO_TAIL", "SEG_TORN_TAIL"})
+
+
+def read_group_history(inputs: Inputs) -> GroupHistory | None:
+    """Every partition of `__consumer_offsets` among the inputs, replayed; None if there is none.
+
+    What cannot be read is listed in `inputs.incomplete`. A damaged copy gives way to a whole one that is as long.
+    """
+    copies: dict[int, list[ReplicaPlan]] = {}
+    for plan in inputs.internal:
+        if plan.context.topic == CONSUMER_OFFSETS_TOPIC:
+            copies.setdefault(plan.context.partition, []).append(plan)
+    if not copies:
+        return None
+    history = GroupHistory()
+    for partition in sorted(copies):
+        history.add(_best(inputs, sorted(copies[partition], key=_longest_first)))
+    return history
+
+
+def _longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
+    """Sort key: the copy whose last segment begins latest and is largest has the newest records."""
+    last = max(
+        (
+            (one.base_offset, one.log.size_in_bytes)
+            for one in plan.directory.segments
+            if one.log is not None and one.log.size_in_bytes
+        ),
+        default=(-1, 0),
+    )
+    return -last[0], -last[1], broker_order(plan.context.broker), plan.log_dir.name
+
+
+def _best(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
+    """The first copy that is whole, else the one that reaches furthest."""
+    logs: list[GroupLog] = []
+    for plan in plans:
+        log = _LogWalk(inputs, plan).replayed()
+        if log.complete and all(log.end_offset >= one.end_offset for one in logs):
+            return log
+        logs.append(log)
+    return max(logs, key=lambda one: one.end_offset)
+
+
+class _LogWalk:
+    """Hands every record of one replica's log to a replay, in file order."""
+
+    def __init__(self, inputs: Inputs, plan: ReplicaPlan) -> None:
+        self._inputs = inputs
+        self._plan = plan
+        self._log = GroupLog(plan.context.partition, plan.context.broker)
+        self._replay = GroupReplay(self._log)
+        self._keys: dict[bytes, GroupKey | str] = {}
+        self._file = ""
+        self._batch = (0, 0)
+
+    def replayed(self) -> GroupLog:
+        """Read the whole log."""
+        source = self._plan.log_dir.source
+        segments = [one for one in self._plan.directory.segments if one.log is not None]
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            assert segment.log is not None
+            self._file = f"{self._plan.context.directory}/{segment.log.name}"
+            try:
+                with source.open(segment.log.path) as file:
+                    for chunk in self._chunks(file, segment, following):
+                        self._account(chunk)
+            except SourceError as error:
+                self._inputs.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
+                self._log.complete = False
+        return self._replay.finish()
+
+    def _chunks(self, file: "ByteFile", segment: SegmentFiles, following: SegmentFiles | None) -> Iterator[BatchChunk]:
+        limit = segment.base_offset + (1 << 31)
+        limit = limit if following is None else min(limit, following.base_offset)
+        return SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._alone).chunks()
+
+    def _account(self, chunk: BatchChunk) -> None:
+        """Note how far the log goes, and whether it is whole."""
+        columns = chunk.columns
+        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        if good.any():
+            self._log.end_offset = max(self._log.end_offset, int(columns[BatchColumn.LAST_OFFSET, good].max()) + 1)
+        if not good.all() or any(one.kind not in _HARMLESS for one in chunk.damage):
+            self._log.complete = False
+
+    def _inspect(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
+    ) -> list[Damage]:
+        """Rows whose bytes are at hand."""
+        good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
+        facts = columns[list(_ROW_FACTS), first:end][:, good].T.tolist()
+        for start, size, base_offset, magic, attributes, producer_id, count, control in facts:
+            at = start - position
+            self._batch = (start, size)
+            producer_id = producer_id if attributes & TRANSACTIONAL_MASK else -1
+            if magic == 2 and attributes & CONTROL_MASK:
+                self._marker(producer_id, control)
+                continue
+            data = buffer[at : at + size].tobytes()
+            records = None if magic != 2 or attributes & COMPRESSION_MASK else plain_records(data, count)
+            if records is None:
+                self._open(data, start)
+                continue
+            for delta, key, value in records:
+                self._record(key, value, base_offset + delta, producer_id)
+        return []
+
+    def _alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+        """A batch found behind damage, or too large for the window."""
+        if size > MAX_BATCH_BYTES:
+            self._log.complete = False
+            return []
+        self._batch = (position, size)
+        self._open(file.read_at(position, size), position)
+        return []
+
+    def _open(self, data: bytes, position: int) -> None:
+        """A batch that takes more than a plain walk: compressed, of an old format, with headers or faults."""
+        batch = decode_batch(data, position=position)
+        header = batch.header
+        producer_id = header.producer_id if header is not None and header.is_transactional else -1
+        if batch.problems:
+            self._log.complete = False
+        if header is not None and header.is_control_batch:
+            record = next(batch.iter_records(), None)
+            self._marker(producer_id, -1 if record is None or not record.key else int.from_bytes(record.key[2:4], "big"))
+            return
+        for record in batch.iter_records():
+            if record.is_oversized:
+                self._malformed(None, record.offset, "oversized")
+            else:
+                self._record(record.key, record.value, record.offset, producer_id)
+
+    def _marker(self, producer_id: int, control_record_type: int) -> None:
+        if control_record_type in (CONTROL_ABORT, CONTROL_COMMIT):
+            self._replay.end_transaction(producer_id, commit=control_record_type == CONTROL_COMMIT)
+
+    def _record(self, raw_key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
+        """One record."""
+        key = self._keys.get(raw_key) if raw_key is not None else None
+        if key is None:
+            key = read_key(raw_key)
+            if raw_key is not None:
+                if len(self._keys) >= _KEYS_CACHED:
+                    self._keys.clear()
+                self._keys[raw_key] = key
+        if isinstance(key, str):
+            self._malformed(None, offset, key)
+        elif key.record_type in OFFSET_COMMIT_TYPES:
+            if value is None:
+                self._replay.tombstone(key)
+                return
+            commit = read_offset_commit(value)
+            if isinstance(commit, str):
+                self._malformed(key, offset, commit)
+            else:
+                self._replay.commit(key, commit, offset, producer_id)
+        else:
+            self._group_record(key, value, offset)
+
+    def _group_record(self, key: GroupKey, value: bytes | None, offset: int) -> None:
+        """A record that tells of a group, not of an offset; those of unknown types are passed over."""
+        if key.record_type not in RECORD_TYPES:
+            return
+        if value is None:
+            self._replay.group_tombstone(key)
+            return
+        if key.record_type == GROUP_METADATA_TYPE:
+            metadata = read_group_metadata(value)
+            if isinstance(metadata, str):
+                self._malformed(key, offset, metadata)
+            else:
+                self._replay.classic_group(key.group, metadata)
+            return
+        answer = read_epoch(value) if key.record_type in METADATA_OF_GROUP else check_value(value)
+        if isinstance(answer, str):
+            self._malformed(key, offset, answer)
+        else:
+            self._replay.new_group(key, answer)
+
+    def _malformed(self, key: GroupKey | None, offset: int, reason: str) -> None:
+        self._replay.unreadable(key, offset)
+        if len(self._log.malformed) < MALFORMED_KEPT:
+            context, (position, size) = self._plan.context, self._batch
+            self._log.malformed.append(
+                MalformedRecord(
+                    context.broker,
+                    context.log_dir,
+                    self._file,
+                    position,
+                    position + size,
+                    context.topic,
+                    context.partition,
+                    offset,
+                    reason,
+                    None if key is None else RECORD_TYPES.get(key.record_type),
+                )
+            )

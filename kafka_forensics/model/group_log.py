@@ -1,0 +1,216 @@
+"""What `__consumer_offsets` says: offsets that groups committed, and the groups themselves."""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+OFFSET_COMMIT_TYPES: Final = frozenset({0, 1})
+GROUP_METADATA_TYPE: Final = 2
+RECORD_TYPES: Final[dict[int, str]] = {
+    0: "LegacyOffsetCommit",
+    1: "OffsetCommit",
+    2: "GroupMetadata",
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    9: "ShareGroupPartitionMetadata",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    18: "StreamsGroupPartitionMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+    24: "StreamsGroupTargetAssignmentResolvedTopicIds",
+}
+"""Kafka's names by the number a key begins with (KIP-848, KIP-932, KIP-1071); 9 and 18 are gone from released versions."""
+MEMBER_TYPES: Final = frozenset({5, 7, 8, 10, 13, 14, 16, 19, 21, 22})
+"""Types whose key names a member (16: a regular expression) behind the group."""
+METADATA_OF_GROUP: Final = {2: "classic", 3: "consumer", 11: "share", 17: "streams"}
+"""Types whose value makes a group, and whose tombstone ends it → the kind of group."""
+METADATA_OF_MEMBER: Final = frozenset({5, 10, 19})
+"""Types that say that a member belongs to a new group."""
+MEMBERS_LISTED: Final = 1024
+
+
+def group_kind(record_type: int) -> str:
+    """classic, consumer, share or streams: the kind of group that a record type speaks of; `unknown` for types nobody knows."""
+    name = RECORD_TYPES.get(record_type, "")
+    for kind in ("Consumer", "Share", "Streams"):
+        if name.startswith(kind):
+            return kind.lower()
+    return "classic" if name else "unknown"
+
+
+class GroupKey(NamedTuple):
+    """A key of the log; `topic` and `partition` only of offset commits, `member_id` only where a member is named."""
+
+    record_type: int
+    group: str
+    topic: str | None = None
+    partition: int | None = None
+    member_id: str | None = None
+
+
+class OffsetCommit(NamedTuple):
+    """A committed offset as its record says it; -1 is "none", times are milliseconds."""
+
+    offset: int
+    """Of the next record the group will read."""
+    leader_epoch: int
+    """Of the last record it read, where the client told."""
+    metadata: str
+    """Whatever the client wanted to keep: payload."""
+    commit_timestamp: int
+    expire_timestamp: int
+    topic_id: str | None
+    """As `partition.metadata` spells it (Kafka 4.1 and later)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a classic group: sizes of what it subscribed to and was assigned, in bytes; timeouts in ms, -1 none."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription_size: int
+    assignment_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A classic group as its last record says it; `members` lists the first 1024 of `members_count`."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members_count: int
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a group's log says of one partition.
+
+    `last` is the commit in force, of the record at `record_offset`; `greatest` the largest offset committed since the last
+    tombstone, as far as compaction left it. `unknown_after`: an unreadable record there may have changed it since, None if none.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    last: OffsetCommit
+    record_offset: int
+    greatest: OffsetCommit
+    greatest_record_offset: int
+    log_partition: int
+    """Of `__consumer_offsets`."""
+    broker: int | str
+    """Whose copy of the log was read."""
+    in_transaction: bool = False
+    """Committed by a transaction, whose COMMIT marker is there."""
+    unknown_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommit:
+    """An offset committed inside a transaction that the log has no marker for: it does not count yet."""
+
+    group: str
+    topic: str
+    partition: int
+    commit: OffsetCommit
+    record_offset: int
+    producer_id: int
+
+
+@dataclass(slots=True)
+class Group:
+    """A group as the log leaves it; `metadata` only of classic ones, `members_count` None where the log does not tell."""
+
+    group: str
+    kind: str
+    """classic | consumer | share | streams; simple: it only commits offsets."""
+    state: str | None = None
+    """Stable or Empty as a coordinator would load it, None where the log does not tell."""
+    members_count: int | None = None
+    generation: int | None = None
+    metadata: GroupMetadata | None = None
+    unknown_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedRecord:
+    """A record of an internal topic that is not laid out as its type and version promise, and the batch it stands in."""
+
+    broker: int | str
+    log_dir: str
+    file: str
+    """Relative to `log_dir`."""
+    byte_start: int
+    byte_end: int
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    record_type: str | None
+    """Kafka's name, None if the key does not tell."""
+
+
+@dataclass(slots=True)
+class GroupLog:
+    """One partition of `__consumer_offsets`, replayed from one replica's copy to `end_offset` (exclusive)."""
+
+    partition: int
+    broker: int | str
+    end_offset: int = 0
+    committed: list[Committed] = field(default_factory=list)
+    pending: list[PendingCommit] = field(default_factory=list)
+    groups: dict[str, Group] = field(default_factory=dict)
+    malformed: list[MalformedRecord] = field(default_factory=list)
+    """The first 1000 of `malformed_count`."""
+    malformed_count: int = 0
+    aborted_commits: int = 0
+    """Offsets committed in transactions that were aborted: dropped."""
+    complete: bool = True
+    """False where bytes of the log are damaged or could not be read: commits may be missing."""
+    limited: bool = False
+    """There was more than is followed: what was new after that is left out."""
+
+
+@dataclass(slots=True)
+class GroupHistory:
+    """Every partition of `__consumer_offsets` among the copies."""
+
+    logs: list[GroupLog] = field(default_factory=list)
+    by_partition: dict[tuple[str, int], list[Committed]] = field(default_factory=dict)
+    """(topic, partition) → what groups committed there, by group."""
+
+    def add(self, log: GroupLog) -> None:
+        """Add a partition's log."""
+        self.logs.append(log)
+        for one in log.committed:
+            self.by_partition.setdefault((one.topic, one.partition), []).append(one)
+
+    def committed(self, topic: str, partition: int) -> list[Committed]:
+        """What groups committed on a partition."""
+        return self.by_partition.get((topic, partition), [])
+
+    def group(self, name: str) -> Group | None:
+        """A group by its name."""
+        return next((log.groups[name] for log in self.logs if name in log.groups), None)
