@@ -93,6 +93,8 @@ RICH: dict[str, Any] = {
     "name": "..-0",
     "magic": 3,
     "records_count": 99,
+    "record_type": "transaction state",
+    "unknown_after_offset": 299,
 }
 
 

@@ -1,8 +1,10 @@
 """The witnesses of a scan: what other logs in the same copies say of every partition."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.transaction_log import TransactionLog
 
 
 @dataclass(slots=True)
@@ -10,6 +12,9 @@ class Witnesses:
     """Each is None where its log was not among the copies."""
 
     controller: ControllerHistory | None = None
+    transaction_log: TransactionLog | None = None
+    findings: list[Finding] = field(default_factory=list)
+    """What is wrong with the records of these logs."""
 
     def control(self, topic: str, partition: int) -> PartitionControl | None:
         """The controller's last word on a partition, None if there is none."""

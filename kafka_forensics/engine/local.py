@@ -53,7 +53,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None 
     witnesses = read_witnesses(inputs)
     for plan in inputs.replicas:
         plan.context.control = witnesses.control(plan.context.topic, plan.context.partition)
-    findings = environment_findings(inputs)
+    findings = environment_findings(inputs) + witnesses.findings
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)
     for result in _partitions(inputs, key, options, deep, _Report(progress, total, incomplete), look):

@@ -12,6 +12,7 @@ from kafka_forensics.parsers.segment import SegmentReader
 
 MAX_BATCH_BYTES = 64 << 20
 """A batch larger than this is passed over; no broker writes one to an internal topic."""
+_TAILS = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,11 @@ class OpenedBatch:
     batch: DecodedBatch
 
 
-def opened_batches(plan: ReplicaPlan) -> Iterator[OpenedBatch]:
+def opened_batches(plan: ReplicaPlan, lost: list[tuple[int, int]] | None = None) -> Iterator[OpenedBatch]:
     """Every batch with a right CRC, in file order over all segments; damaged stretches are left out, the scan reports those.
 
-    Raises SourceError if a file cannot be read (further).
+    (segment, position) of what was left out goes into `lost`, if given, before anything behind it is handed out; a tail that a
+    crash leaves is none of it. Raises SourceError if a file cannot be read (further).
     """
     for segment in plan.directory.segments:
         if segment.log is None:
@@ -37,6 +39,9 @@ def opened_batches(plan: ReplicaPlan) -> Iterator[OpenedBatch]:
                 columns = chunk.columns
                 sizes = columns[BatchColumn.SIZE_IN_BYTES]
                 good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (sizes <= MAX_BATCH_BYTES)
+                if lost is not None:
+                    lost += [(segment.base_offset, int(one)) for one in columns[BatchColumn.POSITION, ~good]]
+                    lost += [(segment.base_offset, one.position) for one in chunk.damage if one.kind not in _TAILS]
                 for row in np.flatnonzero(good):
                     position, size = int(columns[BatchColumn.POSITION, row]), int(sizes[row])
                     batch = decode_batch(file.read_at(position, size), position=position)

@@ -1,0 +1,155 @@
+"""Replaying the transaction coordinators' log: the last word on every transactional id, and how each transaction was decided.
+
+Every record restates the whole state of its id, so a record that cannot be read makes that one id unknown until the next good
+record about it; a key that cannot be read may have been anybody's (TransactionStateManager, TransactionMetadata).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from kafka_forensics.model.transaction_log import (
+    OPEN_STATES,
+    Decision,
+    LoggedState,
+    TransactionLog,
+    TransactionMetadata,
+)
+
+DECISIONS_KEPT: Final = 1 << 17
+"""Decisions of the newest transactions that are kept, over all partitions of the log."""
+MAX_PARTITIONS: Final = 10_000
+"""Partitions that `__transaction_state` is believed to have at most."""
+_PREPARED: Final = {"PrepareCommit": True, "PrepareAbort": False}
+_COMPLETED: Final = {"CompleteCommit": True, "CompleteAbort": False}
+
+
+class TransactionLogReplay:
+    """Takes the records of each partition of the log in offset order; `finish` gives what they say together."""
+
+    def __init__(self) -> None:
+        self._log = TransactionLog()
+        self._ids_of: dict[int, dict[str, None]] = {}
+        self._pending: dict[str, Decision] = {}
+        self._decided: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
+
+    def take(
+        self, transactional_id: str, partition: int, offset: int, timestamp: int, metadata: TransactionMetadata | None
+    ) -> None:
+        """A record that could be read; `metadata` None is a tombstone: the id expired."""
+        log = self._log
+        log.newest_timestamp = max(log.newest_timestamp, timestamp)
+        log.unknown_ids.pop(transactional_id, None)
+        log.states[transactional_id] = LoggedState(transactional_id, partition, offset, timestamp, metadata)
+        pending = self._pending.get(transactional_id)
+        if metadata is None:
+            if pending is not None:
+                self._close(pending, timestamp)
+            return
+        for producer_id in (metadata.producer_id, metadata.previous_producer_id, metadata.next_producer_id):
+            if producer_id >= 0:
+                self._ids_of.setdefault(producer_id, {})[transactional_id] = None
+        if pending is not None and metadata.state not in _PREPARED:
+            # only a Complete record can follow a Prepare one; where it is gone, the cleaner took it
+            self._close(pending, metadata.last_update_timestamp if metadata.state in _COMPLETED else timestamp)
+        if metadata.state in _PREPARED:
+            if pending is not None:
+                self._close(pending, timestamp)
+            self._pending[transactional_id] = _decision(transactional_id, partition, offset, metadata)
+
+    def malformed(self, transactional_id: str | None, partition: int, offset: int) -> None:
+        """A record that could not be read; the id is None where its key could not be read either."""
+        if transactional_id is None:
+            self._log.unknown_from.setdefault(partition, offset)
+            return
+        self._log.unknown_ids[transactional_id] = (partition, offset)
+        pending = self._pending.pop(transactional_id, None)
+        if pending is not None:
+            self._decided.append(pending)  # decided, but what came after is not known
+
+    def lost(self, partition: int, offset: int) -> None:
+        """Records of a partition are missing from `offset` on."""
+        self._log.unknown_from[partition] = min(offset, self._log.unknown_from.get(partition, offset))
+
+    def read(self, partition: int, broker: int | str) -> None:
+        """The copy of `broker` was read to the end of the partition."""
+        self._log.partitions[partition] = broker
+
+    @property
+    def damaged(self) -> bool:
+        """Whether records are missing, or were nobody's."""
+        return bool(self._log.unknown_from)
+
+    def merge(self, other: "TransactionLogReplay") -> None:
+        """Add what was replayed of other partitions, in which other ids stand."""
+        ours, theirs = self._log, other._log
+        ours.states |= theirs.states
+        ours.partitions |= theirs.partitions
+        ours.unknown_ids |= theirs.unknown_ids
+        ours.unknown_from |= theirs.unknown_from
+        ours.newest_timestamp = max(ours.newest_timestamp, theirs.newest_timestamp)
+        for producer_id, names in other._ids_of.items():
+            self._ids_of.setdefault(producer_id, {}).update(names)
+        self._pending |= other._pending
+        self._decided.extend(other._decided)
+
+    def finish(self, known_partitions: Iterable[int] = ()) -> TransactionLog:
+        """The log as it was replayed; `known_partitions` are those that exist, as far as anything says."""
+        log = self._log
+        decided = [*self._decided, *self._pending.values()]
+        log.decisions = sorted(decided, key=lambda one: (one.log_partition, one.offset))
+        log.ids_of_producer = {producer_id: list(names) for producer_id, names in self._ids_of.items()}
+        known = set(known_partitions) | set(log.partitions)
+        count = partition_count(max(known, default=-1) + 1, ((one.transactional_id, one.partition) for one in log.states.values()))
+        log.missing = sorted(set(range(count)) - set(log.partitions))
+        return log
+
+    def _close(self, decision: Decision, completed_timestamp: int) -> None:
+        self._pending.pop(decision.transactional_id, None)
+        self._decided.append(replace(decision, completed_timestamp=completed_timestamp))
+
+
+def _decision(transactional_id: str, partition: int, offset: int, metadata: TransactionMetadata) -> Decision:
+    return Decision(
+        transactional_id,
+        metadata.producer_id,
+        metadata.producer_epoch,
+        _PREPARED[metadata.state],
+        metadata.partitions,
+        metadata.start_timestamp,
+        metadata.last_update_timestamp,
+        None,
+        partition,
+        offset,
+        metadata.client_transaction_version,
+    )
+
+
+def partition_count(at_least: int, placed: Iterable[tuple[str, int]]) -> int:
+    """How many partitions the log has: the fewest, not less than `at_least`, that put every id where it was found.
+
+    An id stands in the partition given by its hash modulo their number (TransactionStateManager.partitionFor); where no number
+    fits, `at_least` is the answer.
+    """
+    hashes = {(java_hash(name), partition) for name, partition in placed}
+    for count in range(max(at_least, 1), MAX_PARTITIONS + 1):
+        if all(value % count == partition for value, partition in hashes):
+            return count if at_least else 0
+    return at_least
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` of Java as Kafka makes it positive (Utils.abs): 0 for the one value that has no positive twin."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    value -= (value & 0x80000000) << 1
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+def describes(state: LoggedState, topic: str, partition: int) -> bool:
+    """Whether the coordinator still has to end a transaction of this id in a partition (KIP-664: it is not hanging)."""
+    metadata = state.metadata
+    return metadata is not None and metadata.state in OPEN_STATES and (topic, partition) in metadata.partitions
