@@ -26,6 +26,30 @@ class MetadataRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """A batch of `__cluster_metadata`, or of a snapshot, opened."""
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+    """Every record of a batch has the controller's time of appending it."""
+    records: tuple[tuple[int, MetadataRecord], ...] = ()
+    """(offset, record); none in a control batch."""
+    voters: tuple[int, ...] | None = None
+    """Ids of the quorum's voters where a control record names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """A `.checkpoint` file, whole: the state that all records before `offset` add up to."""
+
+    offset: int
+    timestamp_ms: int
+    """Of the last record in it."""
+    batches: tuple[MetadataBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionState:
     """How a partition stood after a record (PartitionRegistration)."""
 

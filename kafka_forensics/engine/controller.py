@@ -1,0 +1,294 @@
+"""Reading the controller's log: every copy of `__cluster_metadata` once, one replay of what they agree on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.controller import Replay
+from kafka_forensics.analysis.controller_copies import AgreedLog, MetadataCopy, agree
+from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataRecord, MetadataSnapshot
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.control import parse_control_record
+from kafka_forensics.parsers.metadata_log import NO_OP_FRAME, decode_metadata_record
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.segment import SegmentReader
+from kafka_forensics.storage.archive import reading_order
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile, Entry
+
+MAX_BATCH_BYTES: Final = 64 << 20
+"""A batch larger than this is passed over; no controller writes one."""
+BLOCK_BYTES: Final = 4 << 20
+NO_OP_BYTES: Final = 72
+"""Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""
+LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6
+NODES_NAMED: Final = 64
+
+_Key = tuple[int, int]
+"""(base offset, identity) of a batch."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was opened so far; equal batches of several copies are opened once."""
+
+    inputs: Inputs
+    opened: dict[_Key, MetadataBatch] = field(default_factory=dict)
+    places: dict[_Key, list[tuple[ReplicaPlan, str, int, int]]] = field(default_factory=dict)
+    """Of batches with malformed records: plan, file, first byte and size in each copy."""
+    newest_ms: int = 0
+
+
+@dataclass(slots=True)
+class ControllerEvidence:
+    """The controller's history with the findings about its own records."""
+
+    history: ControllerHistory
+    findings: list[Finding]
+
+
+def read_controller(inputs: Inputs) -> ControllerEvidence | None:
+    """Replay `__cluster_metadata` from all its copies; None without any, or where copies of several clusters are mixed."""
+    plans = [plan for plan in inputs.internal if (plan.context.topic, plan.context.partition) == (CLUSTER_METADATA_TOPIC, 0)]
+    clusters = {plan.log_dir.meta.cluster_id for plan in plans if plan.log_dir.meta is not None} - {None}
+    if not plans or len(clusters) > 1:
+        return None
+    reading = _Reading(inputs)
+    log = agree([_read_copy(reading, plan) for plan in _in_reading_order(plans)])
+    snapshots = _snapshots(plans)
+    if not log.base_offsets.size and not snapshots:
+        return None
+    return _replayed(reading, log, snapshots)
+
+
+def take_control(context: ReplicaContext, witnesses: Witnesses) -> None:
+    """Give a replica the controller's last word on its partition, and what that says of compaction.
+
+    Internal topics stay compacted whatever their settings say. Where the controller does not know, the cleaner's checkpoint has
+    the word.
+    """
+    context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
+    if control is not None and control.was_compacted is not None and context.topic not in INTERNAL_TOPICS:
+        context.compacted = control.was_compacted
+
+
+def _in_reading_order(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
+    """Copies that share an archive, as they lie in it."""
+    by_source: dict[int, list[ReplicaPlan]] = {}
+    for plan in plans:
+        by_source.setdefault(id(plan.log_dir.source), []).append(plan)
+    ordered = []
+    for group in by_source.values():
+        source = group[0].log_dir.source
+        first = {segment.log.path: plan for plan in reversed(group) for segment in plan.directory.segments[:1] if segment.log}
+        ordered += [first[path] for path in reading_order(source, first)]
+        ordered += [plan for plan in group if not any(plan is one for one in ordered)]
+    return ordered
+
+
+def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
+    """Every good batch of a copy: its identity, and its records if no copy before held it."""
+    rows: list[NDArray[np.int64]] = [np.empty((4, 0), np.int64)]
+    for segment in plan.directory.segments:
+        if segment.log is None:
+            continue
+        try:
+            with plan.log_dir.source.open(segment.log.path) as file:
+                rows += _read_segment(reading, plan, segment.log, file)
+        except SourceError as error:
+            reading.inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+    found = np.concatenate(rows, axis=1)
+    rising = np.ones(found.shape[1], np.bool_)
+    rising[1:] = found[0, 1:] > np.maximum.accumulate(found[1])[:-1]
+    found = found[:, rising]
+    epoch = int(found[3].max()) if found.shape[1] else -1
+    return MetadataCopy(plan.context.broker, found[0], found[1], found[2], epoch)
+
+
+def _read_segment(reading: _Reading, plan: ReplicaPlan, log: "Entry", file: "ByteFile") -> Iterator["NDArray[np.int64]"]:
+    """(base offset, last offset, identity, leader epoch) of the good batches, chunk by chunk."""
+    for chunk in SegmentReader(file).chunks():
+        columns = chunk.columns
+        good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.MAGIC] >= 2)
+        good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
+        columns = columns[:, good]
+        if not columns.shape[1]:
+            continue
+        reading.newest_ms = max(reading.newest_ms, int(columns[BatchColumn.MAX_TIMESTAMP].max()))
+        epochs = columns[BatchColumn.PARTITION_LEADER_EPOCH]
+        identities = (epochs << 32) | columns[BatchColumn.CRC]
+        bases = columns[BatchColumn.BASE_OFFSET]
+        for row, data in _batches(file, columns):
+            key = (int(bases[row]), int(identities[row]))
+            if key in reading.opened and key not in reading.places:
+                continue
+            if len(data) == NO_OP_BYTES and data[67:71] == NO_OP_FRAME and not columns[BatchColumn.ATTRIBUTES, row]:
+                continue
+            batch = reading.opened.get(key) or open_batch(data)
+            reading.opened[key] = batch
+            if any(record.problem is not None for _, record in batch.records):
+                place = (plan, log.name, int(columns[BatchColumn.POSITION, row]), len(data))
+                reading.places.setdefault(key, []).append(place)
+        yield np.stack([bases, columns[BatchColumn.LAST_OFFSET], identities, epochs])
+
+
+def _batches(file: "ByteFile", columns: "NDArray[np.int64]") -> Iterator[tuple[int, memoryview]]:
+    """The bytes of every row's batch, read in blocks."""
+    starts = columns[BatchColumn.POSITION].tolist()
+    sizes = columns[BatchColumn.SIZE_IN_BYTES].tolist()
+    block, at = memoryview(b""), 0
+    for row, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        if not at <= start <= start + size <= at + len(block):
+            last = row
+            while last + 1 < len(starts) and 0 <= starts[last + 1] - start <= BLOCK_BYTES - sizes[last + 1]:
+                last += 1
+            block, at = memoryview(file.read_at(start, max(starts[last] + sizes[last] - start, size))), start
+        if start + size <= at + len(block):
+            yield row, block[start - at : start - at + size]
+
+
+def open_batch(data: bytes | memoryview) -> MetadataBatch:
+    """A batch of `__cluster_metadata`; what cannot be read in it is a record with a problem."""
+    decoded = decode_batch(data)
+    header = decoded.header
+    if header is None:
+        return MetadataBatch(-1, -1, -1, ((-1, _UNREADABLE),))
+    if header.is_control_batch:
+        voters = None
+        for record in decoded.iter_records():
+            voters = _voters(record.key, record.value) or voters
+        return MetadataBatch(header.base_offset, header.last_offset, header.max_timestamp, voters=voters)
+    records = [(record.offset, decode_metadata_record(record.value)) for record in decoded.iter_records()]
+    if decoded.problems:
+        records.append((header.last_offset, _UNREADABLE))
+    return MetadataBatch(header.base_offset, header.last_offset, header.max_timestamp, tuple(records))
+
+
+_UNREADABLE: Final = MetadataRecord(-1, "UNKNOWN", -1, 0, None, "batch")
+
+
+def _voters(key: bytes | None, value: bytes | None) -> tuple[int, ...] | None:
+    control = parse_control_record(key, value)
+    if control.type not in (LEADER_CHANGE, KRAFT_VOTERS) or control.problem is not None:
+        return None
+    return tuple(voter["voter_id"] for voter in control.fields["voters"]) or None
+
+
+def _snapshots(plans: list[ReplicaPlan]) -> list[tuple[int, int, "ReplicaPlan", "Entry"]]:
+    """(offset, epoch, plan, file) of every snapshot, one copy of each, by offset."""
+    found: dict[tuple[int, int], tuple[int, int, ReplicaPlan, Entry]] = {}
+    for plan in plans:
+        for offset, epoch, entry in plan.directory.metadata_snapshots:
+            found.setdefault((offset, epoch), (offset, epoch, plan, entry))
+    return [found[key] for key in sorted(found)]
+
+
+def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int, ReplicaPlan, "Entry"]]) -> ControllerEvidence:
+    keys = list(zip(log.base_offsets.tolist(), log.identities.tolist(), strict=True))
+    batches = [(key, reading.opened[key]) for key in keys if key in reading.opened]
+    voters = next((list(batch.voters) for _, batch in reversed(batches) if batch.voters), None)
+    replay = Replay(log.start_offset, committed_end=log.committed_end(voters))
+    replay.history.voters = voters
+    gaps = iter([*log.gaps, (1 << 63, 1 << 63)])
+    gap = next(gaps)
+    waiting = list(reversed(snapshots))
+    findings: list[Finding] = []
+
+    def restate(offset: int) -> None:
+        """Take the newest snapshot up to `offset`, if anything is in doubt."""
+        usable = []
+        while waiting and waiting[-1][0] <= offset:
+            usable.append(waiting.pop())
+        while usable and replay.in_doubt:
+            _, _, plan, entry = usable.pop()
+            snapshot = _read_snapshot(reading.inputs, plan, entry, findings)
+            if snapshot is not None:
+                replay.restate(snapshot)
+                return
+
+    if log.base_offsets.size:
+        for key, batch in batches:
+            while gap[0] < batch.base_offset:
+                restate(gap[0])
+                replay.gap(gap[0])
+                gap = next(gaps)
+            restate(batch.base_offset)
+            for offset, record in batch.records:
+                replay.step(offset, batch.timestamp_ms, record)
+            findings += _malformed(reading, key, batch) if key in reading.places else []
+    else:
+        replay.gap(0)
+    restate(1 << 62)
+    history = replay.finish(max(log.end_offset, *(one[0] for one in snapshots), 0) if snapshots else log.end_offset)
+    history.last_ms = max(reading.newest_ms, history.last_ms or 0) or None
+    return ControllerEvidence(history, findings)
+
+
+def _malformed(reading: _Reading, key: _Key, batch: MetadataBatch) -> list[Finding]:
+    """`METADATA_RECORD_MALFORMED` for each record of a batch that could not be read."""
+    plan, name, position, size = reading.places[key][0]
+    holders = [one.context.broker for one, _, _, _ in reading.places[key]]
+    return [
+        finding(
+            "METADATA_RECORD_MALFORMED",
+            plan.context.place(name, byte_start=position, byte_end=position + size, offset_start=offset, offset_end=offset + 1),
+            _told(record) | {"brokers": holders[:NODES_NAMED], "unknown_after_offset": offset - 1},
+        )
+        for offset, record in batch.records
+        if record.problem is not None
+    ]
+
+
+def _told(record: MetadataRecord) -> dict[str, Any]:
+    named = record.name.removesuffix("_RECORD").lower().replace("_", " ") if record.api_key >= 0 else "cluster metadata"
+    told: dict[str, Any] = {"reason": record.problem, "record_type": named, "record_bytes": record.size_in_bytes}
+    return told | ({"api_key": record.api_key, "record_version": record.version} if record.api_key >= 0 else {})
+
+
+def _read_snapshot(inputs: Inputs, plan: ReplicaPlan, entry: "Entry", findings: list[Finding]) -> MetadataSnapshot | None:
+    """A `.checkpoint` that is whole; of one that is not, a finding. A record in it that cannot be read is one too."""
+    offset = next(one for one, _, other in plan.directory.metadata_snapshots if other is entry)
+    snapshot = inputs.read(plan.log_dir.source, entry, lambda file: parse_snapshot(file, offset))
+    if snapshot is None:
+        return None
+    place = plan.context.place(entry.name, byte_start=0, byte_end=entry.size_in_bytes, offset_end=offset)
+    told = {"brokers": [plan.context.broker], "unknown_after_offset": offset - 1}
+    if isinstance(snapshot, str):
+        findings.append(finding("METADATA_RECORD_MALFORMED", place, {"reason": snapshot, "record_type": "snapshot"} | told))
+        return None
+    bad = [record for batch in snapshot.batches for _, record in batch.records if record.problem is not None]
+    findings += [finding("METADATA_RECORD_MALFORMED", place, _told(record) | told) for record in bad]
+    return snapshot
+
+
+def parse_snapshot(file: "ByteFile", offset: int) -> MetadataSnapshot | str:
+    """The snapshot in a `.checkpoint` file, or why it cannot be used: `damaged`, `no_header`, `no_footer`."""
+    batches: list[MetadataBatch] = []
+    moment, last = -1, -1
+    for chunk in SegmentReader(file).chunks():
+        columns = chunk.columns
+        if chunk.damage or (columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]).any():
+            return "damaged"
+        for row, data in _batches(file, columns):
+            last = int(columns[BatchColumn.CONTROL_RECORD_TYPE, row])
+            if not batches and last != SNAPSHOT_HEADER:
+                return "no_header"
+            if last == SNAPSHOT_HEADER:
+                first = next(decode_batch(data).iter_records(), None)
+                told = None if first is None else parse_control_record(first.key, first.value)
+                moment = -1 if told is None else int(told.fields.get("last_contained_log_timestamp", -1))
+            batches.append(open_batch(data))
+    return MetadataSnapshot(offset, moment, tuple(batches)) if last == SNAPSHOT_FOOTER else "no_footer"
