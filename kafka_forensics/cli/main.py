@@ -20,6 +20,7 @@ from kafka_forensics.cli.compare import compare
 from kafka_forensics.cli.doctor import doctor
 from kafka_forensics.cli.dump import dump
 from kafka_forensics.cli.explain import explain
+from kafka_forensics.cli.find import find
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.scan import scan
 from kafka_forensics.errors import ForensicsError, UsageError
@@ -29,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "scan": (scan, "Find what is wrong, where, and what was lost."),
     "compare": (compare, "Show replicas side by side around their first difference."),
     "dump": (dump, "Show what is in a file or directory: batches, records, entries, damage."),
+    "find": (find, "Find which replicas hold a record."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "doctor": (doctor, "Check this installation."),
 }

@@ -130,21 +130,24 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
         return held
 
     reader = SegmentReader(log, next_base_offset=file.next_base_offset, inspect=inspect)
-    for chunk in _portions(reader, _start(log, file, options), log.size_in_bytes, options):
+    for chunk in portions(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
         columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
         damage = [one for one in chunk.damage if one.base_offset < 0 or options.overlaps(one.base_offset, one.last_offset)]
         yield columns, damage, bytes_of
         kept.clear()
 
 
-def _portions(reader: SegmentReader, position: int, size: int, options: DumpOptions) -> "Iterator[BatchChunk]":
-    """Chunks of growing ranges, until two in a row lie behind the offsets asked for: one batch may lie about its offset."""
+def portions(reader: SegmentReader, position: int, size: int, offset_end: int | None) -> "Iterator[BatchChunk]":
+    """Chunks of growing ranges, until two in a row lie behind the offsets asked for: one batch may lie about its offset.
+
+    From byte `position` of a file of `size` bytes; `offset_end` is exclusive, None for no bound.
+    """
     length, behind = FIRST_RANGE_BYTES, 0
     while position < size and behind < 2:
         for chunk in reader.chunks(position, min(position + length, size)):
             yield chunk
-            if options.offset_end is not None and chunk.rows:
-                behind = behind + 1 if int(chunk.columns[BatchColumn.BASE_OFFSET].min()) >= options.offset_end else 0
+            if offset_end is not None and chunk.rows:
+                behind = behind + 1 if int(chunk.columns[BatchColumn.BASE_OFFSET].min()) >= offset_end else 0
         if reader.landed <= position:
             return  # the file became shorter
         position = reader.landed

@@ -1,6 +1,6 @@
 """What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -40,6 +40,7 @@ _MASK64: Final = 2**64 - 1
 _LOG_APPEND_TIME: Final = TIMESTAMP_TYPES[1]
 
 Detail = dict[str, int | str | bool | list[int]]
+Chooser = Callable[["NDArray[np.int64]"], "NDArray[np.bool_]"]
 
 
 class BatchHeader(NamedTuple):
@@ -104,14 +105,18 @@ class DecodedBatch:
     problems: list[Damage] = field(default_factory=list)
     _stored: memoryview = field(default_factory=lambda: memoryview(b""))
 
-    def iter_records(self) -> Iterator[Record]:
-        """Every record that can be read, in order, decoded while it is asked for."""
+    def iter_records(self, choose: "Chooser | None" = None) -> Iterator[Record]:
+        """Every record that can be read, in order, decoded while it is asked for.
+
+        Of magic 2 only those that `choose(matrix)` marks, a boolean each of the (RECORD_COLUMNS, n) columns it is given.
+        """
         if self.legacy is not None:
             yield from self.legacy.iter_records()
         if self.header is None:
             return
         for window, columns in self._windows():
-            for row in columns.T.tolist():
+            chosen = columns if choose is None else columns[:, choose(columns)]
+            for row in chosen.T.tolist():
                 yield _record(self.header, window, row)
 
     def iter_columns(self) -> "Iterator[NDArray[np.int64]]":

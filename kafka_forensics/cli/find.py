@@ -1,0 +1,169 @@
+"""`find`: which replicas hold these records, by key, offset, time, producer, header or a part of the value."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import time_ms
+from kafka_forensics.cli.dump import offsets
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.engine.finding import Search
+    from kafka_forensics.engine.finding_match import Conditions
+
+_HEX: Final = "hex:"
+_TEXT: Final = "text:"
+
+Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Records with this very key: text, or bytes as hex:00ff.")]
+Offset = Annotated[
+    str | None, typer.Option("--offset", metavar="A:B", help="Records from offset A up to and without B; also A:, :B, and A alone.")
+]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        metavar="A..B",
+        help="Records from time A up to and without B, like 2026-03-01T12:00:00Z, or in milliseconds.",
+    ),
+]
+ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Records of this producer.")]
+Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME[=VALUE]", help="Records with such a header; may be given several times."),
+]
+ValueContains = Annotated[
+    str | None, typer.Option("--value-contains", metavar="TEXT", help="Records in whose value this stands: text, or hex:00ff.")
+]
+Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after so many.")]
+
+
+def find(
+    paths: options.Paths,
+    key: Key = None,
+    offset: Offset = None,
+    timestamp: Timestamp = None,
+    producer_id: ProducerId = None,
+    header: Header = None,
+    value_contains: ValueContains = None,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    broker: options.Broker = None,
+    limit: Limit = None,
+    format_name: options.Format = None,
+    output: options.Output = None,
+    show_payloads: options.ShowPayloads = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+) -> int:
+    """Which replicas still hold a record: every copy that fulfils all conditions given, on whatever broker.
+
+    Searches the logs and files that are on their way in or out (.deleted, .swap, -delete and the like). Bytes are shown with
+    --show-payloads only. Ends with status 0 whether something was found or not, 2 for a wrong command line, 3 if some input could
+    not be read.
+    """
+    given = (key, offset, timestamp, producer_id, header or None, value_contains)
+    if all(each is None for each in given):
+        hint = "give --key, --offset, --timestamp, --producer-id, --header or --value-contains; `dump --records` shows all"
+        raise UsageError("find needs to know what to look for", hint=hint)
+    wanted = chosen_format(format_name, output)
+    asked = _conditions(key, offset, timestamp, producer_id, header or [], value_contains)
+    check_output(output, paths)
+
+    from kafka_forensics.cli.find_output import write_found
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine.finding import found_columns, search
+    from kafka_forensics.engine.options import ScanOptions
+
+    scope = ScanOptions(topic_glob=topic, partition=partition, broker=broker)
+    found = search(paths, scope, asked, payloads=show_payloads, limit=limit)
+    screen = destination(sys.stderr, no_color=no_color)
+    with open_output(output, no_color=no_color) as to, Progress(screen, quiet=quiet or _shares_screen(to)) as progress:
+        write_found(found_columns(payloads=show_payloads), found.rows(progress), wanted, to)
+    _say_rest(found, screen, quiet=quiet)
+    return 3 if found.incomplete else 0
+
+
+def _shares_screen(to: "Destination") -> bool:
+    """Whether rows come on the terminal on which a bar would be drawn over them."""
+    return to.stream.isatty() and os.isatty(2)
+
+
+def _conditions(
+    key: str | None, offset: str | None, timestamp: str | None, producer_id: int | None, headers: list[str], part: str | None
+) -> "Conditions":
+    from kafka_forensics.engine.finding_match import Conditions
+
+    start, end = offsets(offset)
+    first, last = times(timestamp)
+    value_part = None if part is None else content("value", part)
+    return Conditions(
+        None if key is None else content("key", key), start, end, first, last, producer_id, tuple(map(_header, headers)), value_part
+    )
+
+
+def content(what: str, text: str) -> bytes:
+    """Bytes of a `key`, `value` or header given as text (UTF-8, as it was typed), `text:...` or `hex:...`. Raises UsageError."""
+    if not text.startswith(_HEX):
+        return os.fsencode(text.removeprefix(_TEXT))
+    try:
+        return bytes.fromhex(text.removeprefix(_HEX))
+    except ValueError:
+        hint = f"write it like hex:00ff; if the {what} begins with hex: write text:{_HEX}..."
+        raise UsageError(f"{text!r} holds no hexadecimal bytes", hint=hint) from None
+
+
+def _header(text: str) -> tuple[bytes, bytes | None]:
+    """`NAME`, `NAME=VALUE`; a name with `=` in it can be given in hexadecimal."""
+    name, equals, value = text.partition("=")
+    return content("header", name), content("header", value) if equals else None
+
+
+def times(text: str | None) -> tuple[int | None, int | None]:
+    """`A..B` as milliseconds [A, B), either open; `A` alone as that millisecond. Raises UsageError."""
+    if text is None:
+        return None, None
+    start, dots, end = text.partition("..")
+    if not (start or end):
+        raise UsageError(f"{text!r} is no range of times", hint="write it like 2026-03-01T12:00:00Z..2026-03-01T12:05:00Z")
+    first = _moment(start) if start else None
+    last = _moment(end) if end else None if dots or first is None else first + 1
+    if first is not None and last is not None and last <= first:
+        raise UsageError(f"{text!r} holds no time", hint="the second time is the first left out")
+    return first, last
+
+
+def _moment(text: str) -> int:
+    """Milliseconds of a time; a number of more than eight digits is never a date, though ISO 8601 has such dates."""
+    return int(text) if text.isascii() and text.isdigit() and 8 < len(text) < 16 else time_ms(text)
+
+
+def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
+    """How many were found or that none was, and what could not be searched, on stderr."""
+    from kafka_forensics.cli.output_words import plural
+    from kafka_forensics.cli.progress import size
+    from kafka_forensics.cli.safe_text import printable
+
+    lines = []
+    searched = f"{plural(len(found.pieces), 'segment')}, {size(found.bytes_total)}"
+    if not found.pieces:
+        lines.append("nothing found: no log was there to be searched, or none is asked for")
+    elif not found.found:
+        lines.append(f"nothing found: no readable record in {searched} fulfils all that is asked")
+    elif found.stopped:
+        lines.append(f"stopped after {plural(found.found, 'record')}, as --limit says; there may be more")
+    elif not quiet:
+        lines.append(f"found {plural(found.found, 'record')} in {searched}")
+    if found.damaged_places:
+        places = plural(found.damaged_places, "damaged place")
+        lines.append(f"{places} could not be searched, or not to the end; `kafka-forensics scan` tells of them")
+    gaps = dict.fromkeys((gap.path, gap.reason) for gap in found.incomplete)
+    lines += [f"incomplete: {printable(path)}: {printable(reason)}" for path, reason in gaps]
+    screen.stream.writelines(line + "\n" for line in lines)
+    screen.stream.flush()

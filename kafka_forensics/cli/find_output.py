@@ -1,0 +1,67 @@
+"""Records found, in every format of the contract, written as they come; a table has a line a record, for a person."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Final
+
+from kafka_forensics.cli.dump_output import Section, text_of, write_sections
+from kafka_forensics.cli.output_json import rfc3339
+from kafka_forensics.cli.streams import Destination
+
+Row = tuple[Any, ...]
+
+SAMPLED_ROWS: Final = 200
+"""Rows a table looks at before it decides how wide its columns are."""
+_TITLE: Final = "records found"
+_PLAIN: Final = ("broker", "offset", "key_size", "value_size")
+_HEADINGS: Final = {"key_size": "key", "value_size": "value"}
+_PAYLOADS: Final = {"key": "key bytes", "value": "value bytes", "headers": "headers"}
+
+
+def write_found(columns: Sequence[str], rows: Iterable[Row], format_name: str, to: Destination) -> None:
+    """Write `rows`, whose values are named by `columns`, in one of the formats of `options.FORMATS`."""
+    if format_name == "table":
+        to.stream.writelines(_table_lines(columns, rows))
+        return
+    write_sections([Section(_TITLE, tuple(columns), rows)], columns, format_name, to, several=False)
+
+
+def _table_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    """Lines as wide as the first rows need; later ones may stand out."""
+    shown = [name for name in _PAYLOADS if name in columns]
+    heads = ["partition", *(_HEADINGS.get(name, name) for name in _PLAIN), "time", *(_PAYLOADS[name] for name in shown), "notes"]
+    heads.append("file")
+    right = [False, False, True, True, True, *[False] * (len(heads) - 5)]
+    cells = (_cells(dict(zip(columns, row, strict=True)), shown) for row in rows)
+    sample = list(islice(cells, SAMPLED_ROWS))
+    if not sample:
+        return
+    widths = [max(map(len, column)) for column in zip(heads, *sample, strict=True)]
+    for row in chain([heads], sample, cells):
+        padded = (
+            text.rjust(width) if at_right else text.ljust(width) for text, width, at_right in zip(row, widths, right, strict=True)
+        )
+        yield "  ".join(padded).rstrip() + "\n"
+
+
+def _cells(record: dict[str, Any], payloads: list[str]) -> list[str]:
+    plain = ["null" if name in _HEADINGS and record[name] < 0 else text_of(record[name]) for name in _PLAIN]
+    time = rfc3339(record["timestamp"]) or text_of(record["timestamp"])
+    shown = [text_of(record[name]) for name in payloads]
+    where = f"{text_of(record['file'])} at {record['position']}"
+    return [text_of(f"{record['topic']}-{record['partition']}"), *plain, time, *shown, " ".join(_notes(record)), where]
+
+
+def _notes(record: dict[str, Any]) -> Iterator[str]:
+    """What is to be told beside: the producer, and what is not usual."""
+    if record["producer_id"] >= 0:
+        sequence = "" if record["sequence"] < 0 else f":{record['sequence']}"
+        yield f"producer {record['producer_id']}/{record['producer_epoch']}{sequence}"
+    if record["control_record_type"] is not None:
+        yield text_of(record["control_record_type"])
+    if record["timestamp_type"] != "CreateTime":
+        yield text_of(record["timestamp_type"])
+    if not record["is_valid"]:
+        yield "CRC WRONG"
+    if record["leftover"] is not None:
+        yield f"not in the log: {text_of(record['leftover'])}"

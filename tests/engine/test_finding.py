@@ -1,0 +1,347 @@
+"""Searching: whatever is pruned, indexed or packed, the answer is that of looking at every record of every replica."""
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.engine import dumping_log, finding
+from kafka_forensics.engine.finding import FOUND_COLUMNS, Search, found_columns, search
+from kafka_forensics.engine.finding_match import Conditions
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.constants import NO_TIMESTAMP
+from kafka_forensics.parsers import records as record_parser
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.indexes import write_offset_index, write_time_index
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, changed, legacy_entry, starts
+
+Found = dict[str, Any]
+KEYS = [None, b"", b"a", b"ab", b"abc", b"\xff\x00"]
+HEADERS: list[tuple[tuple[str, bytes | None], ...]] = [(), (("h", b"1"),), (("h", None), ("trace", b"x")), (("trace", b""),)]
+
+
+def found(path: Path | str, asked: Conditions, *, options: ScanOptions | None = None, **given: Any) -> list[Found]:
+    looked = search([str(path)], options or ScanOptions(), asked, **given)
+    columns = found_columns(payloads=given.get("payloads", False))
+    rows = [dict(zip(columns, row, strict=True)) for row in looked.rows()]
+    assert looked.incomplete == []
+    assert looked.found == len(rows)
+    return rows
+
+
+def places(rows: list[Found]) -> list[tuple[Any, ...]]:
+    return [(row["topic"], row["partition"], row["broker"], row["offset"]) for row in rows]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[bytes]:
+    """Batches that join, of every kind a search tells apart, timestamps in no order."""
+    made, offset = [], 0
+    for _ in range(draw(st.integers(1, 6))):
+        records = [
+            RecordToWrite(
+                draw(st.sampled_from(KEYS)),
+                draw(st.sampled_from([None, b"", b"needle", b"a needle b", b"abc"])),
+                draw(st.sampled_from(HEADERS)),
+                timestamp_delta=draw(st.integers(-5, 5)),
+            )
+            for _ in range(draw(st.integers(1, 5)))
+        ]
+        made.append(
+            write_batch(
+                records,
+                base_offset=offset,
+                base_timestamp=BASE_TIMESTAMP + draw(st.integers(0, 20)),
+                compression_type=draw(st.sampled_from(["none", "none", "gzip", "zstd"])),
+                timestamp_type=draw(st.sampled_from(["CreateTime", "LogAppendTime"])),
+                producer_id=draw(st.sampled_from([-1, 7, 8])),
+                delete_horizon_ms=draw(st.sampled_from([None, BASE_TIMESTAMP + 10**6])),
+            )
+        )
+        offset += len(records)
+    return made
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> Conditions:
+    def perhaps(strategy: st.SearchStrategy[Any]) -> Any:
+        return draw(st.one_of(st.none(), strategy))
+
+    times = st.integers(BASE_TIMESTAMP - 6, BASE_TIMESTAMP + 30)
+    headers = st.tuples(st.sampled_from([b"h", b"trace"]), st.sampled_from([None, b"", b"1", b"x"]))
+    return Conditions(
+        key=perhaps(st.sampled_from(KEYS[1:])),
+        offset_start=perhaps(st.integers(0, 20)),
+        offset_end=perhaps(st.integers(0, 20)),
+        timestamp_start_ms=perhaps(times),
+        timestamp_end_ms=perhaps(times),
+        producer_id=perhaps(st.sampled_from([7, 8])),
+        headers=tuple(draw(st.lists(headers, max_size=2))),
+        value_part=perhaps(st.sampled_from([b"", b"needle", b" ", b"abc"])),
+    )
+
+
+def naive(log: list[bytes], asked: Conditions) -> list[int]:
+    """Offsets that fulfil `asked`, by looking at every record."""
+
+    def inside(number: int, start: int | None, end: int | None) -> bool:
+        return (start is None or start <= number) and (end is None or number < end)
+
+    fitting = []
+    for batch in log:
+        decoded = record_parser.decode_batch(batch)
+        assert decoded.header is not None
+        for record in decoded.iter_records():
+            checks = [
+                asked.key is None or record.key == asked.key,
+                inside(record.offset, asked.offset_start, asked.offset_end),
+                inside(record.timestamp, asked.timestamp_start_ms, asked.timestamp_end_ms),
+                asked.producer_id is None or decoded.header.producer_id == asked.producer_id,
+                asked.value_part is None or (record.value is not None and asked.value_part in record.value),
+                *(any(name == key and value in (None, each) for key, each in record.headers) for name, value in asked.headers),
+            ]
+            if all(checks):
+                fitting.append(record.offset)
+    return fitting
+
+
+def put_indexes(directory: Path, log: list[bytes], *, exact: bool = False) -> None:
+    """Indexes with an entry behind every batch but the first, as a broker writes them; `exact` as before Kafka 3.8."""
+    offsets, times = [], []
+    latest, at = NO_TIMESTAMP, 0
+    for batch, position in zip(log, starts(log), strict=False):
+        decoded = record_parser.decode_batch(batch)
+        assert decoded.header is not None
+        for record in decoded.iter_records():
+            if record.timestamp > latest:
+                latest, at = record.timestamp, record.offset if exact else decoded.header.last_offset
+        if position:
+            offsets.append((decoded.header.last_offset, position))
+            times.append((latest, at))
+    times = [entry for number, entry in enumerate(times) if not number or entry[0] > times[number - 1][0]]
+    (directory / f"{0:020d}.index").write_bytes(write_offset_index(offsets, 0))
+    (directory / f"{0:020d}.timeindex").write_bytes(write_time_index(times, 0))
+
+
+@pytest.mark.properties
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(log=batches(), asked=conditions(), indexed=st.sampled_from([None, False, True]))
+def test_every_record_that_fulfils_the_conditions_is_found_and_no_other(
+    tmp_path_factory: pytest.TempPathFactory, log: list[bytes], asked: Conditions, indexed: bool | None
+) -> None:
+    folder = tmp_path_factory.mktemp("cluster")
+    log_dir = put_replica(folder, 1, b"".join(log))
+    if indexed is not None:
+        put_indexes(log_dir / "orders-0", log, exact=indexed)
+    rows = found(folder, asked)
+    assert [row["offset"] for row in rows] == naive(log, asked)
+
+
+def keyed(offset: int, key: bytes, **given: Any) -> bytes:
+    return write_batch([RecordToWrite(key, b"v" * 90)], base_offset=offset, base_timestamp=BASE_TIMESTAMP + offset, **given)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    """Three brokers with two partitions; `lost` stands on brokers 2 and 10 only."""
+    folder = tmp_path / "cluster"
+    whole = [keyed(offset, b"lost" if offset == 5 else b"kept") for offset in range(8)]
+    for broker, log in ((10, whole), (2, whole), (3, whole[:5])):
+        put_replica(folder, broker, b"".join(log))
+        put_replica(folder, f"more-{broker}", b"".join(log[:2]), partition="orders-1")
+    return folder
+
+
+def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> None:
+    rows = found(cluster, Conditions(key=b"lost"))
+    assert places(rows) == [("orders", 0, 2, 5), ("orders", 0, 10, 5)]
+    first = rows[0]
+    assert first["file"] == str(cluster / "broker-2" / "orders-0" / f"{0:020d}.log")
+    assert (first["timestamp"], first["key_size"], first["value_size"]) == (BASE_TIMESTAMP + 5, 4, 90)
+    assert first["position"] == 5 * len(keyed(0, b"kept"))
+    assert (first["is_valid"], first["leftover"], first["control_record_type"]) == (True, None, None)
+    assert tuple(first) == FOUND_COLUMNS
+    both = found(cluster, Conditions(offset_start=1, offset_end=2))
+    assert places(both) == [("orders", 0, 2, 1), ("orders", 0, 3, 1), ("orders", 0, 10, 1)] + [
+        ("orders", 1, f"broker-more-{broker}", 1) for broker in (10, 2, 3)
+    ]
+
+
+def test_topic_partition_broker_and_limit_choose(cluster: Path) -> None:
+    asked = Conditions(offset_start=0, offset_end=3)
+    assert places(found(cluster, asked, options=ScanOptions(partition=0, broker="3"))) == [("orders", 0, 3, at) for at in range(3)]
+    assert found(cluster, asked, options=ScanOptions(topic_glob="o?ders", partition=7)) == []
+    assert len(found(cluster, asked, options=ScanOptions(topic_glob="o*", partition=1))) == 6
+    limited = search([str(cluster)], ScanOptions(), asked, limit=2)
+    assert [row[3] for row in limited.rows()] == [0, 1]
+    assert limited.stopped
+
+
+def test_payloads_come_only_when_asked_for(cluster: Path) -> None:
+    (row,) = found(cluster, Conditions(key=b"lost"), options=ScanOptions(broker="2"), payloads=True)
+    assert (row["key"], row["value"], row["headers"]) == (b"lost", b"v" * 90, ())
+
+
+def test_files_on_their_way_out_are_searched_too(cluster: Path) -> None:
+    directory = cluster / "broker-3" / "orders-0"
+    (directory / f"{5:020d}.log.deleted").write_bytes(keyed(5, b"lost"))
+    waiting = cluster / "broker-2" / ("orders-0." + "a" * 32 + "-delete")
+    waiting.mkdir()
+    (waiting / f"{0:020d}.log").write_bytes(keyed(0, b"lost"))
+    rows = found(cluster, Conditions(key=b"lost"))
+    told = [(row["broker"], row["offset"], row["leftover"]) for row in rows]
+    assert told == [(2, 5, None), (2, 0, "delete"), (3, 5, "deleted"), (10, 5, None)]
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["last offset of the batch", "offset of the record"])
+def test_indexes_say_where_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
+    log = [keyed(offset, b"k") for offset in range(4000)]
+    directory = put_replica(tmp_path / "cluster", 1, b"".join(log)) / "orders-0"
+    put_indexes(directory, log, exact=exact)
+    begun = spied_starts(monkeypatch)
+    asked = Conditions(offset_start=3990, offset_end=3992)
+    assert [row["offset"] for row in found(tmp_path, asked)] == [3990, 3991]
+    asked = Conditions(timestamp_start_ms=BASE_TIMESTAMP + 3998)
+    assert [row["offset"] for row in found(tmp_path, asked)] == [3998, 3999]
+    assert begun == [starts(log)[3989], starts(log)[3996]]
+
+
+def spied_starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    begun: list[int] = []
+    portions = dumping_log.portions
+
+    def spy(reader: Any, position: int, size: int, offset_end: int | None) -> Iterator[Any]:
+        begun.append(position)
+        yield from portions(reader, position, size, offset_end)
+
+    monkeypatch.setattr(finding, "portions", spy)
+    return begun
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(BASE_TIMESTAMP + 1, 7)],
+        [(BASE_TIMESTAMP + 9, 3), (BASE_TIMESTAMP + 3, 3)],
+        [(BASE_TIMESTAMP, 99)],
+        [(-(2**63), 5)],
+    ],
+    ids=["not its batch's maximum", "going back", "beyond the log", "no time"],
+)
+def test_a_time_index_that_the_log_does_not_bear_out_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries: list[tuple[int, int]]
+) -> None:
+    log = [keyed(offset, b"k") for offset in range(8)]
+    directory = put_replica(tmp_path / "cluster", 1, b"".join(log)) / "orders-0"
+    put_indexes(directory, log)
+    (directory / f"{0:020d}.timeindex").write_bytes(write_time_index(entries, 0))
+    begun = spied_starts(monkeypatch)
+    rows = found(tmp_path, Conditions(timestamp_start_ms=BASE_TIMESTAMP + 4))
+    assert [row["offset"] for row in rows] == [4, 5, 6, 7]
+    assert begun == [0]
+
+
+def test_batches_that_cannot_hold_a_match_are_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = [keyed(offset, b"k%d" % offset, producer_id=offset % 2) for offset in range(40)]
+    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    opened: list[int] = []
+
+    def spy(batch: bytes, *, position: int) -> Any:
+        opened.append(position)
+        return record_parser.decode_batch(batch, position=position)
+
+    monkeypatch.setattr(finding, "decode_batch", spy)
+    for asked, decoded in (
+        (Conditions(offset_start=8, offset_end=10), [8, 9]),
+        (Conditions(key=b"k39"), [39]),
+        (Conditions(producer_id=1, offset_end=4), [1, 3]),
+        (Conditions(timestamp_start_ms=BASE_TIMESTAMP + 38), [38, 39]),
+        (Conditions(headers=((b"none", None),)), []),
+        (Conditions(value_part=b"k7"), [7]),
+    ):
+        opened.clear()
+        found(tmp_path, asked)
+        assert [starts(log).index(position) for position in opened] == decoded
+
+
+def test_a_record_in_a_damaged_batch_is_found_and_says_so(tmp_path: Path) -> None:
+    log = [keyed(offset, b"k%d" % offset) for offset in range(7)]
+    log[1] = changed(log[1], len(log[1]) - 5, b"!")
+    log[4] = changed(log[4], 8, (2**31 - 1).to_bytes(4, "big"))
+    put_replica(tmp_path / "cluster", 1, b"".join(log))
+    looked = search([str(tmp_path)], ScanOptions(), Conditions(value_part=b"v"))
+    rows = [dict(zip(FOUND_COLUMNS, row, strict=True)) for row in looked.rows()]
+    assert [(row["offset"], row["is_valid"]) for row in rows if row["offset"] < 3] == [(0, True), (1, False), (2, True)]
+    assert [row["offset"] for row in rows] == [0, 1, 2, 3, 5, 6]
+    assert looked.damaged_places == 1
+
+
+def test_markers_and_old_formats_are_found(tmp_path: Path) -> None:
+    marker = write_marker(
+        base_offset=0, timestamp=BASE_TIMESTAMP, producer_id=4, producer_epoch=0, commit=True, coordinator_epoch=0
+    )
+    put_replica(tmp_path / "cluster", 1, marker)
+    put_replica(tmp_path / "cluster", 2, legacy_entry(0, 0) + legacy_entry(1, 1, timestamp=77), partition="old-0")
+    rows = found(tmp_path, Conditions(producer_id=4))
+    assert [row["control_record_type"] for row in rows] == ["COMMIT"]
+    assert places(found(tmp_path, Conditions(key=b"key"))) == [("old", 0, 2, 0), ("old", 0, 2, 1)]
+    assert places(found(tmp_path, Conditions(timestamp_end_ms=78))) == [("old", 0, 2, 1)]
+
+
+def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_replica(tmp_path / "cluster", 1, keyed(0, b"k", compression_type="gzip"))
+    monkeypatch.setattr(finding, "MAX_COMPRESSED_BYTES", 50)
+    monkeypatch.setattr(finding._Candidates, "inspect", lambda *_: [])
+    looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"))
+    assert list(looked.rows()) == []
+    assert [gap.reason for gap in looked.incomplete] == [
+        f"batch of {len(keyed(0, b'k', compression_type='gzip'))} bytes at byte 0 is too large to be searched"
+    ]
+
+
+def archive(cluster: Path) -> Path:
+    """The cluster as a compressed tar whose members stand in no order."""
+    path = cluster.parent / "cluster.tar.gz"
+    with tarfile.open(path, "w:gz") as out:
+        for file in sorted(cluster.rglob("*"), key=lambda file: file.name + str(file.parent)[::-1]):
+            if file.is_file():
+                info = tarfile.TarInfo(str(file.relative_to(cluster)))
+                info.size = file.stat().st_size
+                out.addfile(info, io.BytesIO(file.read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("held_bytes", [1 << 20, 3000, 0])
+def test_an_archive_gives_the_same_rows_however_few_may_be_held(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int
+) -> None:
+    asked = Conditions(offset_start=0, offset_end=6)
+    plain = found(cluster, asked, payloads=True)
+    monkeypatch.setattr(finding, "HELD_ROWS_BYTES", held_bytes)
+    packed = found(archive(cluster), asked, payloads=True)
+    assert [{**row, "file": None} for row in packed] == [{**row, "file": None} for row in plain]
+    assert packed[0]["file"].endswith(f"cluster.tar.gz/broker-2/orders-0/{0:020d}.log")
+    assert places(found(archive(cluster), asked, limit=4)) == places(plain)[:4]
+
+
+def test_progress_counts_every_byte_once(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    looked: Search = search([str(archive(cluster))], ScanOptions(), Conditions(key=b"kept"))
+    monkeypatch.setattr(finding, "HELD_ROWS_BYTES", 4000)
+    list(looked.rows(lambda done, total: told.append((done, total))))
+    assert told[-1] == (looked.bytes_total, looked.bytes_total)
+    assert max(done for done, _ in told) == looked.bytes_total
+
+
+def test_a_file_that_cannot_be_read_further_gives_what_was_read(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = archive(cluster)
+    path.write_bytes(path.read_bytes()[:-60])
+    looked = search([str(path)], ScanOptions(), Conditions(offset_start=0))
+    list(looked.rows())
+    assert looked.incomplete
