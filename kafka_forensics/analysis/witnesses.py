@@ -16,6 +16,7 @@ class Witnesses:
     findings: list[Finding] = field(default_factory=list)
     """What is wrong with the records of these logs."""
 
-    def control(self, topic: str, partition: int) -> PartitionControl | None:
-        """The controller's last word on a partition, None if there is none."""
-        return None if self.controller is None else self.controller.partitions.get((topic, partition))
+    def control(self, topic: str, partition: int, topic_id: str | None = None) -> PartitionControl | None:
+        """The controller's last word on a partition, None if there is none, or only of another topic of that name."""
+        found = None if self.controller is None else self.controller.partitions.get((topic, partition))
+        return None if found is not None and topic_id is not None and found.topic_id != topic_id else found

@@ -11,6 +11,7 @@ import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
+from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.environment import changed_findings, environment_findings
 from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gather
@@ -52,7 +53,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None 
     totals = Totals(records_decoded=deep)
     witnesses = read_witnesses(inputs)
     for plan in inputs.replicas:
-        plan.context.control = witnesses.control(plan.context.topic, plan.context.partition)
+        take_control(plan.context, witnesses)
     findings = environment_findings(inputs) + witnesses.findings
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)
