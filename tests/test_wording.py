@@ -93,6 +93,13 @@ RICH: dict[str, Any] = {
     "name": "..-0",
     "magic": 3,
     "records_count": 99,
+    "issue": "KAFKA-3919",
+    "summary": "offsets that step back after a power outage",
+    "fits": ["a batch begins below the last offset and ends above it", "the broker was not stopped cleanly"],
+    "does_not_fit": ["another replica holds these offsets whole"],
+    "unknown": ["other replicas hold other records there"],
+    "affected_versions": "before 0.11.0.0",
+    "fixed_in": ["0.11.0"],
     "record_type": "transaction state",
     "unknown_after_offset": 299,
 }

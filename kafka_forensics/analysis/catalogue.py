@@ -87,6 +87,8 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "DIR_NAME_ILLEGAL": Kind(_WARNING, _PROVEN),
     "INTERRUPTED_SWAP": Kind(_WARNING, _INFERRED),
     "FILE_UNKNOWN": Kind(_INFO, _PROVEN),
+    # known incidents
+    "INCIDENT_SIGNATURE": Kind(_INFO, _SUSPECTED),
 }
 
 

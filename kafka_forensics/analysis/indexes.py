@@ -35,6 +35,17 @@ class BadEntry:
     expected: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ZeroTail:
+    """Zeros behind the entries of an index file: how many entries stand before them, and the segment's largest timestamp (ms)."""
+
+    file_kind: str
+    """`index` or `timeindex`."""
+    segment: int
+    entries: int
+    max_timestamp: int
+
+
 _POSITION: Final = int(BatchColumn.POSITION)
 _BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
 _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
@@ -181,6 +192,15 @@ class IndexFold:
             for row in entries[wrong[entries]]:
                 self.bad.append(BadEntry(kind, self._segment, int(row), reason, int(offsets[row]), int(values[row]), expected))
             self._sound[kind].append(entries[~wrong[entries]])
+
+    def zero_tails(self) -> list[ZeroTail]:
+        """The zeros that the files end in, once the segment is whole."""
+        files = (("index", self._index), ("timeindex", self._time))
+        return [
+            ZeroTail(kind, self._segment, len(index.offsets), self.max_timestamp)
+            for kind, index in files
+            if index is not None and index.zero_tail_bytes
+        ]
 
     def finish(self) -> list[BadEntry]:
         """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""

@@ -8,7 +8,7 @@ from kafka_forensics.analysis.continuity import ContinuityFold, Course, Run, jud
 from kafka_forensics.analysis.digests import BlockDigests
 from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.framing import FramingFold
-from kafka_forensics.analysis.indexes import BadEntry, IndexFold
+from kafka_forensics.analysis.indexes import BadEntry, IndexFold, ZeroTail
 from kafka_forensics.analysis.producers import ProducersFold
 from kafka_forensics.analysis.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchChunk
@@ -38,6 +38,7 @@ class ReplicaState:
         self.transactions = TransactionsFold(segment_base_offset)
         self.index: IndexFold | None = IndexFold(segment_base_offset, index, time_index)
         self.bad_entries: list[BadEntry] = []
+        self.zero_tails: list[ZeroTail] = []
         self.unread: set[int] = set()
         """Segments that could not be read to their end: nothing may be concluded from what is missing behind."""
 
@@ -73,6 +74,7 @@ class ReplicaState:
         elif self.index is not None and right.index is not None:
             self.index.merge(right.index)
         self.bad_entries.extend(right.bad_entries)
+        self.zero_tails.extend(right.zero_tails)
         self.unread |= right.unread
         self.framing.merge(right.framing)
         self.continuity.merge(right.continuity)
@@ -86,6 +88,7 @@ class ReplicaState:
         """Judge the indexes of the segment that ends here and let go of them."""
         if self.index is not None:
             self.bad_entries.extend(self.index.finish())
+            self.zero_tails.extend(self.index.zero_tails())
             self.index = None
 
 

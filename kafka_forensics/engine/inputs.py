@@ -73,6 +73,8 @@ class Inputs:
     incomplete: list[Incomplete] = field(default_factory=list)
     clashes: list[tuple[int | str, list[str]]] = field(default_factory=list)
     """(node id, log directories) of brokers that claim one id and hold the same partitions."""
+    relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
+    """(broker, topic, partition) → suffixes (`delete`, `future`, `stray`) of the directories beside the live one."""
     manifest: Manifest = field(default_factory=Manifest)
     sources: list[ByteSource] = field(default_factory=list)
 
@@ -106,6 +108,8 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
     compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
     for one in inputs.log_dirs:
         for directory in one.found.partitions:
+            if directory.legal and directory.suffix is not None:
+                inputs.relatives.setdefault((one.broker, directory.topic, directory.partition), set()).add(directory.suffix)
             if not directory.legal or directory.suffix is not None:
                 continue
             wanted, internal = _wanted(one, directory, options), directory.topic in WITNESS_TOPICS

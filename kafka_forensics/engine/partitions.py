@@ -8,6 +8,7 @@ from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.signatures import partition_matches
 from kafka_forensics.engine.transactions import SnapshotCheck, transaction_findings
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import (
@@ -45,6 +46,7 @@ def judge_partition(
     findings = _once(findings)
     if any(one.context.live for one in replicas):
         findings = [_capped(one) for one in findings]
+    findings += partition_matches(plans, replicas, snapshots, reader, findings)
     findings.sort(key=Finding.sort_key)
     context = replicas[0].context
     ids = {plan.context.topic_id for plan in plans} - {None}

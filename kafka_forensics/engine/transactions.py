@@ -5,7 +5,7 @@ from kafka_forensics.analysis.producer_snapshot_check import compare_with_snapsh
 from kafka_forensics.analysis.replica import Replica, ReplicaState
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.files import ProducerSnapshot, TransactionIndex
+from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot, TransactionIndex
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
 from kafka_forensics.parsers.transaction_index import parse_transaction_index
@@ -20,6 +20,8 @@ class SnapshotCheck:
         self.inputs = inputs
         self._snapshots = {} if plan.context.topic == CLUSTER_METADATA_TOPIC else dict(plan.directory.snapshots)
         self.findings: list[Finding] = []
+        self.open_entries: list[ProducerEntry] = []
+        """Producers with an open transaction, by the newest snapshot read so far."""
 
     def at(self, offset: int, state: ReplicaState) -> None:
         """The log before `offset` is folded into `state`: judge the snapshot of that offset, if there is one."""
@@ -43,6 +45,8 @@ class SnapshotCheck:
         """The snapshot parsed; its damage is a finding at once."""
         plan = self._plan
         snapshot = self.inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
+        if snapshot is not None:
+            self.open_entries = [one for one in snapshot.entries if one.current_txn_first_offset >= 0]
         if snapshot is not None and snapshot.damage:
             first = snapshot.damage[0]
             place = plan.context.place(

@@ -31,14 +31,14 @@ def verdict(brokers: Brokers, **options: Any) -> ScanResult:
 
 
 def said(result: ScanResult) -> Said:
-    """Every finding as (kind, severity, broker), sorted."""
-    rows = [(one.kind, one.severity.value, one.place.broker) for one in result.findings]
+    """Every finding as (kind, severity, broker), sorted; likenesses to incidents have their own tests."""
+    rows = [(one.kind, one.severity.value, one.place.broker) for one in result.findings if one.kind != "INCIDENT_SIGNATURE"]
     return sorted(rows, key=str)
 
 
 def kinds(result: ScanResult) -> Counter[tuple[str, str]]:
-    """How many findings there are of each kind and severity."""
-    return Counter((one.kind, one.severity.value) for one in result.findings)
+    """How many findings there are of each kind and severity, likenesses to incidents left out."""
+    return Counter((one.kind, one.severity.value) for one in result.findings if one.kind != "INCIDENT_SIGNATURE")
 
 
 def only(result: ScanResult, kind: str) -> Finding:

@@ -1,0 +1,62 @@
+"""Signatures of known incidents, held against a partition once all is known of it."""
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.signature_rules import HISTORIES
+from kafka_forensics.analysis.signature_rules_files import FILES
+from kafka_forensics.analysis.signatures import Case, ReplicaFacts, Signature, matches
+from kafka_forensics.model.batches import BatchColumn
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.replica import Replica
+    from kafka_forensics.engine.inputs import ReplicaPlan
+    from kafka_forensics.engine.reader import LogReader
+    from kafka_forensics.engine.transactions import SnapshotCheck
+    from kafka_forensics.model.findings import Finding
+
+SIGNATURES: Final[tuple[Signature, ...]] = (*HISTORIES, *FILES)
+"""Every signature, in the order of their incidents."""
+
+
+def partition_matches(
+    plans: "list[ReplicaPlan]",
+    replicas: "list[Replica]",
+    snapshots: "list[SnapshotCheck]",
+    reader: "LogReader",
+    findings: "list[Finding]",
+) -> "list[Finding]":
+    """The incidents that a partition matches, given all its findings; the first three lists go together, one each a replica."""
+    facts = [_facts(*one, reader) for one in zip(plans, replicas, snapshots, strict=True)]
+    return matches(Case(findings, facts), [one for one in SIGNATURES if not one.whole_scan])
+
+
+def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", reader: "LogReader") -> ReplicaFacts:
+    directory, log_dir = plan.directory, plan.log_dir
+    inputs, context = snapshots.inputs, plan.context
+    forgotten = {
+        one.producer_id: one.current_txn_first_offset
+        for one in snapshots.open_entries
+        if one.current_txn_first_offset < replica.log_start_offset
+    }
+    return ReplicaFacts(
+        replica,
+        {one.base_offset: one.log.size_in_bytes for one in directory.segments if one.log is not None},
+        sum(one.suffix == "deleted" for one in directory.leftovers),
+        has_partition_metadata="partition.metadata" in directory.entries,
+        has_snapshots=bool(directory.snapshots),
+        meta_version=None if log_dir.meta is None else log_dir.meta.version,
+        broker_epoch=None if log_dir.clean_shutdown is None else log_dir.clean_shutdown.broker_epoch,
+        log_dirs=sum(one.broker == context.broker for one in inputs.log_dirs),
+        relatives=sorted(inputs.relatives.get((context.broker, context.topic, context.partition), ())),
+        ends_in_old_format=_ends_in_old_format(replica, reader),
+        forgotten_transactions=forgotten,
+    )
+
+
+def _ends_in_old_format(replica: "Replica", reader: "LogReader") -> bool:
+    """Whether the last batch has message format 0 or 1; only logs with batches that have no epoch are read again for that."""
+    end = replica.log_end_offset
+    if not replica.state.epochs.batches_without_epoch or replica.state.unread:
+        return False
+    last = reader.batches(replica, end - 1, end)
+    return bool(last.shape[1]) and int(last[BatchColumn.MAGIC, -1]) < 2
