@@ -1,0 +1,189 @@
+"""What `find` prints in every format, how its conditions are written, and how it ends."""
+
+import base64
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.find import content, times
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import UsageError
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.replicas import put_replica
+from tests.support.results import EVIL
+from tests.support.segments import BASE_TIMESTAMP, changed
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `find` with these arguments: exit status, stdout, stderr."""
+
+    def find(*arguments: object) -> tuple[int, str, str]:
+        status = outcome(["find", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return find
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A record that tries everything at a terminal, on two brokers."""
+    record = RecordToWrite(HOSTILE, HOSTILE * 2, [("h\x1b[31m", HOSTILE), ("plain", b"1=2")])
+    log = write_batch([record], base_offset=0, base_timestamp=BASE_TIMESTAMP, producer_id=2**60, producer_epoch=7, base_sequence=9)
+    for broker in (1, 2):
+        put_replica(tmp_path / "hostile", broker, log)
+    return tmp_path / "hostile"
+
+
+def is_plain(text: str) -> bool:
+    return all(each.isprintable() or each in "\n\t" for each in text)
+
+
+def test_the_table_says_which_broker_still_has_the_record(run: Run) -> None:
+    brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
+    status, out, err = run(*brokers, "--topic", "audit", "--offset", "369", "--format", "table")
+    assert status == 0
+    assert err == "found 1 record in 3 segments, " + err.partition("segments, ")[2]
+    head, row = out.splitlines()
+    assert head.split() == ["partition", "broker", "offset", "key", "value", "time", "notes", "file"]
+    file = SAMPLES / "unclean-election" / "broker-2" / "audit-0" / f"{0:020d}.log"
+    assert row.split()[:3] == ["audit-0", "2", "369"]
+    assert row.split()[-3:] == [str(file), "at", row.split()[-1]]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_nothing_of_a_record_reaches_the_terminal_as_it_is(run: Run, hostile: Path, format_name: str) -> None:
+    status, out, _ = run(hostile, "--key", "hex:" + HOSTILE.hex(), "--show-payloads", "--format", format_name)
+    assert status == 0
+    assert is_plain(out)
+    assert len(out.splitlines()) == {"table": 3, "tsv": 3, "json": 2, "jsonl": 2, "markdown": 6}[format_name]
+    told = json.loads(out) if format_name == "json" else [json.loads(line) for line in out.splitlines() if format_name == "jsonl"]
+    for number, row in enumerate(told):
+        assert (row["topic"], row["partition"], row["broker"], row["offset"]) == ("orders", 0, number + 1, 0)
+        assert (row["timestamp_ms"], row["timestamp"]) == (BASE_TIMESTAMP, "2023-11-14T22:13:20.000Z")
+        assert (row["producer_id"], row["producer_id_string"], row["producer_epoch"], row["sequence"]) == (2**60, str(2**60), 7, 9)
+        assert (row["key"], row["key_size"]) == ({"base64": base64.b64encode(HOSTILE).decode()}, len(HOSTILE))
+        assert row["headers"][1] == ["plain", "1=2"]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_no_bytes_without_show_payloads_and_nothing_found_is_an_answer(run: Run, hostile: Path, format_name: str) -> None:
+    status, out, err = run(hostile, "--offset", "0:", "--format", format_name)
+    assert (status, err) == (0, "found 2 records in 2 segments, " + err.partition("segments, ")[2])
+    assert "gpj" not in out
+    assert "hostile" in out
+    status, out, err = run(hostile, "--key", "no such", "--format", format_name, "-q")
+    assert status == 0
+    assert err.startswith("nothing found: no readable record in 2 segments, ")
+    assert "hostile" not in out
+    if format_name == "json":
+        assert json.loads(out) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "brokers"),
+    [
+        (["--header", "plain"], [1, 2]),
+        (["--header", "plain=1=2", "--header", "h\x1b[31m"], [1, 2]),
+        (["--header", "plain=hex:313d32"], [1, 2]),
+        (["--header", "plain=1"], []),
+        (["--header", "plain", "--header", "other"], []),
+        (["--value-contains", "hex:" + HOSTILE.hex() * 2], [1, 2]),
+        (["--value-contains", "hex:" + HOSTILE.hex() * 3], []),
+        (["--timestamp", "2023-11-14T22:13:20Z..2023-11-14T22:13:21Z"], [1, 2]),
+        (["--timestamp", f"{BASE_TIMESTAMP}"], [1, 2]),
+        (["--timestamp", f"..{BASE_TIMESTAMP}"], []),
+        (["--producer-id", str(2**60), "--broker", "2"], [2]),
+        (["--producer-id", "0"], []),
+        (["--offset", "0", "--limit", "1"], [1]),
+    ],
+)
+def test_conditions_are_joined_by_and(run: Run, hostile: Path, arguments: list[str], brokers: list[int]) -> None:
+    status, out, _ = run(hostile, *arguments, "--format", "jsonl")
+    assert status == 0
+    assert [json.loads(line)["broker"] for line in out.splitlines()] == brokers
+
+
+def test_texts_hexadecimal_and_escaped_prefixes() -> None:
+    assert content("key", "order-7") == b"order-7"
+    assert content("key", "\u00e9\udcff") == b"\xc3\xa9\xff"
+    assert content("key", "hex:00 ff") == b"\x00\xff"
+    assert content("key", "text:hex:00") == b"hex:00"
+    assert content("key", "text:") == b""
+
+
+def test_ranges_of_times() -> None:
+    assert times("2026-03-01T12:00:00Z..2026-03-01T12:00:01.500Z") == (1772366400000, 1772366401500)
+    assert times("1710123100000..") == (1710123100000, None)
+    assert times("..2026-03-01") == (None, 1772323200000)
+    assert times("1710123100000") == (1710123100000, 1710123100001)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--key", "hex:0"],
+        ["--offset", "5:5"],
+        ["--timestamp", ".."],
+        ["--timestamp", "2..1"],
+        ["--timestamp", "soon"],
+        ["--producer-id", "-1"],
+        ["--limit", "0"],
+        ["--key", "k", "--format", "xml"],
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_two_lines(run: Run, hostile: Path, arguments: list[str]) -> None:
+    status, out, err = run(hostile, *arguments)
+    assert (status, out) == (2, "")
+    assert [line.partition(":")[0] for line in err.splitlines()] == ["error", "hint"]
+
+
+def test_a_range_that_holds_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="holds no time"):
+        times("1710123100001..1710123100001")
+
+
+def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_read(run: Run, hostile: Path) -> None:
+    file = hostile / "broker-1" / "orders-0" / f"{0:020d}.log"
+    file.write_bytes(changed(file.read_bytes(), 8, b"\x7f\xff\xff\xff"))
+    status, out, err = run(hostile, "--offset", "0")
+    assert status == 0
+    assert len(out.splitlines()) == 2
+    assert "1 damaged place could not be searched, or not to the end; `kafka-forensics scan` tells of them\n" in err
+    _, _, err = run(hostile, "--offset", "0", "--limit", "1")
+    assert "stopped after 1 record, as --limit says; there may be more\n" in err
+    _, _, err = run(hostile, "--offset", "0", "--topic", "none")
+    assert err == "nothing found: no log was there to be searched, or none is asked for\n"
+
+
+def test_output_goes_to_a_file_whose_ending_tells_the_format(run: Run, hostile: Path, tmp_path: Path) -> None:
+    status, out, _ = run(hostile, "--offset", "0", "--output", tmp_path / "found.json")
+    assert (status, out) == (0, "")
+    assert len(json.load(io.StringIO((tmp_path / "found.json").read_text()))) == 2
+    status, _, err = run(hostile, "--offset", "0", "--output", hostile / "found.json")
+    assert status == 2
+    assert "found.json" in err
+
+
+@pytest.mark.corpora
+def test_every_copy_in_archives_of_real_brokers(run: Run, corpora: Path) -> None:
+    status, out, _ = run(corpora / "kafka-4.3.0-unclean.tar.xz", "--topic", "audit", "--offset", "299:", "--format", "jsonl")
+    assert status == 0
+    held: dict[int, list[int]] = {}
+    for line in out.splitlines():
+        row = json.loads(line)
+        held.setdefault(row["broker"], []).append(row["offset"])
+    assert {broker: (min(at), max(at)) for broker, at in held.items()} == {1: (299, 344), 2: (299, 369), 3: (299, 299)}
+    _, out, _ = run(corpora / "public-magic0-golden.tar.xz", "--offset", "0", "--format", "jsonl")
+    assert out
+    assert all(json.loads(line)["timestamp_type"] == "NoTimestampType" for line in out.splitlines())
