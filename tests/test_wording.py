@@ -19,7 +19,7 @@ from kafka_forensics.model.findings import Finding, Place, Severity
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
-COMMANDS = {"scan", "dump", "compare", "explain", "doctor"}
+COMMANDS = {"scan", "dump", "compare", "groups", "explain", "doctor"}
 OPTIONS = {"--topic", "--partition", "--offset", "--explain", "--records", "--show-payloads", "--live", "--verbose"}
 LEADS = ("What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule.")
 
@@ -88,6 +88,13 @@ RICH: dict[str, Any] = {
     "size_in_bytes": 8 << 40,
     "zero_bytes": 4096,
     "leftovers": ["00000000000000000000.log.swap"],
+    "group": "billing",
+    "committed_offset": 370,
+    "commit_timestamp": 1_700_000_000_000,
+    "harmless_if": "the offset was set by hand",
+    "isr": [1, 2, 3],
+    "min_insync_replicas": 2,
+    "since_ms": 1_700_000_000_000,
     "names": ["notes.txt"],
     "count": 2,
     "name": "..-0",

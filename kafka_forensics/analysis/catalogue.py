@@ -77,8 +77,10 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "CLUSTER_ID_MISMATCH": Kind(_ERROR, _PROVEN),
     "NODE_ID_CLASH": Kind(_ERROR, _PROVEN),
     "REPLICA_MISSING": Kind(_WARNING, _INFERRED),
+    "READERS_HELD_BACK": Kind(_INFO, _INFERRED),
     # internal topics
     "METADATA_RECORD_MALFORMED": Kind(_ERROR, _PROVEN),
+    "GROUP_OFFSET_BEYOND_LOG": Kind(_CRITICAL, _PROVEN),
     # environment
     "INCONSISTENT_CUT": Kind(_INFO, _INFERRED),
     "EVIDENCE_CHANGED": Kind(_ERROR, _PROVEN),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place
+from kafka_forensics.model.group_log import Committed
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class ReplicaContext:
     """None if there is no `leader-epoch-checkpoint`."""
     control: PartitionControl | None = None
     """The controller's last word on the partition."""
+    committed: list[Committed] = field(default_factory=list)
+    """What groups committed on the partition."""
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
 

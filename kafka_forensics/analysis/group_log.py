@@ -5,7 +5,7 @@ lets it count unless a later record has spoken of the same key, ABORT drops it. 
 An unreadable value leaves its key as it was, with a note from which record on that is in doubt; an unreadable key, everything.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -147,8 +147,9 @@ class GroupReplay:
             self._doubtful_groups.pop(key.group, None)
 
     def unreadable(self, key: GroupKey | None, record_offset: int) -> None:
-        """A record could not be read; `key` is None if not even its key could."""
+        """A record could not be read; `key` is None if not even its key could. What it changed is unknown behind the one before."""
         self.log.malformed_count += 1
+        record_offset -= 1
         if key is None:
             del self._doubtful_logs[_DOUBTS_KEPT - 1 :]
             self._doubtful_logs.append(record_offset)
@@ -162,7 +163,7 @@ class GroupReplay:
         log = self.log
         for key, slot in self._slots.items():
             own = self._doubtful.get(key)
-            behind = self._doubtful_logs[bisect_right(self._doubtful_logs, slot.record_offset) :][:1]
+            behind = self._doubtful_logs[bisect_left(self._doubtful_logs, slot.record_offset) :][:1]
             log.committed.append(
                 Committed(
                     key.group,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.group_log import GroupHistory
 from kafka_forensics.model.transaction_log import TransactionLog
 
 
@@ -13,6 +14,7 @@ class Witnesses:
 
     controller: ControllerHistory | None = None
     transaction_log: TransactionLog | None = None
+    groups: GroupHistory | None = None
     findings: list[Finding] = field(default_factory=list)
     """What is wrong with the records of these logs."""
 

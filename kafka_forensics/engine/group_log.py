@@ -65,16 +65,21 @@ def read_group_history(inputs: Inputs) -> GroupHistory | None:
 
     What cannot be read is listed in `inputs.incomplete`. A damaged copy gives way to a whole one that is as long.
     """
-    copies: dict[int, list[ReplicaPlan]] = {}
+    copies: dict[tuple[int, str], list[ReplicaPlan]] = {}
     for plan in inputs.internal:
         if plan.context.topic == CONSUMER_OFFSETS_TOPIC:
-            copies.setdefault(plan.context.partition, []).append(plan)
+            copies.setdefault((plan.context.partition, cluster_of(plan) or ""), []).append(plan)
     if not copies:
         return None
     history = GroupHistory()
-    for partition in sorted(copies):
-        history.add(_best(inputs, sorted(copies[partition], key=_longest_first)))
+    for key in sorted(copies):
+        history.add(_best(inputs, sorted(copies[key], key=_longest_first)))
     return history
+
+
+def cluster_of(plan: ReplicaPlan) -> str | None:
+    """The id of the cluster a copy is of, None if it does not tell."""
+    return None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id
 
 
 def _longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
@@ -107,7 +112,7 @@ class _LogWalk:
     def __init__(self, inputs: Inputs, plan: ReplicaPlan) -> None:
         self._inputs = inputs
         self._plan = plan
-        self._log = GroupLog(plan.context.partition, plan.context.broker)
+        self._log = GroupLog(plan.context.partition, plan.context.broker, cluster_of(plan))
         self._replay = GroupReplay(self._log)
         self._keys: dict[bytes, GroupKey | str] = {}
         self._file = ""

@@ -20,7 +20,7 @@ from kafka_forensics.engine.partitions import PartitionResult, judge_partition
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.splits import Split, splits_of
 from kafka_forensics.engine.transactions import SnapshotCheck
-from kafka_forensics.engine.witnesses import read_witnesses
+from kafka_forensics.engine.witnesses import read_witnesses, take_commits
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 from kafka_forensics.storage.archive import reading_order
@@ -54,6 +54,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None 
     witnesses = read_witnesses(inputs)
     for plan in inputs.replicas:
         take_control(plan.context, witnesses)
+        take_commits(plan, witnesses)
     findings = environment_findings(inputs) + witnesses.findings
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
+from kafka_forensics.analysis.group_offsets import malformed_findings
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.controller import read_controller
-from kafka_forensics.engine.inputs import Inputs
+from kafka_forensics.engine.group_log import cluster_of, read_group_history
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.engine.transaction_log import read_transaction_log
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
 
@@ -19,7 +21,17 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     known = [partition for topic, partition in _partitions(witnesses) if topic == TRANSACTION_STATE_TOPIC]
     witnesses.transaction_log, found = read_transaction_log(inputs, max(known, default=-1) + 1)
     witnesses.findings += found
+    witnesses.groups = read_group_history(inputs)
+    if witnesses.groups is not None:
+        witnesses.findings += [one for log in witnesses.groups.logs for one in malformed_findings(log)]
     return witnesses
+
+
+def take_commits(plan: ReplicaPlan, witnesses: Witnesses) -> None:
+    """Let a replica know what groups committed on its partition."""
+    if witnesses.groups is not None:
+        context = plan.context
+        context.committed = witnesses.groups.committed(context.topic, context.partition, cluster_of(plan))
 
 
 def _partitions(witnesses: Witnesses) -> Iterable[tuple[str, int]]:

@@ -108,7 +108,7 @@ class Committed:
     """What a group's log says of one partition.
 
     `last` is the commit in force, of the record at `record_offset`; `greatest` the largest offset committed since the last
-    tombstone, as far as compaction left it. `unknown_after`: an unreadable record there may have changed it since, None if none.
+    tombstone, as far as compaction left it. `unknown_after`: unreadable records behind that offset of the log may have changed it since, None if there are none.
     """
 
     group: str
@@ -178,6 +178,8 @@ class GroupLog:
 
     partition: int
     broker: int | str
+    cluster_id: str | None = None
+    """From `meta.properties`; None if the copy does not tell."""
     end_offset: int = 0
     committed: list[Committed] = field(default_factory=list)
     pending: list[PendingCommit] = field(default_factory=list)
@@ -198,19 +200,16 @@ class GroupHistory:
     """Every partition of `__consumer_offsets` among the copies."""
 
     logs: list[GroupLog] = field(default_factory=list)
-    by_partition: dict[tuple[str, int], list[Committed]] = field(default_factory=dict)
-    """(topic, partition) → what groups committed there, by group."""
+    by_partition: dict[tuple[str, int], list[tuple[str | None, Committed]]] = field(default_factory=dict)
+    """(topic, partition) → what groups committed there, each with the cluster it was committed in."""
 
     def add(self, log: GroupLog) -> None:
         """Add a partition's log."""
         self.logs.append(log)
         for one in log.committed:
-            self.by_partition.setdefault((one.topic, one.partition), []).append(one)
+            self.by_partition.setdefault((one.topic, one.partition), []).append((log.cluster_id, one))
 
-    def committed(self, topic: str, partition: int) -> list[Committed]:
-        """What groups committed on a partition."""
-        return self.by_partition.get((topic, partition), [])
-
-    def group(self, name: str) -> Group | None:
-        """A group by its name."""
-        return next((log.groups[name] for log in self.logs if name in log.groups), None)
+    def committed(self, topic: str, partition: int, cluster_id: str | None) -> list[Committed]:
+        """What groups committed on a partition of a cluster; a log or a partition that does not tell its cluster is of any."""
+        found = self.by_partition.get((topic, partition), [])
+        return [one for cluster, one in found if cluster is None or cluster_id is None or cluster == cluster_id]
