@@ -11,6 +11,7 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.comparison import Comparison
 from kafka_forensics.analysis.differences import BatchReader
+from kafka_forensics.analysis.readable import held_back_finding, readable
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -112,6 +113,24 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
         evidence["unknown_after_offset"] = best.unknown_after
     place = Place(best.topic, best.partition, offset_start=end, offset_end=best.greatest.offset)
     return [finding("GROUP_OFFSET_BEYOND_LOG", place, evidence, severity=severity, confidence=confidence)]
+
+
+def group_findings(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> list[Finding]:
+    """What groups and the ISR say of a partition whose replicas, all of one topic in one cluster, were compared.
+
+    A commit may raise `comparison`'s high watermark, see `heed_commits`.
+    """
+    heed_commits(replicas, reader, comparison)
+
+    def timestamp_at(replica: Replica, offset: int) -> int | None:
+        rows = reader.batches(replica, offset, offset + 1)
+        stamp = int(rows[BatchColumn.BASE_TIMESTAMP, 0]) if rows.shape[1] else -1
+        return stamp if stamp >= 0 else None
+
+    found = beyond_log(replicas, reader)
+    if not comparison.conflicts and all(one.end_is_known for one in replicas):
+        found += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamp_at))
+    return found
 
 
 def _of_this_topic(replicas: list[Replica]) -> list[Committed]:
