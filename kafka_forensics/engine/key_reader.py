@@ -1,0 +1,288 @@
+"""A replica of a compacted partition read as rows of its keys: one pass, each batch opened while its bytes are at hand."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import xxhash
+
+from kafka_forensics.analysis.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
+from kafka_forensics.engine.key_runs import KeyRuns
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.model.records import RecordColumn
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.codecs import HELD_BYTES
+from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.records import DecodedBatch, decode_batch
+from kafka_forensics.parsers.segment import SegmentReader
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
+
+    Ints = NDArray[np.int64]
+
+MAX_BATCH_BYTES: Final = 64 << 20
+"""A batch larger than this is not opened."""
+_INT64_MAX: Final = 2**63 - 1
+_EATING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
+_OUT_OF_ORDER: Final = frozenset({"OFFSET_DISCONTINUITY", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC"})
+_open_legacy = inspector(deep=False)
+
+
+class Counts:
+    """How much of a log lies in each interval between cuts: records by `State`, records without a key, control batches."""
+
+    def __init__(self, intervals: int) -> None:
+        self.records = np.zeros((len(State), intervals), np.int64)
+        self.keyless = np.zeros(intervals, np.int64)
+        self.markers = np.zeros(intervals, np.int64)
+
+
+@dataclass(slots=True)
+class KeyReader:
+    """Reads one replica, `number` among those compared, into `runs`; rows are cut at `cuts`, ascending offsets.
+
+    `seed` keys the hashes, drawn for the scan: keys cannot be crafted to look alike. Tombstones expire `delete_retention_ms` after
+    their timestamp or at their batch's horizon, whichever is earlier: no replica's clock is known. `problems` are batches that
+    could not be opened, with their segment.
+    """
+
+    plan: ReplicaPlan
+    replica: Replica
+    number: int
+    cuts: "Ints"
+    seed: int
+    delete_retention_ms: int
+    runs: KeyRuns
+    counts: Counts = field(init=False)
+    damaged_end: int = -1
+    newest_timestamp: int = -1
+    problems: list[tuple[int, Damage]] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+    _transactions: "_Transactions" = field(init=False)
+    _pending: bool = False
+    _bad: set[int] = field(default_factory=set)
+    _segment: int = 0
+
+    def __post_init__(self) -> None:
+        """Ask the folded log which transactions were aborted."""
+        self.counts = Counts(len(self.cuts) + 1)
+        self._transactions = _Transactions(self.replica)
+
+    def read(self) -> None:
+        """Read the whole log. What cannot be read is told in `incomplete`, and counts as damage to the log's end."""
+        logs = [segment for segment in self.plan.directory.segments if segment.log is not None]
+        source = self.plan.log_dir.source
+        for index, segment in enumerate(logs):
+            following = logs[index + 1].base_offset if index + 1 < len(logs) else None
+            if following is not None and following <= self.cuts[0]:
+                continue
+            assert segment.log is not None
+            self._segment = segment.base_offset
+            try:
+                with source.open(segment.log.path) as file:
+                    reader = SegmentReader(
+                        file, next_base_offset=following, inspect=self._inspect, inspect_alone=self._inspect_alone
+                    )
+                    for chunk in reader.chunks():
+                        self._follow(chunk, last=following is None)
+            except SourceError as error:
+                if not error.path:
+                    raise
+                self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
+                self._pending = True
+        if self._pending or any(one.kind in _OUT_OF_ORDER for one in self.replica.course.irregularities):
+            self.damaged_end = self.replica.log_end_offset
+
+    def _follow(self, chunk: BatchChunk, *, last: bool) -> None:
+        """Note where damage ends: with the next batch that is good."""
+        columns = chunk.columns
+        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        position = columns[BatchColumn.POSITION]
+        eaten = [one.position for one in chunk.damage if one.kind in _EATING or (one.kind == "SEG_TORN_TAIL" and not last)]
+        if good.any():
+            self.newest_timestamp = max(self.newest_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP, good].max()))
+        if self._bad:
+            good &= ~np.isin(position, list(self._bad))
+            self._bad.clear()
+        bad = max([*eaten, *position[~good].tolist()], default=-1)
+        if bad < 0 and not self._pending:
+            return
+        behind = np.flatnonzero(good & (position > bad))
+        if len(behind):
+            self.damaged_end = max(self.damaged_end, int(columns[BatchColumn.BASE_OFFSET, behind[0]]))
+        self._pending = not len(behind)
+
+    def _inspect(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
+    ) -> list[Damage]:
+        """Open the batches of rows `[first, end)` that hold records of the compared range, see `Inspector`."""
+        _open_legacy(buffer, position, columns, first, end)
+        good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
+        wanted = good & (columns[BatchColumn.LAST_OFFSET, first:end] >= self.cuts[0])
+        control = columns[BatchColumn.ATTRIBUTES, first:end] & CONTROL_MASK != 0
+        control &= columns[BatchColumn.MAGIC, first:end] >= 2
+        marked = columns[BatchColumn.BASE_OFFSET, first:end][wanted & control]
+        np.add.at(self.counts.markers, np.searchsorted(self.cuts, marked, side="right"), 1)
+        wanted &= ~control & (columns[BatchColumn.RECORDS_COUNT, first:end] != 0)
+        for row in (np.flatnonzero(wanted) + first).tolist():
+            start, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            self._open(buffer[start - position : start - position + size].tobytes(), start)
+        return []
+
+    def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+        """Open a batch that stands behind damage or is large."""
+        if size <= MAX_BATCH_BYTES:
+            self._open(file.read_at(position, size), position)
+            return []
+        source, segment = self.plan.log_dir.source, self._segment
+        path = next(one.log.path for one in self.plan.directory.segments if one.log is not None and one.base_offset == segment)
+        what = f"batch of {size} bytes at byte {position} is too large to compare its records"
+        self.incomplete.append(Incomplete(typed_path(source, path), what))
+        self._bad.add(position)
+        return []
+
+    def _open(self, data: bytes, position: int) -> None:
+        """Add the records of a batch, which is none that a log without damage holds if it cannot be opened."""
+        batch = decode_batch(data, position=position)
+        header = batch.header
+        if batch.problems:
+            self.problems += [(self._segment, one) for one in batch.problems]
+            self._bad.add(position)
+            return
+        if header is not None and header.is_control_batch:
+            interval = int(np.searchsorted(self.cuts, header.base_offset, side="right"))
+            self.counts.markers[interval] += 1
+            return
+        state, flags, horizon = State.VISIBLE, 0, _INT64_MAX
+        if header is not None:
+            if header.attributes & TRANSACTIONAL_MASK:
+                flags = TRANSACTIONAL
+                state = self._transactions.state(header.producer_id, header.base_offset)
+            if header.delete_horizon_ms is not None:
+                horizon = header.delete_horizon_ms
+        for records in _columns(batch, self.seed):
+            if records is None:
+                self._bad.add(position)
+                continue
+            self._add(records, state, flags, horizon)
+
+    def _add(self, records: "_Records", state: State, flags: int, horizon: int) -> None:
+        """Add some records of one batch as rows, all of one state."""
+        intervals = np.searchsorted(self.cuts, records.offsets, side="right")
+        wanted = intervals > 0
+        keyless = wanted & (records.key_lengths < 0)
+        np.add.at(self.counts.keyless, intervals[keyless], 1)
+        wanted &= ~keyless
+        np.add.at(self.counts.records[state], intervals[wanted], 1)
+        count = int(wanted.sum())
+        if not count:
+            return
+        deleted = records.value_lengths[wanted] < 0
+        timestamps = records.timestamps[wanted]
+        rows = np.empty((count, ROW_WIDTH), np.int64)
+        rows[:, Row.KEY_HIGH : Row.PLACE] = records.keys[wanted]
+        rows[:, Row.PLACE] = place(self.number, intervals[wanted], state)
+        rows[:, Row.OFFSET] = records.offsets[wanted]
+        rows[:, Row.VALUE] = np.where(deleted, 0, records.values[wanted])
+        rows[:, Row.EXPIRY] = np.minimum(
+            np.minimum(timestamps, _INT64_MAX - self.delete_retention_ms) + self.delete_retention_ms, horizon
+        )
+        rows[:, Row.FLAGS] = flags + TOMBSTONE * deleted
+        rows[:, Row.RECORDS] = 1
+        rows[:, Row.KEY_SHOWN] = records.shown[wanted]
+        self.runs.add(rows)
+
+
+class _Transactions:
+    """Which transactional batches of a log belong to aborted transactions, and which to open ones, by the log's own markers."""
+
+    def __init__(self, replica: Replica) -> None:
+        fold = replica.state.transactions
+        aborted: dict[int, list[tuple[int, int]]] = {}
+        for one in fold.endings():
+            if one.is_abort and one.first_offset >= 0:
+                aborted.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+        self._aborted = {producer_id: sorted(spans) for producer_id, spans in aborted.items()}
+        self._open = {one.producer_id: one.first_offset for one in fold.open_transactions()}
+
+    def state(self, producer_id: int, offset: int) -> State:
+        """State of a transactional batch with this base offset."""
+        if offset >= self._open.get(producer_id, _INT64_MAX):
+            return State.OPEN
+        spans = self._aborted.get(producer_id, [])
+        index = bisect_right(spans, (offset, _INT64_MAX)) - 1
+        return State.ABORTED if index >= 0 and offset <= spans[index][1] else State.VISIBLE
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Records as arrays of one length; `keys` is (n, 2), of no meaning where a length is negative, as are `values`."""
+
+    offsets: "Ints"
+    timestamps: "Ints"
+    keys: "Ints"
+    key_lengths: "Ints"
+    shown: "Ints"
+    values: "Ints"
+    value_lengths: "Ints"
+
+
+def _columns(batch: DecodedBatch, seed: int) -> Iterator[_Records | None]:
+    """Records of a batch, keys and values hashed; None for one that is too large to be held."""
+    header = batch.header
+    if header is None or (len(batch.payload) >= HELD_BYTES and header.codec != 0):
+        yield from _one_by_one(batch, seed)
+        return
+    payload = bytes(batch.payload)
+    stamped = header.timestamp_type == "LogAppendTime"
+    for columns in batch.iter_columns():
+        keys = _pieces(payload, columns[RecordColumn.KEY_POSITION], columns[RecordColumn.KEY_LENGTH])
+        values = _pieces(payload, columns[RecordColumn.VALUE_POSITION], columns[RecordColumn.VALUE_LENGTH])
+        deltas = columns[RecordColumn.TIMESTAMP_DELTA]
+        yield _Records(
+            columns[RecordColumn.OFFSET_DELTA] + header.base_offset,
+            np.full(len(keys), header.max_timestamp) if stamped else deltas + header.base_timestamp,
+            _hashed(keys, seed),
+            columns[RecordColumn.KEY_LENGTH].copy(),
+            _shown(keys),
+            _hashed(values, seed)[:, 0],
+            columns[RecordColumn.VALUE_LENGTH].copy(),
+        )
+
+
+def _one_by_one(batch: DecodedBatch, seed: int) -> Iterator[_Records | None]:
+    """The same for batches of the old formats, and those of which only a part is held at a time."""
+    for record in batch.iter_records():
+        if record.is_oversized or record.offset < 0:
+            yield None
+            continue
+        numbers = [record.offset, record.timestamp, record.key_length, record.value_length]
+        offset, timestamp, key_length, value_length = (np.array([number], np.int64) for number in numbers)
+        key, value = [record.key or b""], [record.value or b""]
+        yield _Records(offset, timestamp, _hashed(key, seed), key_length, _shown(key), _hashed(value, seed)[:, 0], value_length)
+
+
+def _pieces(payload: bytes, positions: "Ints", sizes: "Ints") -> list[bytes]:
+    """`payload[position : position + size]` for each; of null something that nobody looks at."""
+    return [payload[at : at + size] for at, size in zip(positions.tolist(), sizes.tolist(), strict=True)]
+
+
+def _hashed(pieces: list[bytes], seed: int) -> "Ints":
+    """128-bit hashes, (n, 2)."""
+    digest = xxhash.xxh3_128_digest
+    return np.frombuffer(b"".join([digest(one, seed) for one in pieces]), np.int64).reshape(-1, 2)
+
+
+def _shown(pieces: list[bytes]) -> "Ints":
+    """`Row.KEY_SHOWN` of keys."""
+    digest = xxhash.xxh3_64_digest
+    return np.frombuffer(b"".join([digest(one) for one in pieces]), ">i8").astype(np.int64)
