@@ -5,8 +5,8 @@ from itertools import combinations
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.differences import BatchReader, Difference, Differences, differences
-from kafka_forensics.analysis.forks import fork_finding, trailing_epoch_loss, unexplained
+from kafka_forensics.analysis.differences import BatchReader, Conflicts, Differences, differences
+from kafka_forensics.analysis.forks import fork_finding, parted, trailing_epoch_loss, unexplained
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding, Place, Severity
@@ -15,29 +15,29 @@ from kafka_forensics.model.results import Agreement
 
 @dataclass(slots=True)
 class Comparison:
-    """What comparing gave: how the replicas agree, the findings, and a lower bound of the high watermark with its witness."""
+    """What comparing gave: how the replicas agree, the findings, a lower bound of the high watermark with its witness, and where
+    pairs of replicas (by their numbers) hold different records."""
 
     agreement: Agreement
     findings: list[Finding] = field(default_factory=list)
     high_watermark: int | None = None
     witness: str | None = None
+    conflicts: Conflicts = field(default_factory=dict)
 
 
-def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = True) -> Comparison:
-    """Compare the replicas of one partition. `comparable` False: they are different topics' or clusters' logs by their ids."""
+def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
+    """Compare the replicas of one partition, which are of one topic in one cluster."""
     high_watermark, witness = _high_watermark(replicas)
-    if not comparable:
-        return Comparison(Agreement("not_compared"), [], high_watermark, witness)
     result = Comparison(Agreement("identical"), [], high_watermark, witness)
     if len(replicas) < 2:
         return result
     result.agreement.common_end_offset = min(one.log_end_offset for one in replicas)
     pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
     conflicts = {pair: [one for one in found if one.kind == "content"] for pair, found in pairs.items()}
-    result.findings += _damaged(replicas, pairs)
+    result.conflicts = forked = {pair: found for pair, found in conflicts.items() if found}
+    result.findings += _damaged(replicas, pairs, reader, forked)
     result.findings += _headers(replicas, pairs)
     result.findings += _reencoded(replicas, pairs)
-    forked = {pair: found for pair, found in conflicts.items() if found}
     ends = {one.log_end_offset for one in replicas}
     loss = None if forked else trailing_epoch_loss([one for one in replicas if one.end_is_known])
     if forked:
@@ -51,6 +51,8 @@ def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = 
     elif loss is not None:
         result.findings.append(loss)
         result.agreement.kind = "prefix"
+    elif any(one.state.unread for one in replicas):
+        result.agreement = Agreement("not_compared")
     elif replicas[0].context.compacted:
         result.agreement.kind = "compacted"
     elif any(one.kind in ("damaged", "header") for found in pairs.values() for one in found):
@@ -62,7 +64,18 @@ def compare(replicas: list[Replica], reader: BatchReader, *, comparable: bool = 
         result.agreement.kind = "prefix"
     leading = set() if loss is None else {version["brokers"][0] for version in loss.evidence["versions"][1:]}
     result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
+    _tell_unread(result, max(found.ranges_not_compared for found in pairs.values()))
     return result
+
+
+def _tell_unread(result: Comparison, ranges: int) -> None:
+    """Say with all that was found that so many ranges differ and were not read; without a word of them nothing is identical."""
+    if not ranges:
+        return
+    for one in result.findings:
+        one.evidence["ranges_not_compared"] = ranges
+    if result.agreement.kind in ("identical", "prefix"):
+        result.agreement = Agreement("not_compared")
 
 
 def _some_missing(replicas: list[Replica]) -> bool:
@@ -84,31 +97,38 @@ def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
     return best.context.high_watermark, f"replication-offset-checkpoint of broker {best.broker}"
 
 
-def _damaged(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
-    """Batches that differ because their bytes rotted on one replica, once for each such batch, with the majority's view."""
-    rotten: dict[tuple[int, int], dict[str, Any]] = {}
+def _damaged(
+    replicas: list[Replica], pairs: dict[tuple[int, int], Differences], reader: BatchReader, forked: Conflicts
+) -> list[Finding]:
+    """Batches that differ because they rotted on one replica, or hold no records there though their CRC is right: once for each
+    such batch, with the majority's view."""
+    bad: dict[tuple[int, int], dict[str, Any]] = {}
     for (i, j), found in pairs.items():
         for one in found:
             if one.kind != "damaged":
                 continue
+            rotten = [row for row in (one.left, one.right) if row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED]]
             for side, other, row in ((i, j, one.left), (j, i, one.right)):
-                if row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED]:
-                    entry = rotten.setdefault((side, int(row[BatchColumn.BASE_OFFSET])), {"row": row, "against": set()})
+                if any(row is each for each in rotten) or (not rotten and reader.undecodable(replicas[side], row)):
+                    offset = int(row[BatchColumn.BASE_OFFSET])
+                    kind = "rot" if rotten else "undecodable"
+                    entry = bad.setdefault((side, offset), {"row": row, "kind": kind, "against": set()})
                     entry["against"].add(other)
     findings = []
-    for (side, offset), entry in sorted(rotten.items()):
-        row = entry["row"]
-        holders = [replicas[k].broker for k in sorted(entry["against"]) if (k, offset) not in rotten]
+    for (side, offset), entry in sorted(bad.items()):
+        row, end = entry["row"], int(entry["row"][BatchColumn.LAST_OFFSET]) + 1
+        others = [k for k in sorted(entry["against"]) if (k, offset) not in bad]
+        holders = [replicas[k].broker for k in others if not parted(replicas, forked, (side, k), (offset, end))]
         context = replicas[side].context
         place = context.place(
             context.log_file(int(row[-1])),
             byte_start=int(row[BatchColumn.POSITION]),
             byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
             offset_start=offset,
-            offset_end=int(row[BatchColumn.LAST_OFFSET]) + 1,
+            offset_end=end,
         )
         evidence = {
-            "kind": "rot",
+            "kind": entry["kind"],
             "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
             "minority": [replicas[side].broker],
             "majority": holders,
@@ -160,16 +180,20 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
     return findings
 
 
-def _lagging(replicas: list[Replica], forked: dict[tuple[int, int], list[Difference]]) -> list[Finding]:
-    """Replicas that are a strict prefix of another and fork from none."""
+def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
+    """Replicas that are a strict prefix of another and fork from none; a longer copy that forks from a third is no good advice."""
     findings = []
     longest = max(one.log_end_offset for one in replicas)
+    parted_ones = {index for pair in forked for index in pair}
     for index, one in enumerate(replicas):
-        if one.log_end_offset >= longest or not one.end_is_known or any(index in pair for pair in forked):
+        if one.log_end_offset >= longest or not one.end_is_known or index in parted_ones:
             continue
-        holders = [other.broker for other in replicas if other.log_end_offset > one.log_end_offset]
+        longer = [k for k, other in enumerate(replicas) if other.log_end_offset > one.log_end_offset]
         place = one.context.place(offset_start=one.log_end_offset, offset_end=longest)
-        evidence = {"behind": longest - one.log_end_offset, "leader_end": longest, "held_by": holders}
+        evidence: dict[str, Any] = {"behind": longest - one.log_end_offset, "leader_end": longest}
+        evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
+        if parted_ones.intersection(longer):
+            evidence["in_conflict"] = [replicas[k].broker for k in longer if k in parted_ones]
         findings.append(finding("REPLICA_LAGS", place, evidence))
     return findings
 
@@ -178,11 +202,13 @@ def _partition(replicas: list[Replica]) -> Place:
     return Place(replicas[0].context.topic, replicas[0].context.partition)
 
 
-def with_holders(replicas: list[Replica], findings: list[Finding], high_watermark: int | None) -> list[Finding]:
+def with_holders(replicas: list[Replica], findings: list[Finding], comparison: Comparison) -> list[Finding]:
     """Add to findings of damage and gaps who holds the offsets whole, and raise gaps below the high watermark to critical.
 
-    What of gaps below the high watermark no replica holds is `COMMITTED_LOST_EVERYWHERE`.
+    `comparison` is that of the replicas, whose findings are among `findings`. What of gaps below the high watermark no replica
+    holds is `COMMITTED_LOST_EVERYWHERE`.
     """
+    high_watermark = comparison.high_watermark
     judged = []
     lost: set[tuple[int, int]] = set()
     for one in findings:
@@ -190,14 +216,20 @@ def with_holders(replicas: list[Replica], findings: list[Finding], high_watermar
         if one.kind not in _HELD or start is None or end is None:
             judged.append(one)
             continue
-        holders = [other.broker for other in replicas if other.broker != one.place.broker and other.covers(start, end)]
+        own = [k for k, other in enumerate(replicas) if other.broker == one.place.broker]
+        covering = [k for k, other in enumerate(replicas) if k not in own and other.covers(start, end)]
+        holders = [
+            replicas[k].broker
+            for k in covering
+            if not any(parted(replicas, comparison.conflicts, (mine, k), (start, end)) for mine in own)
+        ]
         evidence = dict(one.evidence) | {"held_by": holders}
         severity = one.severity
         if one.kind in _MISSING and high_watermark is not None:
             evidence |= {"high_watermark": high_watermark, "below_high_watermark": start < high_watermark}
             if start < high_watermark and one.kind in ("OFFSET_GAP", "OFFSET_DISCONTINUITY"):
                 severity = Severity.CRITICAL
-            if one.kind == "OFFSET_GAP" and start < high_watermark and not holders and len(replicas) > 1:
+            if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1:
                 lost.add((start, end))
         judged.append(replace(one, severity=severity, evidence=evidence))
     for start, end in _held_nowhere(replicas, lost, high_watermark or 0):

@@ -40,7 +40,7 @@ class ReplicaContext:
 
     @property
     def epoch_checkpoint(self) -> list[EpochEntry] | None:
-        """Entries of `leader-epoch-checkpoint` as a witness; None without one, and of a malformed one, which Kafka refuses whole."""
+        """What `leader-epoch-checkpoint` says; None without one, and of a malformed one, which Kafka refuses whole."""
         epochs = self.leader_epochs
         return None if epochs is None or epochs.damage else epochs.entries
 

@@ -32,6 +32,9 @@ class BatchReader(Protocol):
     ) -> bool | None:
         """Whether two batches hold equal records (`common`: equal wherever both hold the offset); None if one cannot be read."""
 
+    def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
+        """Whether a batch was read and holds no records that could be decoded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -50,12 +53,18 @@ class Difference:
         return int(self.left[BatchColumn.PARTITION_LEADER_EPOCH]), int(self.right[BatchColumn.PARTITION_LEADER_EPOCH])
 
 
+Conflicts = dict[tuple[int, int], list[Difference]]
+"""Numbers of two replicas that hold different records → where, in offset order; pairs that agree are left out."""
+
+
 class Differences(list[Difference]):
-    """Differences in offset order, of each kind the first `DIFFERENCES_KEPT` - 1 and the last; `counts` says how many there are."""
+    """Differences in offset order, of each kind the first `DIFFERENCES_KEPT` - 1 and the last; `counts` says how many there are,
+    `ranges_not_compared` in how many ranges of offsets there must be further ones."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.ranges_not_compared = 0
 
     def add(self, one: Difference) -> None:
         """Add the next difference, in the place of the last of its kind if too many are kept."""
@@ -79,9 +88,10 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
     start = max(min(one.first_batch_offset, one.log_start_offset) for one in (left, right))
     end = min(left.log_end_offset, right.log_end_offset)
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
-    if len(ranges) > 2 * RUNS_READ and not left.context.compacted:
-        ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
     found = Differences()
+    if len(ranges) > 2 * RUNS_READ and not left.context.compacted:
+        found.ranges_not_compared = len(ranges) - 2 * RUNS_READ
+        ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
     for low, high in ranges:
         _read_range(left, right, reader, low, high, found)
         if found.full:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.differences import Difference
+from kafka_forensics.analysis.differences import Conflicts, Difference
+from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
@@ -135,6 +136,18 @@ def _belongs(index: int, version: Version, replicas: list[Replica], conflicts: d
         if at == index or not shared or (min(at, index), max(at, index)) in conflicts:
             return False
     return (one.context.high_watermark or 0) <= version.witness
+
+
+def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int], offsets: tuple[int, int]) -> bool:
+    """Whether two replicas, by their numbers, hold different histories at `[start, end)`: they forked before and are in different
+    epochs there, or differ in a batch of it. What one lost of it, the other cannot give back."""
+    start, end = offsets
+    ours, theirs = (epoch_at(replicas[index].epochs, start) for index in pair)
+    for one in conflicts.get((min(pair), max(pair)), ()):
+        forked = one.epochs[0] != one.epochs[1] and ours != theirs
+        if one.offset < end and (forked or start < one.end_offset):
+            return True
+    return False
 
 
 def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]], first: int) -> list[Version]:

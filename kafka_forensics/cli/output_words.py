@@ -20,7 +20,7 @@ _AGREEMENTS: Final = {
     "missing": "some replicas lack records that others have",
     "compacted": "the replicas were compacted differently and hold the same values",
     "content": "the replicas differ in batches of one leader epoch",
-    "not_compared": "the replicas were not compared",
+    "not_compared": "not all replicas could be compared",
 }
 _HELD: Final = "the replicas agree in what they still hold"
 

@@ -153,14 +153,27 @@ def _malformed(damage: list[Damage], broker: int | str, name: str, file: str, pl
     return [finding(first.kind, where, evidence)]
 
 
-def identity_groups(plans: list[ReplicaPlan]) -> tuple[bool, list[Finding]]:
-    """Whether the replicas of one partition are one topic's, by topic ids and cluster ids; the finding if they are not."""
-    ids = {str(plan.context.broker): plan.context.topic_id for plan in plans if plan.context.topic_id is not None}
-    clusters = {plan.log_dir.meta.cluster_id for plan in plans if plan.log_dir.meta is not None} - {None}
-    if len(set(ids.values())) > 1:
-        place = Place(plans[0].context.topic, plans[0].context.partition)
-        return False, [finding("TOPIC_ID_MISMATCH", place, {"topic_ids": ids})]
-    return len(clusters) <= 1, []
+def identity_groups(plans: list[ReplicaPlan]) -> tuple[list[list[int]], list[Finding]]:
+    """The replicas of one partition, by their numbers, in groups of one topic in one cluster by their ids; the finding if topics
+    are more than one. A replica that tells no id belongs to the only topic and cluster there is, and to none of several."""
+    topics = [plan.context.topic_id for plan in plans]
+    clusters = [None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id for plan in plans]
+    groups: dict[tuple[object, object], list[int]] = {}
+    for number, ids in enumerate(zip(_among(topics), _among(clusters), strict=True)):
+        groups.setdefault(ids, []).append(number)
+    told = {str(plan.context.broker): topic for plan, topic in zip(plans, topics, strict=True) if topic is not None}
+    if len(set(told.values())) < 2:
+        return list(groups.values()), []
+    place = Place(plans[0].context.topic, plans[0].context.partition)
+    return list(groups.values()), [finding("TOPIC_ID_MISMATCH", place, {"topic_ids": told})]
+
+
+def _among(ids: list[str | None]) -> list[object]:
+    """The ids, an unknown one as one of its own if several are known, else as the one known."""
+    known = set(ids) - {None}
+    if len(known) < 2:
+        return [None] * len(ids)
+    return [number if one is None else one for number, one in enumerate(ids)]
 
 
 def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kafka_forensics.analysis.comparison import compare, with_holders
+from kafka_forensics.analysis.comparison import Comparison, compare, with_holders
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
@@ -12,6 +12,7 @@ from kafka_forensics.engine.signatures import partition_matches
 from kafka_forensics.engine.transactions import SnapshotCheck, transaction_findings
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import (
+    Agreement,
     Incomplete,
     PartitionSummary,
     ReplicaSummary,
@@ -34,15 +35,20 @@ def judge_partition(
     plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader
 ) -> PartitionResult:
     """Every finding about one partition. `plans`, `replicas` and `snapshots` go together, one each a replica."""
-    comparable, findings = identity_groups(plans)
+    groups, findings = identity_groups(plans)
+    own: list[list[Finding]] = []
     for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
-        findings += replica_file_findings(plan)
-        findings += own_findings(replica)
-        findings += transaction_findings(plan, replica, snapshot)
-    comparison = compare(replicas, reader, comparable=comparable)
-    findings += [damage_finding(replica, one.kind, segment, one, last=False, count=1) for replica, segment, one in reader.problems]
-    witnesses = replicas if comparable else []
-    findings = with_holders(witnesses, findings + comparison.findings, comparison.high_watermark if comparable else None)
+        own.append([*replica_file_findings(plan), *own_findings(replica), *transaction_findings(plan, replica, snapshot)])
+    comparisons = []
+    for group in groups:
+        members = [replicas[number] for number in group]
+        compared = compare(members, reader)
+        problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
+        reader.problems.clear()
+        found = [*(one for number in group for one in own[number]), *compared.findings, *problems]
+        findings += with_holders(members, found, compared)
+        comparisons.append(compared)
+    comparison = _over_groups(comparisons)
     findings = _once(findings)
     if any(one.context.live for one in replicas):
         findings = [_capped(one) for one in findings]
@@ -68,6 +74,15 @@ def judge_partition(
         sum(one.bytes_skipped for one in framings),
     )
     return PartitionResult(summary, findings, counted, reader.incomplete)
+
+
+def _over_groups(comparisons: list[Comparison]) -> Comparison:
+    """What is said of a partition whose replicas were compared in groups: a conflict in one is one; and not all were compared."""
+    if len(comparisons) == 1:
+        return comparisons[0]
+    best = max(comparisons, key=lambda one: one.high_watermark or 0)
+    conflict = next((one.agreement for one in comparisons if one.agreement.kind == "conflict"), Agreement("not_compared"))
+    return Comparison(conflict, [], best.high_watermark, best.witness)
 
 
 def summarise(replica: Replica) -> ReplicaSummary:

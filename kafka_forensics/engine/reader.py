@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_BATCH_BYTES = 64 << 20
 """A batch larger than this is not opened to compare its records."""
+_LYING_HEADERS = frozenset({"BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"})
+"""Problems of a batch whose records can be had all the same."""
 
 
 class LogReader:
@@ -100,6 +102,11 @@ class LogReader:
             return None
         producer = tuple(int(row[c]) for c in (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH))
         return {record.offset: (*_content(record), *producer) for record in decoded.iter_records()}
+
+    def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
+        """Whether a batch was read and cannot be decoded, see `BatchReader`."""
+        decoded = self.decoded(replica, row)
+        return decoded is not None and any(one.kind not in _LYING_HEADERS for one in decoded.problems)
 
     def decoded(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
         """A batch that `batches` gave, opened; None if it is too large to be, or cannot be read."""

@@ -4,20 +4,26 @@ from typing import Final
 
 PROSE: Final = """
 REPLICA_DIFFERS: replica that differs from the others
-    [the copy on {minority:brokers} differs from {majority:brokers}|replicas differ][ at {offsets}] within one leader epoch<held>
+    [the copy on {minority:brokers} differs from {majority:brokers}|replicas differ][ at {offsets}] within one leader epoch<held>[;
+    {ranges_not_compared:further range} of offsets in between differ and were not read]
 REPLICA_LAGS: replica that is behind
     this replica ends [{behind:offset}|some offsets] before the longest[, whose log end is {leader_end}], and agrees with it so far
-    > Keep the longer copy[ (on {held_by:brokers})] until this one has caught up.
+    > [Keep the longer copy (on {held_by:brokers}) until this one has caught up.|Keep every copy as it is: the longer ones, on
+    {in_conflict:brokers}, conflict with each other.|Keep the longer copy until this one has caught up.]
 BATCHES_REENCODED: same records in other batches
-    [{brokers:brokers}|the replicas] hold equal records in differently encoded batches[ at {offsets}]
+    [{brokers:brokers}|the replicas] hold equal records in differently encoded batches[ at {offsets}][;
+    {ranges_not_compared:further range} of offsets in between differ and were not read]
 SAME_EPOCH_DIVERGENCE: different records of one leader epoch
-    the replicas hold different records of one leader epoch[ at offset {offset}][ ({versions})], which no election can explain
+    the replicas hold different records of one leader epoch[ at offset {offset}][ ({versions})], which no election can explain[;
+    {ranges_not_compared:further range} of offsets in between differ and were not read]
 FORK_ABOVE_HW: logs that part above the high watermark
-    the logs part at [offset {offset}|one offset][ ({versions})], above every known high watermark[; Kafka cuts at {cut}]
+    the logs part at [offset {offset}|one offset][ ({versions})], above every known high watermark[; Kafka cuts at {cut}][;
+    {ranges_not_compared:further range} of offsets in between differ and were not read]
     > Kafka settles this by cutting one side; if acks=1 was in use, copy that log directory first and see its records with {compare}
 FORK_BELOW_HW: logs that part below the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], below what was committed, and differ in [{offsets}|committed
-    offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown]
+    offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown][;
+    {ranges_not_compared:further range} of offsets in between differ and were not read]
 UNCLEAN_LOSS: committed records that a new leader lacks
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
     be cut off at offset {cut} when that copy follows the new leader][ ({versions})]
@@ -27,10 +33,10 @@ COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
 COMPACTED_VALUE_DIFFERS: keys with different latest values
     the replicas of this compacted partition disagree on the latest value of a key[ at {offsets}][ ({versions})]<held>
 TOPIC_ID_MISMATCH: different topics of one name
-    the copies are of different topics with the same name[ ({topic_ids:list})] and were not compared
+    the copies are of different topics with the same name[ ({topic_ids:list})]; only those of one id were compared
     > Find out which topic id the cluster has now, and scan the copies of each topic by themselves.
 CLUSTER_ID_MISMATCH: copies of different clusters
-    the copies come from different clusters[ ({cluster_ids:list})] and were not compared
+    the copies come from different clusters[ ({cluster_ids:list})]; only those of one cluster were compared
     > Scan each cluster's copies by themselves.
 NODE_ID_CLASH: two brokers with one id
     log directories that are not one broker's claim the same node id[ ({node_id})][: {log_dirs:list}]

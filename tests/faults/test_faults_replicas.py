@@ -127,12 +127,16 @@ def test_f40_another_cluster_is_not_compared(strangers: Brokers) -> None:
     assert result.partitions[0].agreement.kind == "not_compared"
 
 
-def test_f40_damage_is_still_found_where_nothing_is_compared(strangers: Brokers) -> None:
+def test_f40_damage_is_still_found_beside_a_stranger(strangers: Brokers) -> None:
     strangers.named(2, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
     strangers.flip(3, HEALTHY.at(10), 100)
     result = verdict(strangers)
-    assert said(result) == [("BATCH_CRC_MISMATCH", "error", 3), ("TOPIC_ID_MISMATCH", "error", None)]
-    assert only(result, "BATCH_CRC_MISMATCH").evidence["held_by"] == []
+    assert said(result) == [
+        ("BATCH_CRC_MISMATCH", "error", 3),
+        ("REPLICA_DIFFERS", "error", 3),
+        ("TOPIC_ID_MISMATCH", "error", None),
+    ]
+    assert only(result, "BATCH_CRC_MISMATCH").evidence["held_by"] == [1]
 
 
 def test_f40_two_copies_under_one_node_id(tmp_path: Path) -> None:

@@ -77,6 +77,9 @@ class Logs:
     batches_of: dict[int | str, list[Batch]] = field(default_factory=dict)
     asked: list[tuple[int | str, int, int]] = field(default_factory=list)
     unreadable: set[int | str] = field(default_factory=set)
+    """Brokers whose records cannot be had."""
+    noise: set[tuple[int | str, int]] = field(default_factory=set)
+    """(broker, position) of batches that were read and hold no records."""
 
     def add(
         self,
@@ -129,6 +132,10 @@ class Logs:
         if common:
             return all(ours[offset] == theirs[offset] for offset in ours.keys() & theirs.keys())
         return ours == theirs
+
+    def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
+        """Whether a batch was read and cannot be decoded, see `BatchReader`."""
+        return (replica.broker, int(row[BatchColumn.POSITION])) in self.noise
 
     def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, str]:
         position = 0
