@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.comparison import Comparison, compare, with_holders
+from kafka_forensics.analysis.group_offsets import group_findings
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
@@ -43,9 +44,10 @@ def judge_partition(
     for group in groups:
         members = [replicas[number] for number in group]
         compared = compare(members, reader)
+        of_groups = group_findings(members, reader, compared) if len(groups) == 1 else []
         problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
         reader.problems.clear()
-        found = [*(one for number in group for one in own[number]), *compared.findings, *problems]
+        found = [*(one for number in group for one in own[number]), *compared.findings, *problems, *of_groups]
         findings += with_holders(members, found, compared)
         comparisons.append(compared)
     comparison = _over_groups(comparisons)
@@ -131,7 +133,9 @@ def _once(findings: list[Finding]) -> list[Finding]:
     return list(seen.values())
 
 
-_TAIL_OF_LIVE_COPY = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL", "REPLICA_LAGS", "HW_BEYOND_LEO", "CHECKPOINT_OUT_OF_ORDER"})
+_TAIL_OF_LIVE_COPY = frozenset(
+    {"SEG_TORN_TAIL", "SEG_ZERO_TAIL", "REPLICA_LAGS", "HW_BEYOND_LEO", "GROUP_OFFSET_BEYOND_LOG", "CHECKPOINT_OUT_OF_ORDER"}
+)
 
 
 def _capped(one: Finding) -> Finding:
