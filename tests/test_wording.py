@@ -19,7 +19,7 @@ from kafka_forensics.model.findings import Finding, Place, Severity
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
-COMMANDS = {"scan", "dump", "compare", "groups", "explain", "doctor"}
+COMMANDS = {"scan", "metadata", "dump", "compare", "groups", "explain", "doctor"}
 OPTIONS = {"--topic", "--partition", "--offset", "--explain", "--records", "--show-payloads", "--live", "--verbose"}
 LEADS = ("What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule.")
 
@@ -100,6 +100,14 @@ RICH: dict[str, Any] = {
     "name": "..-0",
     "magic": 3,
     "records_count": 99,
+    "election_ms": 1_795_226_544_589,
+    "old_leader": 2,
+    "new_leader": 1,
+    "leader_epoch": 2,
+    "isr": [2],
+    "topics": ["audit", "clicks"],
+    "risks": ["min.insync.replicas 1 with 3 replicas", "unclean elections on"],
+    "explains": ["UNCLEAN_ELECTION"],
     "issue": "KAFKA-3919",
     "summary": "offsets that step back after a power outage",
     "fits": ["a batch begins below the last offset and ends above it", "the broker was not stopped cleanly"],

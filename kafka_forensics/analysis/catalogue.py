@@ -78,6 +78,12 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "NODE_ID_CLASH": Kind(_ERROR, _PROVEN),
     "REPLICA_MISSING": Kind(_WARNING, _INFERRED),
     "READERS_HELD_BACK": Kind(_INFO, _INFERRED),
+    # elections and settings, by the controller's log
+    "UNCLEAN_ELECTION": Kind(_INFO, _PROVEN),
+    "ISR_MEMBER_MISSING_COMMITTED": Kind(_CRITICAL, _INFERRED),
+    "LRS_RISK": Kind(_CRITICAL, _INFERRED),
+    "LRS_LOSS": Kind(_CRITICAL, _INFERRED),
+    "RISKY_CONFIG": Kind(_INFO, _PROVEN),
     # internal topics
     "METADATA_RECORD_MALFORMED": Kind(_ERROR, _PROVEN),
     "GROUP_OFFSET_BEYOND_LOG": Kind(_CRITICAL, _PROVEN),

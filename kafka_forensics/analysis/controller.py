@@ -195,6 +195,7 @@ class Replay:
             leader_recovery_state=state.leader_recovery_state if sure else None,
             last_offset=events[-1].offset if events else None,
             last_ms=events[-1].timestamp_ms if events else None,
+            as_of_ms=self.history.last_ms,
             unknown_after=unknown,
             cleanup_policy=_ordered(policy),
             was_compacted=_was_compacted(topic, policy, settings_known=settings_known),

@@ -10,6 +10,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.controller import Replay
 from kafka_forensics.analysis.controller_copies import AgreedLog, MetadataCopy, agree
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.errors import SourceError
@@ -83,6 +84,25 @@ def take_control(context: ReplicaContext, witnesses: Witnesses) -> None:
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
     if control is not None and control.was_compacted is not None and context.topic not in INTERNAL_TOPICS:
         context.compacted = control.was_compacted
+
+
+def cleanup_policy(context: ReplicaContext) -> str:
+    """`delete`, `compact`, `compact,delete`, or `unknown` where neither the controller nor the cleaner's checkpoint tells."""
+    told = None if context.control is None else context.control.cleanup_policy
+    if context.topic in INTERNAL_TOPICS:
+        return "compact"
+    return told or ("compact" if context.compacted else "unknown")
+
+
+LastWord = tuple[int | None, int | None, list[int] | None, list[int] | None]
+
+
+def last_word(replicas: list[Replica]) -> LastWord:
+    """Leader, leader epoch, ISR and replica assignment of a partition; None for each that is not known."""
+    control = next((one.context.control for one in replicas if one.context.control is not None), None)
+    if control is None:
+        return None, None, None, None
+    return control.leader, control.leader_epoch, control.isr, control.replica_assignment
 
 
 def _in_reading_order(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
@@ -232,8 +252,8 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
     else:
         replay.gap(0)
     restate(1 << 62)
-    history = replay.finish(max(log.end_offset, *(one[0] for one in snapshots), 0) if snapshots else log.end_offset)
-    history.last_ms = max(reading.newest_ms, history.last_ms or 0) or None
+    replay.history.last_ms = max(reading.newest_ms, replay.history.last_ms or 0) or None
+    history = replay.finish(max([log.end_offset, *(offset for offset, _, _, _ in snapshots)]))
     return ControllerEvidence(history, findings)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
+from kafka_forensics.analysis.risky_settings import risky_settings
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.environment import changed_findings, environment_findings
@@ -64,6 +65,7 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None 
         incomplete += result.incomplete
         _count(totals, result)
     incomplete += [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
+    findings += risky_settings(witnesses.controller, {plan.context.topic for plan in inputs.replicas}, findings, options.as_of_ms)
     findings += changed_findings(inputs)
     findings.sort(key=Finding.sort_key)
     brokers = _brokers(inputs)

@@ -133,6 +133,8 @@ class PartitionControl:
     last_offset: int | None = None
     """Of the last record about the partition."""
     last_ms: int | None = None
+    as_of_ms: int | None = None
+    """Newest timestamp of the controller's log as it was read."""
     unknown_after: int | None = None
     """Offset in `__cluster_metadata` after which the state is not known, so that it is not told; None: it is known."""
     cleanup_policy: str | None = None

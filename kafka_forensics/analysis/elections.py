@@ -1,0 +1,206 @@
+"""What the controller's log adds to the logs of one partition: unclean elections, members of the ISR that lack committed records.
+
+The ISR is the controller's word at the time of its copy. A replica in it (or in the ELR, KIP-966) holds all that is committed, or
+something was lost below Kafka: electing it would be clean, and would lose the rest.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.differences import BatchReader, Conflicts
+from kafka_forensics.analysis.forks import lineage
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
+from kafka_forensics.model.findings import Confidence, Finding, Place
+
+MAX_ELECTIONS: Final = 16
+"""Unclean elections told of one partition, the newest."""
+_COSTS: Final = ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW")
+_PARTED: Final = frozenset({*_COSTS, "SAME_EPOCH_DIVERGENCE"})
+
+
+def judged_by_controller(
+    replicas: list[Replica], conflicts: Conflicts, findings: list[Finding], reader: BatchReader
+) -> list[Finding]:
+    """`findings` about replicas that were compared, with what the controller's log adds to them; as they are without it."""
+    control = replicas[0].context.control if replicas else None
+    if control is None:
+        return findings
+    judged = [_with_election(control, one) for one in findings]
+    short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader)
+    told = {one.place.broker for one in short}
+    judged = [_with_isr(control, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
+    return judged + short + _unclean_elections(replicas, control, judged)
+
+
+def told_time(timestamp_ms: int) -> str | None:
+    """RFC 3339 with milliseconds; None where there is no such time."""
+    if not 0 <= timestamp_ms < 253_402_300_800_000:
+        return None
+    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") + f".{timestamp_ms % 1000:03d}Z"
+
+
+def election_evidence(event: PartitionEvent) -> dict[str, Any]:
+    """When, by which record, from whom to whom."""
+    return {
+        "election_ms": event.timestamp_ms,
+        "election_time": told_time(event.timestamp_ms),
+        "election_offset": event.offset,
+        "old_leader": None if event.previous_leader == NO_LEADER else event.previous_leader,
+        "new_leader": event.state.leader,
+        "leader_epoch": None if event.unknown_after is not None else event.state.leader_epoch,
+        "previous_isr": list(event.previous_isr),
+    }
+
+
+def _elections(control: PartitionControl) -> list[PartitionEvent]:
+    """Events that gave the partition a leader in a new epoch."""
+    events = [] if control.history is None else control.history.events
+    return [one for one in events if one.state.leader != NO_LEADER and one.kind in ("created", "changed")]
+
+
+def _with_isr(control: PartitionControl, one: Finding) -> Finding:
+    """A replica that lags, with whether the controller counted it as in sync."""
+    if one.kind != "REPLICA_LAGS" or control.isr is None:
+        return one
+    return replace(one, evidence=one.evidence | {"isr": control.isr, "in_isr": one.place.broker in control.isr})
+
+
+def _with_election(control: PartitionControl, one: Finding) -> Finding:
+    """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR."""
+    if one.kind != "UNCLEAN_LOSS":
+        return one
+    winner = max((int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())), default=-1)
+    elections = [event for event in _elections(control) if event.state.leader_epoch == winner and event.unknown_after is None]
+    if winner < 0 or not elections:
+        return one
+    event, loser = elections[0], min(int(version.get("epoch", -1)) for version in one.evidence["versions"])
+    unclean = [each for each in _elections(control) if each.is_unclean and loser < each.state.leader_epoch <= winner]
+    evidence = one.evidence | {"election": election_evidence(event) | {"unclean": bool(unclean)}}
+    stood_alone = {*event.previous_isr} <= {event.state.leader}
+    if unclean or not stood_alone or not event.is_committed:
+        return replace(one, evidence=evidence)
+    return finding("LRS_LOSS", one.place, evidence | election_evidence(event))
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """Up to where records are known to have been committed, by whose checkpoint, and who holds them."""
+
+    end: int
+    witness: str
+    held_by: list[int | str]
+
+
+def _short_members(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, reader: BatchReader) -> list[Finding]:
+    """Replicas that may be elected cleanly though they lack committed records; said of logs that agree as far as they go."""
+    members = [] if control.isr is None else [*control.isr, *(control.elr or [])]
+    found = []
+    for index, one in enumerate(replicas):
+        if one.broker not in members or not one.end_is_known or any(index in pair for pair in conflicts):
+            continue
+        committed = _committed(replicas, conflicts, control, index)
+        if committed is None or not _seen_by_controller(replicas, committed, one, control, reader):
+            continue
+        alone = set(members) == {one.broker}
+        place = one.context.place(offset_start=one.log_end_offset, offset_end=committed.end)
+        evidence = {
+            "membership": "isr" if one.broker in (control.isr or []) else "elr",
+            "isr": control.isr,
+            "elr": control.elr,
+            "high_watermark": committed.end,
+            "witness": committed.witness,
+            "log_end_offset": one.log_end_offset,
+            "loses": committed.end - one.log_end_offset,
+            "held_by": committed.held_by,
+            "premises": [
+                f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
+                f"committed up to {committed.end}: {committed.witness}",
+            ],
+        }
+        found.append(finding("LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED", place, evidence))
+    return found
+
+
+def _committed(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, index: int) -> _Committed | None:
+    """What is known to be committed beyond the end of replica `index` and is held by others of the same log."""
+    one = replicas[index]
+    apart = {k for pair in conflicts if index in pair for k in pair} - {index}
+    same = [other for k, other in enumerate(replicas) if k not in apart and not _outlived(other, control)]
+    longest = max((other.log_end_offset for other in same), default=0)
+    ends = [(min(other.context.high_watermark or 0, longest), other) for other in same]
+    end, best = max(ends, key=lambda row: row[0], default=(0, one))
+    if end <= one.log_end_offset:
+        return None
+    holders = [other.broker for other in same if other is not one and other.log_end_offset >= end]
+    return _Committed(end, f"replication-offset-checkpoint of broker {best.broker}", holders) if holders else None
+
+
+def _outlived(replica: Replica, control: PartitionControl) -> bool:
+    """Whether an unclean election after the replica's last epoch made its watermark a word about another history."""
+    entries = lineage(replica)
+    last = entries[-1].leader_epoch if entries else -1
+    return any(event.is_unclean and event.state.leader_epoch > last for event in _elections(control))
+
+
+def _seen_by_controller(
+    replicas: list[Replica], committed: _Committed, one: Replica, control: PartitionControl, reader: BatchReader
+) -> bool:
+    """Whether the copy of the controller's log is not older than the first record that is missing: else it may not know yet
+    that the replica left the ISR."""
+    if control.as_of_ms is None:
+        return False
+    holder = next(other for other in replicas if other.broker in committed.held_by)
+    rows = reader.batches(holder, one.log_end_offset, one.log_end_offset + 1)
+    return bool(rows.shape[1] and rows[BatchColumn.MAX_TIMESTAMP].min() <= control.as_of_ms)
+
+
+def _unclean_elections(replicas: list[Replica], control: PartitionControl, findings: list[Finding]) -> list[Finding]:
+    """One finding each, with what it cost as far as the files show it."""
+    elections = [event for event in _elections(control) if event.is_unclean]
+    context = replicas[0].context
+    parted = any(one.kind in _PARTED for one in findings)
+    found = []
+    for event in elections[-MAX_ELECTIONS:]:
+        evidence = election_evidence(event) | {"unclean_elections": len(elections)}
+        start = None if event.unknown_after is not None else _epoch_start(replicas, event.state.leader_epoch)
+        cost = _cost(event, start, findings)
+        place = Place(context.topic, context.partition)
+        if start is not None:
+            evidence["epoch_start_offset"] = start
+        if cost is not None:
+            place = replace(place, offset_start=cost.place.offset_start, offset_end=cost.place.offset_end)
+            evidence |= {"cost_finding": cost.kind, "held_by": cost.evidence.get("held_by", [])}
+        elif event.previous_leader == event.state.leader:
+            evidence["same_leader"] = True
+        elif not parted and len(replicas) > 1:
+            evidence["agree_again"] = True
+        sure = None if event.is_committed else Confidence.SUSPECTED
+        found.append(finding("UNCLEAN_ELECTION", place, evidence, confidence=sure))
+    return found
+
+
+def _epoch_start(replicas: list[Replica], leader_epoch: int) -> int | None:
+    """The first offset of an epoch, as batches or checkpoints of any replica show it."""
+    starts = [
+        entry.start_offset
+        for one in replicas
+        for entry in (*one.epochs, *(one.context.epoch_checkpoint or ()))
+        if entry.leader_epoch == leader_epoch
+    ]
+    return min(starts, default=None)
+
+
+def _cost(event: PartitionEvent, start: int | None, findings: list[Finding]) -> Finding | None:
+    """The fork that this election's epoch began, if the files still show it."""
+    epoch = event.state.leader_epoch
+    for kind in _COSTS:
+        for one in findings:
+            epochs = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())] if one.kind == kind else []
+            if epochs and min(epochs) < epoch <= max(epochs) and start in (None, one.evidence.get("offset")):
+                return one
+    return None

@@ -1,0 +1,22 @@
+"""Prose about what the controller's log says of elections, of the ISR and of settings."""
+
+from typing import Final
+
+PROSE: Final = """
+UNCLEAN_ELECTION: election of a leader from outside the ISR
+    an unclean election[ at {election_ms:time}] made [broker {new_leader}|a broker outside the ISR] the leader[ in epoch
+    {leader_epoch}][{same_leader:if}; it had led last|, after broker {old_leader}][; it cost {offsets}|{agree_again:if}; the copies
+    agree again, so that what it cost is on none of them]
+ISR_MEMBER_MISSING_COMMITTED: replica in sync that lacks committed records
+    this replica counts as in sync[ (ISR {isr:list})] but lacks [{offsets}|some offsets], once committed[ according to {witness}];
+    electing it would be clean and would lose them<held>
+LRS_RISK: last electable replica that is too short
+    no other replica than this one may be elected[ (ISR {isr:list})], and it lacks [{offsets}|some offsets], once committed[
+    according to {witness}]; once it leads, the others cut them off<held>
+LRS_LOSS: committed records cut by a last replica
+    [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader], since
+    [broker {new_leader}|a replica] came back without them and was elected as the last of the ISR[ at {election_ms:time}]
+RISKY_CONFIG: settings that allow a loss
+    records of [{topics:list}|some topics] can be lost by [{risks:list}|their settings][, as {explains:list} may show]
+    > Where these records matter, raise min.insync.replicas above 1 and leave unclean elections off.
+"""
