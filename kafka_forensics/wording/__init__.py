@@ -16,7 +16,7 @@ from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.typed_paths import typed_words
-from kafka_forensics.wording import copies, elections, groups, incidents, order, replicas, segments, small_files, witnesses
+from kafka_forensics.wording import compaction, copies, elections, groups, incidents, order, replicas, segments, small_files, witnesses
 
 _HELD: Final = "[; a good copy is on {held_by:brokers}|{held_by:none}; no good copy is known]"
 _LOOK: Final = "[See the bytes with {dump} ]See what every replica holds there with {compare}"
@@ -236,5 +236,5 @@ _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "none": lambda value: "" if value == [] else None,
     "time": _time,
 }
-_SUBJECTS: Final = (segments, order, small_files, replicas, elections, copies, groups, incidents, witnesses)
+_SUBJECTS: Final = (segments, order, small_files, replicas, elections, copies, groups, incidents, witnesses, compaction)
 _WORDS: Final = _parse("".join(each.PROSE for each in _SUBJECTS))

@@ -30,8 +30,6 @@ UNCLEAN_LOSS: committed records that a new leader lacks
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
     no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}]
     > Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Then scan them together.
-COMPACTED_VALUE_DIFFERS: keys with different latest values
-    the replicas of this compacted partition disagree on the latest value of a key[ at {offsets}][ ({versions})]<held>
 TOPIC_ID_MISMATCH: different topics of one name
     the copies are of different topics with the same name[ ({topic_ids:list})]; only those of one id were compared
     > Find out which topic id the cluster has now, and scan the copies of each topic by themselves.
