@@ -23,6 +23,8 @@ class Comparison:
     high_watermark: int | None = None
     witness: str | None = None
     conflicts: Conflicts = field(default_factory=dict)
+    unlike: list[tuple[int, int]] = field(default_factory=list)
+    """Pairs that do not hold the same batches where their logs overlap."""
 
 
 def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
@@ -34,6 +36,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     result.agreement.common_end_offset = min(one.log_end_offset for one in replicas)
     pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
     conflicts = {pair: [one for one in found if one.kind == "content"] for pair, found in pairs.items()}
+    result.unlike = [pair for pair, found in pairs.items() if found.unlike]
     result.conflicts = forked = {pair: found for pair, found in conflicts.items() if found}
     result.findings += _damaged(replicas, pairs, reader, forked)
     result.findings += _headers(replicas, pairs)

@@ -64,6 +64,8 @@ class Differences(list[Difference]):
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.unlike = False
+        """Whether any batch is not in both logs, or not the same."""
         self.ranges_not_compared = 0
 
     def add(self, one: Difference) -> None:
@@ -111,12 +113,19 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
         stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
         before = found.counts["content"]
         ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
+        found.unlike = found.unlike or not _alike(ours, theirs)
         _walk(left, ours, right, theirs, reader, (position, read_to, stop), found)
         read_to = stop
         blocks = 1 if ours.size or theirs.size else 2 * blocks
         position = stop
         if found.counts["content"] > before and high - stop > BLOCK_OFFSETS:
             position = max(stop, high - BLOCK_OFFSETS)
+
+
+def _alike(ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> bool:
+    """Whether two lists are of the same batches."""
+    identity = slice(BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW + 1)
+    return ours.shape == theirs.shape and bool((ours[identity] == theirs[identity]).all())
 
 
 def _walk(
