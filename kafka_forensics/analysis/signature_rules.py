@@ -229,7 +229,7 @@ HISTORIES: Final = (
         (
             must("a batch begins below the last offset and ends above it", _straddling),
             must("the log is in a format without leader epochs", of_subject(_straddling, without_epochs)),
-            expected("another replica holds these offsets whole", held_by_others(_straddling)),
+            extra("another replica holds these offsets whole", held_by_others(_straddling)),
             expected("the broker was not stopped cleanly", of_subject(_straddling, unclean)),
             extra("other replicas hold other records there", _ahead_of_peers),
         ),
@@ -298,7 +298,7 @@ HISTORIES: Final = (
     Signature(
         "d15",
         "KAFKA-10101",
-        "log start beyond the log end: the next start deletes all segments",
+        "log start beyond the log end, so that a start deletes all segments",
         "before 2.8.0",
         ("2.8.0",),
         (

@@ -93,12 +93,11 @@ def _cleaner_in_a_hole(case: Case) -> Answer:
 
 
 def _two_directories(case: Case) -> Answer:
-    """Two live directories of the partition on one broker."""
-    seen: set[int | str] = set()
-    for one in case.replicas:
-        if one.broker in seen:
-            return one.shown()
-        seen.add(one.broker)
+    """Two live directories of the partition in two log directories of one broker, told by their ids."""
+    for one, other in itertools.combinations(case.replicas, 2):
+        same = one.node_id is not None and (one.node_id, one.cluster_id) == (other.node_id, other.cluster_id)
+        if same and None not in (one.directory_id, other.directory_id) and one.directory_id != other.directory_id:
+            return other.shown()
     return False
 
 
@@ -129,7 +128,7 @@ FILES: Final = (
     Signature(
         "d7",
         "incident d7",
-        "time index of zeros: every segment seems expired",
+        "time index of zeros, by which every segment seems expired",
         "2.x on file systems that lose mapped writes",
         (),
         (

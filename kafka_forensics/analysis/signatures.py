@@ -32,6 +32,9 @@ class ReplicaFacts:
     has_snapshots: bool = False
     meta_version: int | None = None
     """`version` of meta.properties: 1 in KRaft mode."""
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: str | None = None
     broker_epoch: int | None = None
     """From `.kafka_cleanshutdown`."""
     log_dirs: int = 1

@@ -32,7 +32,7 @@ def partition_matches(
 
 def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", reader: "LogReader") -> ReplicaFacts:
     directory, log_dir = plan.directory, plan.log_dir
-    inputs, context = snapshots.inputs, plan.context
+    inputs, context, meta = snapshots.inputs, plan.context, plan.log_dir.meta
     forgotten = {
         one.producer_id: one.current_txn_first_offset
         for one in snapshots.open_entries
@@ -44,7 +44,10 @@ def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", 
         sum(one.suffix == "deleted" for one in directory.leftovers),
         has_partition_metadata="partition.metadata" in directory.entries,
         has_snapshots=bool(directory.snapshots),
-        meta_version=None if log_dir.meta is None else log_dir.meta.version,
+        meta_version=None if meta is None else meta.version,
+        node_id=None if meta is None else meta.node_id,
+        cluster_id=None if meta is None else meta.cluster_id,
+        directory_id=None if meta is None else meta.directory_id,
         broker_epoch=None if log_dir.clean_shutdown is None else log_dir.clean_shutdown.broker_epoch,
         log_dirs=sum(one.broker == context.broker for one in inputs.log_dirs),
         relatives=sorted(inputs.relatives.get((context.broker, context.topic, context.partition), ())),

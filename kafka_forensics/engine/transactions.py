@@ -22,6 +22,7 @@ class SnapshotCheck:
         self.findings: list[Finding] = []
         self.open_entries: list[ProducerEntry] = []
         """Producers with an open transaction, by the newest snapshot read so far."""
+        self._newest = -1
 
     def at(self, offset: int, state: ReplicaState) -> None:
         """The log before `offset` is folded into `state`: judge the snapshot of that offset, if there is one."""
@@ -45,7 +46,8 @@ class SnapshotCheck:
         """The snapshot parsed; its damage is a finding at once."""
         plan = self._plan
         snapshot = self.inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
-        if snapshot is not None:
+        if snapshot is not None and offset > self._newest:
+            self._newest = offset
             self.open_entries = [one for one in snapshot.entries if one.current_txn_first_offset >= 0]
         if snapshot is not None and snapshot.damage:
             first = snapshot.damage[0]

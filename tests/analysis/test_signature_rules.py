@@ -1,0 +1,88 @@
+"""How a signature is held against a case: what must hold, what counts for and against, what is not known."""
+
+import pytest
+
+from kafka_forensics.analysis.signatures import Answer, Case, Condition, Signature, Weight, matches, version_bounds
+from kafka_forensics.engine.signatures import SIGNATURES
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+
+YES: Answer = True
+SHOWN = Finding("SEG_HOLE", Severity.ERROR, Confidence.PROVEN, Place("t", 0, 2, "b2", "t-0/x.log", 10, 20, 5, 9))
+
+
+def condition(weight: Weight, answer: Answer, text: str = "") -> Condition:
+    return Condition(weight, text or f"{weight.value} {answer}"[:60], lambda _: answer)
+
+
+def signature(*conditions: Condition, fixed_in: tuple[str, ...] = ()) -> Signature:
+    return Signature("d99", "KAFKA-99", "a thing", "before 9", fixed_in, conditions)
+
+
+def match(*conditions: Condition) -> Finding | None:
+    found = matches(Case([SHOWN]), [signature(*conditions)])
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("answer", [False, None])
+def test_one_must_that_does_not_hold_is_enough(answer: Answer) -> None:
+    assert match(condition(Weight.MUST, YES), condition(Weight.MUST, answer), condition(Weight.EXPECTED, YES)) is None
+
+
+def test_a_signature_without_musts_never_matches() -> None:
+    assert match(condition(Weight.EXPECTED, YES)) is None
+
+
+@pytest.mark.parametrize(
+    ("weight", "answer", "key", "confidence"),
+    [
+        (Weight.EXPECTED, True, "fits", Confidence.INFERRED),
+        (Weight.EXPECTED, False, "does_not_fit", Confidence.SUSPECTED),
+        (Weight.EXPECTED, None, "unknown", Confidence.SUSPECTED),
+        (Weight.EXTRA, True, "fits", Confidence.INFERRED),
+        (Weight.EXTRA, False, None, Confidence.SUSPECTED),
+        (Weight.EXTRA, None, "unknown", Confidence.SUSPECTED),
+        (Weight.AGAINST, True, "does_not_fit", Confidence.SUSPECTED),
+        (Weight.AGAINST, False, None, Confidence.SUSPECTED),
+        (Weight.AGAINST, None, "unknown", Confidence.SUSPECTED),
+    ],
+)
+def test_what_an_answer_does(weight: Weight, answer: Answer, key: str | None, confidence: Confidence) -> None:
+    one = match(condition(Weight.MUST, YES, "must"), condition(weight, answer, "other"))
+    assert one is not None
+    told = {name for name in ("fits", "does_not_fit", "unknown") if "other" in one.evidence[name]}
+    assert (told, one.confidence) == ({key} - {None}, confidence)
+    assert one.evidence["fits"][0] == "must"
+
+
+def test_what_speaks_against_outweighs_what_fits() -> None:
+    one = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), condition(Weight.AGAINST, YES))
+    assert one is not None
+    assert one.confidence is Confidence.SUSPECTED
+
+
+def test_the_place_is_that_of_what_shows_it_without_file_and_bytes() -> None:
+    one = match(condition(Weight.MUST, YES), condition(Weight.MUST, SHOWN))
+    assert one is not None
+    assert one.place == Place("t", 0, 2, "b2", offset_start=5, offset_end=9)
+    assert one.severity is Severity.INFO
+
+
+def test_no_replicas_give_no_bound_of_the_version() -> None:
+    assert version_bounds([]) == []
+
+
+@pytest.mark.parametrize("one", SIGNATURES, ids=lambda one: one.key)
+def test_declarations_fit_their_sentences(one: Signature) -> None:
+    texts = [each.text for each in one.conditions]
+    assert max(map(len, texts)) <= 60
+    assert len(set(texts)) == len(texts)
+    assert not any(mark in text for text in (*texts, one.summary) for mark in ("(", ")", ". ", ";", ":"))
+    assert one.conditions[0].weight is Weight.MUST
+    assert all(part.isdigit() for version in one.fixed_in for part in version.split("."))
+
+
+@pytest.mark.parametrize("one", SIGNATURES, ids=lambda one: one.key)
+def test_an_empty_case_matches_nothing_and_breaks_nothing(one: Signature) -> None:
+    assert matches(Case([]), [one]) == []
+    assert all(each.holds(Case([])) in (True, False, None) for each in one.conditions)

@@ -1,0 +1,78 @@
+"""Signatures of known incidents: each has a tree that must match and a near miss that must not, and nothing healthy matches."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import signatures
+from kafka_forensics.engine.local import scan
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.results import ScanResult
+from tests.support.faults import healthy, histories
+from tests.support.faults_verdict import verdict
+from tests.support.incident_trees import Tree, grown_together, history
+from tests.support.incidents import TREES
+
+pytestmark = pytest.mark.faults
+
+
+def named(result: ScanResult) -> dict[str, Finding]:
+    """The matches of a scan by the keys of their signatures."""
+    found = [one for one in result.findings if one.kind == "INCIDENT_SIGNATURE"]
+    return {f"{one.evidence['incident']} {one.evidence['issue']}": one for one in found}
+
+
+@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
+def test_the_tree_matches(tree: Tree, tmp_path: Path) -> None:
+    found = named(verdict(tree.make(tmp_path / "brokers")))
+    assert sorted(found) == sorted([tree.key, *tree.also])
+    one = found[tree.key]
+    assert one.severity is Severity.INFO
+    assert one.confidence in (Confidence.SUSPECTED, Confidence.INFERRED)
+    assert one.evidence["fits"]
+    assert one.evidence["does_not_fit"] == []
+    assert (one.place.topic is None) == (one.place.partition is None)
+    assert one.place.file is None
+
+
+@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
+def test_the_near_miss_does_not(tree: Tree, tmp_path: Path) -> None:
+    assert tree.key not in named(verdict(tree.make_near_miss(tmp_path / "brokers")))
+
+
+def test_every_signature_has_a_tree_and_a_key_of_its_own() -> None:
+    keys = [one.key for one in signatures.SIGNATURES]
+    assert len(set(keys)) == len(keys)
+    assert sorted(tree.key for tree in TREES) == sorted(keys)
+
+
+def test_healthy_replicas_match_nothing(tmp_path: Path) -> None:
+    assert named(verdict(healthy(tmp_path))) == {}
+
+
+def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -> None:
+    logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
+    one = named(verdict(histories(tmp_path, logs, {1: 1, 2: 1})))["d3 KAFKA-6361"]
+    assert one.confidence is Confidence.SUSPECTED
+    assert one.evidence["does_not_fit"] == [".kafka_cleanshutdown with an epoch: Kafka 3.7 or later"]
+    assert one.evidence["version_at_least"] == "3.7"
+
+
+@pytest.mark.parametrize("tree", TREES[:8], ids=lambda tree: tree.key)
+def test_other_findings_are_as_without_signatures(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(path) for path in tree.make(tmp_path / "brokers").log_dirs]
+    matched = [one for one in scan(paths, ScanOptions(jobs=1)).findings if one.kind != "INCIDENT_SIGNATURE"]
+    monkeypatch.setattr(signatures, "SIGNATURES", ())
+    assert scan(paths, ScanOptions(jobs=1)).findings == matched
+
+
+def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
+    from kafka_forensics import wording
+
+    one = named(verdict(grown_together(tmp_path)))["d3 KAFKA-6361"]
+    assert wording.message(one) == (
+        "t-0: matches KAFKA-6361 (logs that parted in a fast fail-over and grew together): an epoch of one log is in no other, a"
+        " later one in both and the logs part below a known high watermark."
+    )
+    assert (wording.advice(one) or "").startswith("Affected: 0.11.0.0 to 1.1.1; fixed in 2.0.0. ")
