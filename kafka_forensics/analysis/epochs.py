@@ -1,13 +1,13 @@
 """Leader epochs as the batches show them, and `leader-epoch-checkpoint` against them (LeaderEpochFileCache)."""
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH
+from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from kafka_forensics.model.files import EpochEntry
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ class EpochRun:
     size_in_bytes: int
     """Of the first batch."""
     batches: int
+    first_timestamp: int = field(default=NO_TIMESTAMP, compare=False)
+    """The latest in the first batch (ms); -1 is none."""
+    last_timestamp: int = field(default=NO_TIMESTAMP, compare=False)
+    """The latest in the last batch."""
 
 
 class EpochsFold:
@@ -65,13 +69,16 @@ class EpochsFold:
                     int(first[BatchColumn.POSITION]),
                     int(first[BatchColumn.SIZE_IN_BYTES]),
                     end - start,
+                    int(first[BatchColumn.MAX_TIMESTAMP]),
+                    int(last[BatchColumn.MAX_TIMESTAMP]),
                 )
             )
 
     def _append(self, run: EpochRun) -> None:
         if self.runs and self.runs[-1].leader_epoch == run.leader_epoch:
             last = self.runs[-1]
-            self.runs[-1] = replace(last, end_offset=run.end_offset, batches=last.batches + run.batches)
+            batches = last.batches + run.batches
+            self.runs[-1] = replace(last, end_offset=run.end_offset, batches=batches, last_timestamp=run.last_timestamp)
             return
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:

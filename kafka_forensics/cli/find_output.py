@@ -1,17 +1,15 @@
 """Records found, in every format of the contract, written as they come; a table has a line a record, for a person."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
 from typing import Any, Final
 
 from kafka_forensics.cli.dump_output import Section, text_of, write_sections
 from kafka_forensics.cli.output_json import rfc3339
+from kafka_forensics.cli.plain_table import table_lines
 from kafka_forensics.cli.streams import Destination
 
 Row = tuple[Any, ...]
 
-SAMPLED_ROWS: Final = 200
-"""Rows a table looks at before it decides how wide its columns are."""
 _TITLE: Final = "records found"
 _PLAIN: Final = ("broker", "offset", "key_size", "value_size")
 _HEADINGS: Final = {"key_size": "key", "value_size": "value"}
@@ -27,21 +25,10 @@ def write_found(columns: Sequence[str], rows: Iterable[Row], format_name: str, t
 
 
 def _table_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
-    """Lines as wide as the first rows need; later ones may stand out."""
     shown = [name for name in _PAYLOADS if name in columns]
-    heads = ["partition", *(_HEADINGS.get(name, name) for name in _PLAIN), "time", *(_PAYLOADS[name] for name in shown), "notes"]
-    heads.append("file")
-    right = [False, False, True, True, True, *[False] * (len(heads) - 5)]
-    cells = (_cells(dict(zip(columns, row, strict=True)), shown) for row in rows)
-    sample = list(islice(cells, SAMPLED_ROWS))
-    if not sample:
-        return
-    widths = [max(map(len, column)) for column in zip(heads, *sample, strict=True)]
-    for row in chain([heads], sample, cells):
-        padded = (
-            text.rjust(width) if at_right else text.ljust(width) for text, width, at_right in zip(row, widths, right, strict=True)
-        )
-        yield "  ".join(padded).rstrip() + "\n"
+    plain = [_HEADINGS.get(name, name) for name in _PLAIN]
+    heads = ["partition", *plain, "time", *(_PAYLOADS[name] for name in shown), "notes", "file"]
+    return table_lines(heads, plain[1:], (_cells(dict(zip(columns, row, strict=True)), shown) for row in rows))
 
 
 def _cells(record: dict[str, Any], payloads: list[str]) -> list[str]:

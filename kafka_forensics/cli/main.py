@@ -19,6 +19,7 @@ from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.compare import compare
 from kafka_forensics.cli.doctor import doctor
 from kafka_forensics.cli.dump import dump
+from kafka_forensics.cli.epochs import epochs
 from kafka_forensics.cli.explain import explain
 from kafka_forensics.cli.find import find
 from kafka_forensics.cli.safe_text import printable
@@ -30,6 +31,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "scan": (scan, "Find what is wrong, where, and what was lost."),
     "compare": (compare, "Show replicas side by side around their first difference."),
     "dump": (dump, "Show what is in a file or directory: batches, records, entries, damage."),
+    "epochs": (epochs, "Show leader epochs: checkpoints against batches and the controller's history."),
     "find": (find, "Find which replicas hold a record."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "doctor": (doctor, "Check this installation."),

@@ -54,7 +54,7 @@ def test_the_table_says_which_broker_still_has_the_record(run: Run) -> None:
     assert status == 0
     assert err == "found 1 record in 3 segments, " + err.partition("segments, ")[2]
     head, row = out.splitlines()
-    assert head.split() == ["partition", "broker", "offset", "key", "value", "time", "notes", "file"]
+    assert head.split() == ["partition", "broker", "offset", "key", "value", "time", "file"]
     file = SAMPLES / "unclean-election" / "broker-2" / "audit-0" / f"{0:020d}.log"
     assert row.split()[:3] == ["audit-0", "2", "369"]
     assert row.split()[-3:] == [str(file), "at", row.split()[-1]]

@@ -1,0 +1,90 @@
+"""What `epochs` prints in every format, and how it ends."""
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from tests.support.replicas import put_replica
+from tests.support.segments import batch, legacy_entry
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `epochs` with these arguments: exit status, stdout, stderr."""
+
+    def epochs(*arguments: object) -> tuple[int, str, str]:
+        status = outcome(["epochs", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return epochs
+
+
+@pytest.fixture
+def shifted(tmp_path: Path) -> Path:
+    """A replica whose checkpoint begins epoch 1 at offset 3 instead of 2; its broker's name tries an escape."""
+    log = b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)])
+    directory = put_replica(tmp_path, "\x1b[31m", log) / "orders-0"
+    (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 3\n")
+    return tmp_path
+
+
+def test_a_table_of_who_led_and_what_each_replica_has(run: Run) -> None:
+    brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
+    status, out, err = run(*brokers, "--topic", "audit", "--format", "table")
+    assert status == 0
+    assert err == "3 replicas: checkpoints and batches agree\n"
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0][:5] == ["partition", "broker", "epoch", "checkpoint", "log"]
+    epochs = [row[:7] for row in rows[1:] if "to" in row]
+    assert epochs == [
+        ["audit-0", "1", "0", "0", "0", "to", "300"],
+        ["audit-0", "1", "2", "300", "300", "to", "345"],
+        ["audit-0", "2", "0", "0", "0", "to", "370"],
+        ["audit-0", "3", "0", "0", "0", "to", "300"],
+    ]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_both_cuts_in_every_format_and_nothing_raw(run: Run, shifted: Path, format_name: str) -> None:
+    status, out, err = run(shifted, "--format", format_name)
+    assert status == 0
+    assert all(each.isprintable() or each in "\n\t" for each in out + err)
+    assert err.startswith("error: orders-0 on broker broker-\\x1b[31m: ")
+    if format_name == "table":
+        assert "a follower asking for it is cut at 3 by the checkpoint, 2 by the batches" in out
+        assert "CHECKPOINT AND BATCHES DISAGREE" in out
+    if format_name in {"json", "jsonl"}:
+        rows = json.loads(out) if format_name == "json" else [json.loads(line) for line in out.splitlines()]
+        assert [(row["leader_epoch"], row["status"]) for row in rows] == [(0, "agrees"), (1, "starts_differ")]
+        assert (rows[0]["truncation_offset_by_checkpoint"], rows[0]["truncation_offset_by_batches"]) == (3, 2)
+        assert (rows[0]["first_timestamp_ms"], rows[0]["first_timestamp"]) == (1700000000000, "2023-11-14T22:13:20.000Z")
+    if format_name in {"tsv", "markdown"}:
+        assert "truncation" in out
+        assert "starts" in out
+
+
+def test_choices_and_what_is_said_of_nothing(run: Run, tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, legacy_entry(0))
+    assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
+    said = "nothing to show: no replica was found, or none is asked for\n"
+    assert run(tmp_path, "--broker", "2", "-q", "--format", "table") == (0, "", said)
+    assert run(tmp_path / "none")[0] == 2
+
+
+def test_an_archive_cut_short_makes_status_3(run: Run, shifted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "copy.tar.gz"
+    with tarfile.open(path, "w:gz") as out:
+        out.add(next(shifted.glob("broker-*")), "broker")
+    path.write_bytes(path.read_bytes()[:-40])
+    status, _, err = run(path, "--format", "jsonl")
+    assert status == 3
+    assert "incomplete" in err
