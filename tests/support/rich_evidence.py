@@ -98,7 +98,6 @@ RICH: dict[str, Any] = {
     "old_leader": 2,
     "new_leader": 1,
     "leader_epoch": 2,
-    "isr": [2],
     "topics": ["audit", "clicks"],
     "risks": ["min.insync.replicas 1 with 3 replicas", "unclean elections on"],
     "explains": ["UNCLEAN_ELECTION"],
