@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.comparison import Comparison
 from kafka_forensics.analysis.differences import BatchReader
-from kafka_forensics.analysis.readable import held_back_finding, readable
+from kafka_forensics.analysis.readable import TimestampAt, held_back_finding, readable
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -121,16 +121,21 @@ def group_findings(replicas: list[Replica], reader: BatchReader, comparison: Com
     A commit may raise `comparison`'s high watermark, see `heed_commits`.
     """
     heed_commits(replicas, reader, comparison)
+    found = beyond_log(replicas, reader)
+    if not comparison.conflicts and all(one.end_is_known for one in replicas):
+        found += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamps_of(reader)))
+    return found
+
+
+def timestamps_of(reader: BatchReader) -> TimestampAt:
+    """The timestamp of the batch at an offset of a replica, as `readable` asks for it."""
 
     def timestamp_at(replica: Replica, offset: int) -> int | None:
         rows = reader.batches(replica, offset, offset + 1)
         stamp = int(rows[BatchColumn.BASE_TIMESTAMP, 0]) if rows.shape[1] else -1
         return stamp if stamp >= 0 else None
 
-    found = beyond_log(replicas, reader)
-    if not comparison.conflicts and all(one.end_is_known for one in replicas):
-        found += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamp_at))
-    return found
+    return timestamp_at
 
 
 def _of_this_topic(replicas: list[Replica]) -> list[Committed]:

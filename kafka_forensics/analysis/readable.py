@@ -42,8 +42,9 @@ class Readable:
     min_insync_replicas: int | None = None
     isr_below_minimum: bool = False
     producer_id: int | None = None
-    first_offset: int | None = None
     """Of the oldest open transaction."""
+    held_back_at: int | None = None
+    """First offset that cannot be read; None if nothing holds readers back."""
 
 
 def readable(replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt) -> Readable:
@@ -68,6 +69,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
             held_back_by="high_watermark" if known else "unknown",
             last_stable_offset=None if limit is None else _stable(leader, limit),
             brokers=tuple(one.broker for one in shortest),
+            held_back_at=shortest[0].log_end_offset,
             since_ms=since,
             waiting_ms=None if since is None or newest < since else newest - since,
         )
@@ -78,7 +80,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
             last_stable_offset=open_transaction.first_offset,
             since_ms=open_transaction.first_timestamp,
             producer_id=open_transaction.producer_id,
-            first_offset=open_transaction.first_offset,
+            held_back_at=open_transaction.first_offset,
         )
     return answer
 

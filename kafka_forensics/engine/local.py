@@ -45,14 +45,20 @@ def scan(paths: list[str], options: ScanOptions, progress: Progress | None = Non
     return scan_inputs(gather(paths, options), options, progress)
 
 
-def scan_inputs(inputs: Inputs, options: ScanOptions, progress: Progress | None = None, look: Look | None = None) -> ScanResult:
-    """Scan what was gathered; `look` is shown every partition."""
+def scan_inputs(
+    inputs: Inputs,
+    options: ScanOptions,
+    progress: Progress | None = None,
+    look: Look | None = None,
+    witnesses: Witnesses | None = None,
+) -> ScanResult:
+    """Scan what was gathered; `look` is shown every partition. `witnesses` are read unless they have been already."""
     total = sum(plan.bytes for plan in inputs.replicas)
     deep = total <= DEEP_BELOW_BYTES if options.deep is None else options.deep
-    use_compiled(worth_compiling(total))
+    use_compiled(worth_compiling(max(total, sum(plan.bytes for plan in inputs.internal))))
     key = np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
     totals = Totals(records_decoded=deep)
-    witnesses = read_witnesses(inputs)
+    witnesses = read_witnesses(inputs) if witnesses is None else witnesses
     for plan in inputs.replicas:
         take_control(plan.context, witnesses)
         take_commits(plan, witnesses)

@@ -1,0 +1,248 @@
+"""`groups`: what groups committed, against the logs; and why the newest records of a partition cannot be read."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import choose
+from kafka_forensics.cli.scan import exit_status, log_to
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.readable import Readable
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.engine.groups import GroupRow, GroupsAnswer
+
+COLUMNS: Final = (
+    "group",
+    "kind",
+    "state",
+    "members",
+    "generation",
+    "topic",
+    "partition",
+    "status",
+    "committed_offset",
+    "log_start_offset",
+    "log_end_offset",
+    "lag",
+    "beyond_end",
+    "committed_ms",
+    "committed",
+    "expires_ms",
+    "leader_epoch",
+    "topic_id",
+    "in_transaction",
+    "producer_id",
+    "metadata_length",
+    "offsets_partition",
+    "offsets_broker",
+    "offsets_offset",
+    "unknown_after_offset",
+    "held_back_by",
+    "held_back_at",
+    "held_back_since_ms",
+    "held_back_since",
+    "held_back_brokers",
+    "held_back_producer_id",
+    "isr",
+    "min_insync_replicas",
+)
+_METADATA: Final = "metadata"
+_HEADS: Final = ("group", "state", "members", "partition", "committed", "log end", "lag", "committed at", "newest records", "notes")
+_RIGHT: Final = ("members", "committed", "log end", "lag")
+_MESSAGES: Final = 20
+
+GroupGlob = Annotated[str | None, typer.Option("--group", metavar="GLOB", help="Only groups that match, e.g. 'billing*'.")]
+EveryPartition = Annotated[
+    bool, typer.Option("--all-partitions", help="Also partitions on which no group committed: what holds their readers back.")
+]
+
+
+def groups(
+    paths: options.Paths,
+    group: GroupGlob = None,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    broker: options.Broker = None,
+    all_partitions: EveryPartition = False,
+    jobs: options.Jobs = None,
+    format_name: options.Format = None,
+    output: options.Output = None,
+    fail_on: options.FailOn = "none",
+    live: options.Live = False,
+    show_payloads: options.ShowPayloads = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> int:
+    """What each group committed, against the log ends of the copies; committed beyond every end is proof of loss.
+
+    Says for every partition why consumers cannot read its newest records: the high watermark is held back (by whom, since when),
+    or the last stable offset (by which producer's open transaction), or nothing holds them back. Ends with status 0, 1 from
+    --fail-on upwards, 2 for a wrong command line, 3 if some input could not be read.
+    """
+    wanted = chosen_format(format_name, output)
+    choose("severity", fail_on, options.FAIL_ON)
+    check_output(output, paths)
+    asked = ScanOptions(topic, partition, broker, jobs or len(os.sched_getaffinity(0)), live, deep=False)
+    screen = destination(sys.stderr, no_color=no_color)
+    if verbose or debug:
+        log_to(screen)
+
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine import groups as engine
+
+    with Progress(screen, quiet=quiet) as progress:
+        answer = engine.groups(paths, asked, group_glob=group, every_partition=all_partitions, progress=progress)
+    with open_output(output, no_color=no_color) as to:
+        _write(answer.rows, wanted, to, payloads=show_payloads)
+    _say_rest(answer, screen, quiet=quiet)
+    return exit_status(answer.result, fail_on)
+
+
+def _write(rows: "Iterable[GroupRow]", wanted: str, to: "Destination", *, payloads: bool) -> None:
+    from kafka_forensics.cli.plain_table import table_lines
+    from kafka_forensics.cli.rows import write_rows
+
+    if wanted == "table":
+        heads = (*_HEADS, _METADATA) if payloads else _HEADS
+        to.stream.writelines(table_lines(heads, _RIGHT, (_cells(row, payloads=payloads) for row in rows)))
+    else:
+        write_rows((*COLUMNS, _METADATA) if payloads else COLUMNS, map(_values, rows), wanted, to)
+
+
+def _values(row: "GroupRow") -> dict[str, Any]:
+    """Every column of a row, None for what is not known."""
+    about, commit = row.about, row.commit
+    answer = None if row.ends is None else row.ends.readable
+    return {
+        "group": row.group,
+        "kind": None if about is None else about.kind,
+        "state": None if about is None else about.state,
+        "members": None if about is None else about.members_count,
+        "generation": None if about is None else about.generation,
+        "topic": row.topic,
+        "partition": row.partition,
+        "status": row.status,
+        "committed_offset": None if commit is None else commit.offset,
+        "log_start_offset": None if row.ends is None else row.ends.log_start_offset,
+        "log_end_offset": None if answer is None else answer.log_end_offset,
+        "lag": row.lag,
+        "beyond_end": row.beyond_end,
+        "committed_ms": None if commit is None else commit.commit_timestamp,
+        "committed": None if commit is None else _time(commit.commit_timestamp),
+        "expires_ms": None if commit is None or commit.expire_timestamp < 0 else commit.expire_timestamp,
+        "leader_epoch": None if commit is None or commit.leader_epoch < 0 else commit.leader_epoch,
+        "topic_id": None if commit is None else commit.topic_id,
+        "in_transaction": None if commit is None else row.in_transaction,
+        "producer_id": row.producer_id,
+        "metadata_length": None if commit is None else len(commit.metadata.encode()),
+        "offsets_partition": row.log_partition,
+        "offsets_broker": row.log_broker,
+        "offsets_offset": row.record_offset,
+        "unknown_after_offset": row.unknown_after_offset,
+        **_readers(answer),
+        _METADATA: None if commit is None else commit.metadata,
+    }
+
+
+def _readers(answer: "Readable | None") -> dict[str, Any]:
+    """The columns that say what holds readers back."""
+    return {
+        "held_back_by": None if answer is None else answer.held_back_by,
+        "held_back_at": None if answer is None else answer.held_back_at,
+        "held_back_since_ms": None if answer is None else answer.since_ms,
+        "held_back_since": None if answer is None or answer.since_ms is None else _time(answer.since_ms),
+        "held_back_brokers": None if answer is None else list(answer.brokers),
+        "held_back_producer_id": None if answer is None else answer.producer_id,
+        "isr": None if answer is None or answer.isr is None else list(answer.isr),
+        "min_insync_replicas": None if answer is None else answer.min_insync_replicas,
+    }
+
+
+def _cells(row: "GroupRow", *, payloads: bool) -> list[str]:
+    from kafka_forensics.cli.rows import cell
+
+    values = _values(row)
+    partition = "" if row.topic is None else cell(f"{row.topic}-{row.partition}")
+    cells = [
+        cell(row.group),
+        cell(values["state"] if values["kind"] in (None, "classic") else " ".join(filter(None, (values["kind"], values["state"])))),
+        cell(values["members"]),
+        partition,
+        cell(values["committed_offset"]),
+        cell(values["log_end_offset"]),
+        cell(values["lag"]),
+        cell(values["committed"]),
+        cell("" if row.ends is None else readers_in_words(row.ends.readable)),
+        cell("; ".join(_notes(row))),
+    ]
+    return [*cells, cell(values[_METADATA])] if payloads else cells
+
+
+def readers_in_words(answer: "Readable") -> str:
+    """Why the newest records cannot be read, in a few words."""
+    brokers = f"broker{'s' if len(answer.brokers) > 1 else ''} {', '.join(map(str, answer.brokers))}"
+    since = "" if answer.since_ms is None else f" since {_time(answer.since_ms) or answer.since_ms}"
+    below = f", ISR below {answer.min_insync_replicas}" if answer.isr_below_minimum else ""
+    match answer.held_back_by:
+        case "high_watermark":
+            return f"high watermark held at {answer.held_back_at} by {brokers}{since}{below}"
+        case "last_stable_offset":
+            return f"committed reads held at {answer.held_back_at} by producer {answer.producer_id}{since}{below}"
+        case "unknown":
+            return f"held at {answer.held_back_at} if {brokers} is in the ISR"
+        case _:
+            return f"readable{below}"
+
+
+def _notes(row: "GroupRow") -> Iterator[str]:
+    if row.beyond_end:
+        yield f"BEYOND EVERY LOG by {row.beyond_end}"
+    if row.status == "pending":
+        yield f"pending: transaction of producer {row.producer_id} has no marker"
+    if row.unknown_after_offset is not None:
+        yield f"unknown after offset {row.unknown_after_offset} of __consumer_offsets-{row.log_partition}"
+    if row.topic is not None and row.ends is None:
+        yield "no copy of the partition"
+
+
+def _time(time_ms: int) -> str | None:
+    from kafka_forensics.cli.output_json import rfc3339
+
+    return rfc3339(time_ms)
+
+
+def _say_rest(answer: "GroupsAnswer", screen: "Destination", *, quiet: bool) -> None:
+    """What was found, in the words of a scan, a summary, and what could not be read, on stderr."""
+    from kafka_forensics.cli.output_words import incomplete_lines, plural
+    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.wording import message
+
+    found = answer.result.findings
+    lines = [] if quiet else [f"{one.severity.value}: {printable(message(one))}" for one in found[:_MESSAGES]]
+    if len(found) > _MESSAGES and not quiet:
+        lines.append(f"and {len(found) - _MESSAGES} more; `kafka-forensics scan` tells all")
+    if not answer.rows:
+        lines.append("nothing to show: no group committed anything, or none is asked for")
+    elif not quiet:
+        names = {row.group for row in answer.rows if row.group is not None}
+        committed = [row for row in answer.rows if row.status == "committed"]
+        beyond = sum(bool(row.beyond_end) for row in committed)
+        said = f"{plural(len(names), 'group')}, {plural(len(committed), 'committed offset')}"
+        lines.append(f"{said}, {beyond or 'none'} beyond every log's end")
+    lines += [
+        f"__consumer_offsets-{log.partition} of broker {printable(str(log.broker))} is not whole: commits may be missing"
+        for log in answer.logs
+        if not log.complete or log.limited
+    ]
+    lines += incomplete_lines(answer.result)
+    screen.stream.writelines(line + "\n" for line in lines)
+    screen.stream.flush()
