@@ -11,6 +11,7 @@ import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.risky_settings import risky_settings
+from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.environment import changed_findings, environment_findings
