@@ -175,7 +175,7 @@ class Replay:
     def _last_word(self, topic: TopicHistory, known: _Known, *, settings_known: bool) -> PartitionControl:
         events, state = known.history.events, known.state
         unknown = self._marks.after(known.stated)
-        uncommitted = next((event.offset for event in events if not event.is_committed), None)
+        uncommitted = next((event.offset for event in events if event.is_committed is False), None)
         if uncommitted is not None and (unknown is None or uncommitted < unknown):
             unknown = uncommitted
         sure = unknown is None
@@ -314,7 +314,7 @@ class Replay:
             previous_leader=known.last_leader,
             previous_isr=known.state.isr if known.history.events else (),
             unknown_after=None if known.stated == offset else self._marks.after(known.stated),
-            is_committed=self._committed_end is None or offset < self._committed_end,
+            is_committed=None if self._committed_end is None else offset < self._committed_end,
         )
 
     @staticmethod

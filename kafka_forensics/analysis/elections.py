@@ -82,7 +82,7 @@ def _with_election(control: PartitionControl, one: Finding) -> Finding:
     unclean = [each for each in _elections(control) if each.is_unclean and loser < each.state.leader_epoch <= winner]
     evidence = one.evidence | {"election": election_evidence(event) | {"unclean": bool(unclean)}}
     stood_alone = {*event.previous_isr} <= {event.state.leader}
-    if unclean or not stood_alone or not event.is_committed:
+    if unclean or not stood_alone or event.is_committed is False:
         return replace(one, evidence=evidence)
     return finding("LRS_LOSS", one.place, evidence | election_evidence(event))
 
@@ -179,7 +179,7 @@ def _unclean_elections(replicas: list[Replica], control: PartitionControl, findi
             evidence["same_leader"] = True
         elif not parted and len(replicas) > 1:
             evidence["agree_again"] = True
-        sure = None if event.is_committed else Confidence.SUSPECTED
+        sure = Confidence.SUSPECTED if event.is_committed is False else None
         found.append(finding("UNCLEAN_ELECTION", place, evidence, confidence=sure))
     return found
 

@@ -23,6 +23,7 @@ from kafka_forensics.cli.epochs import epochs
 from kafka_forensics.cli.explain import explain
 from kafka_forensics.cli.find import find
 from kafka_forensics.cli.groups import groups
+from kafka_forensics.cli.metadata import metadata
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.scan import scan
 from kafka_forensics.errors import ForensicsError, UsageError
@@ -35,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "epochs": (epochs, "Show leader epochs: checkpoints against batches and the controller's history."),
     "find": (find, "Find which replicas hold a record."),
     "groups": (groups, "Show what groups committed, against the logs, and what readers cannot see yet."),
+    "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "doctor": (doctor, "Check this installation."),
 }

@@ -86,8 +86,8 @@ class PartitionEvent:
     previous_isr: tuple[int, ...] = ()
     unknown_after: int | None = None
     """Offset of a record before this one that could not be read, after which the counted epoch may be too low."""
-    is_committed: bool = True
-    """False where no majority of voters is known to hold the record."""
+    is_committed: bool | None = None
+    """Whether a majority of the voters holds the record; None where too few of their copies were given."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,209 @@
+"""`metadata`: leader, ISR, ELR and leader epoch of every partition over time, from the controller's log."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+
+if TYPE_CHECKING:
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.engine.controller_events import ControllerEvents, EventRow
+
+_STATE: Final = (
+    "leader",
+    "leader_epoch",
+    "partition_epoch",
+    "isr",
+    "elr",
+    "last_known_elr",
+    "replica_assignment",
+    "adding_replicas",
+    "removing_replicas",
+    "directories",
+    "leader_recovery_state",
+)
+COLUMNS: Final = (
+    "topic",
+    "partition",
+    "topic_id",
+    "offset",
+    "timestamp_ms",
+    "timestamp",
+    "event",
+    *_STATE,
+    "is_unclean",
+    "previous_leader",
+    "cost",
+    "cost_start_offset",
+    "cost_end_offset",
+    "is_committed",
+    "unknown_after",
+)
+_HEADS: Final = ("partition", "offset", "time", "leader", "epoch", "ISR", "ELR", "replicas", "what changed")
+_RIGHT: Final = ("offset", "leader", "epoch")
+_COSTS: Final = {
+    "same_leader": "the last leader led again",
+    "agree_again": "what it cost is on no copy any more",
+    "parted": "the copies differ",
+    "no_copy": "no copy of this partition was given",
+}
+_MESSAGES: Final = 20
+
+
+def metadata(
+    paths: options.Paths,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    jobs: options.Jobs = None,
+    format_name: options.Format = None,
+    output: options.Output = None,
+    live: options.Live = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+) -> int:
+    """Who led each partition, who was in sync, in which leader epoch and since when, from the controller's log.
+
+    Reads every copy of `__cluster_metadata` there is, on controllers and brokers, and marks unclean elections with what they
+    cost as far as the partitions' own logs show it. Ends with status 0, 2 for a wrong command line, 3 if some input could not be
+    read.
+    """
+    wanted = chosen_format(format_name, output)
+    check_output(output, paths)
+    asked = ScanOptions(topic, partition, jobs=jobs or len(os.sched_getaffinity(0)), live=live)
+    screen = destination(sys.stderr, no_color=no_color)
+
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine.controller_events import controller_events
+
+    with Progress(screen, quiet=quiet) as progress:
+        found = controller_events(paths, asked, progress)
+    with open_output(output, no_color=no_color) as to:
+        _write(found.rows, wanted, to)
+    _say_rest(found, screen, quiet=quiet)
+    return 3 if found.incomplete else 0
+
+
+def _write(rows: "Iterable[EventRow]", wanted: str, to: "Destination") -> None:
+    from kafka_forensics.cli.plain_table import table_lines
+    from kafka_forensics.cli.rows import write_rows
+
+    if wanted == "table":
+        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows)))
+    else:
+        write_rows(COLUMNS, map(_values, rows), wanted, to)
+
+
+def _values(row: "EventRow") -> dict[str, Any]:
+    from kafka_forensics.cli.output_json import rfc3339
+
+    event = row.event
+    values: dict[str, Any] = {
+        "topic": row.topic,
+        "partition": row.partition,
+        "topic_id": row.topic_id,
+        "offset": event.offset,
+        "timestamp_ms": event.timestamp_ms,
+        "timestamp": rfc3339(event.timestamp_ms),
+        "event": event.kind,
+        "is_unclean": event.is_unclean,
+        "previous_leader": None if event.previous_leader == -1 else event.previous_leader,
+        "cost": row.cost,
+        "cost_start_offset": row.cost_start_offset,
+        "cost_end_offset": row.cost_end_offset,
+        "is_committed": event.is_committed,
+        "unknown_after": event.unknown_after,
+    }
+    state = {name: None if row.deleted else getattr(event.state, name) for name in _STATE}
+    return values | state | {"leader_epoch": row.leader_epoch}
+
+
+def _cells(row: "EventRow") -> list[str]:
+    from kafka_forensics.cli.output_json import rfc3339
+    from kafka_forensics.cli.rows import cell
+
+    event, state = row.event, row.event.state
+    time = rfc3339(event.timestamp_ms) or str(event.timestamp_ms)
+    named = [cell(f"{row.topic or row.topic_id}-{row.partition}"), str(event.offset), time]
+    if row.deleted:
+        return [*named, "", "", "", "", "", "deleted"]
+    leader = "none" if state.leader == -1 else str(state.leader)
+    epoch = "?" if row.leader_epoch is None else str(row.leader_epoch)
+    lists = (_numbers(each) for each in (state.isr, state.elr, state.replica_assignment))
+    return [*named, leader, epoch, *lists, "; ".join(_changes(row))]
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return ",".join(map(str, values)) or "-"
+
+
+def _changes(row: "EventRow") -> Iterator[str]:
+    event, before = row.event, None if row.before is None else row.before.state
+    state = event.state
+    if event.kind != "changed" or before is None:
+        yield "from a snapshot" if event.kind == "snapshot" else event.kind
+    else:
+        if state.leader != before.leader:
+            yield "no leader" if state.leader == -1 else f"leader {state.leader}"
+        elif state.leader_epoch != before.leader_epoch:
+            yield "new epoch of the same leader"
+        for name, now, then in (("ISR", state.isr, before.isr), ("ELR", state.elr, before.elr)):
+            yield from (f"{name} {sign}{_numbers(some)}" for sign, some in _difference(now, then))
+        if state.replica_assignment != before.replica_assignment:
+            yield "replicas reassigned"
+        if before.leader_recovery_state == 1 and state.leader_recovery_state == 0:
+            yield "leader recovered"
+    if event.is_unclean:
+        lost = f"cost offsets {row.cost_start_offset} to {(row.cost_end_offset or 1) - 1}"
+        yield f"UNCLEAN election: {_COSTS.get(row.cost or '', lost)}"
+    if event.is_committed is False:
+        yield "NOT COMMITTED: on no majority of the voters"
+    if event.unknown_after is not None:
+        yield f"unknown what changed after offset {event.unknown_after - 1}"
+
+
+def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[str, list[int]]]:
+    gone, come = [one for one in then if one not in now], [one for one in now if one not in then]
+    if gone:
+        yield "-", gone
+    if come:
+        yield "+", come
+
+
+def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
+    """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
+    from kafka_forensics.cli.output_json import rfc3339
+    from kafka_forensics.cli.output_words import plural
+    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.wording import message
+
+    history = found.history
+    lines = [f"could not be read: {one.path}: {one.reason}" for one in found.incomplete]
+    if history is None:
+        lines.append(
+            "nothing to show: no copy of __cluster_metadata, or copies of several clusters; before KRaft it is in ZooKeeper"
+        )
+    elif not quiet:
+        lines += [f"{one.severity.value}: {message(one)}" for one in found.findings[:_MESSAGES]]
+        if history.malformed_records > _MESSAGES:
+            lines.append(f"{history.malformed_records} records could not be read in all")
+        partitions = {(row.topic_id, row.partition) for row in found.rows}
+        unclean = sum(row.event.is_unclean for row in found.rows)
+        end = "" if history.last_ms is None else f", last written at {rfc3339(history.last_ms)}"
+        lines.append(
+            f"{plural(len(partitions), 'partition')}, {plural(len(found.rows), 'change')}, {plural(unclean, 'unclean election')}; "
+            f"log from offset {history.log_start_offset} to {history.log_end_offset}{end}; "
+            + _committed(history.committed_end_offset)
+        )
+    screen.stream.writelines(printable(line) + "\n" for line in lines)
+    screen.stream.flush()
+
+
+def _committed(end_offset: int | None) -> str:
+    if end_offset is None:
+        return "whether all of it was committed is not known: no majority of the voters' copies was given"
+    return f"committed up to offset {end_offset}"

@@ -1,0 +1,109 @@
+"""Every change of every partition by the controller's log, with what unclean elections cost by the partitions' own logs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from kafka_forensics.engine.controller import read_controller
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.controller import ControllerHistory, PartitionEvent, TopicHistory
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete
+
+NO_COPY, PARTED, AGREE_AGAIN, SAME_LEADER, LOST = "no_copy", "parted", "agree_again", "same_leader", "lost"
+"""What the copies show of an unclean election's cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One change of a partition, and how it stood afterwards; None is "not known", of a deleted one "not any more"."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    event: PartitionEvent
+    before: PartitionEvent | None
+    """The change before it, None of the first that is told."""
+    cost: str | None = None
+    """Of an unclean election: `lost` (`cost_start_offset` to `cost_end_offset`, exclusive) · `agree_again` (the copies are equal:
+    what it cost is gone from them) · `same_leader` (the last leader led again) · `parted` (the copies differ for another reason) ·
+    `no_copy` (of this partition none was given)."""
+    cost_start_offset: int | None = None
+    cost_end_offset: int | None = None
+
+    @property
+    def deleted(self) -> bool:
+        """Whether this is the end of the partition."""
+        return self.event.kind == "deleted"
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """Counted; None behind a record that could not be read."""
+        return None if self.deleted or self.event.unknown_after is not None else self.event.state.leader_epoch
+
+
+@dataclass(slots=True)
+class ControllerEvents:
+    """The answer; `history` None: no controller's log is among the copies, or logs of several clusters are."""
+
+    history: ControllerHistory | None
+    rows: list[EventRow] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    """About the controller's own records."""
+    incomplete: list[Incomplete] = field(default_factory=list)
+
+
+def controller_events(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ControllerEvents:
+    """Replay the controller's log among `paths`, and scan the partitions that had unclean elections for what those cost.
+
+    Rows are in the order of topics, partitions and offsets; a topic that was deleted and made anew gives two histories in turn.
+    Raises UsageError for paths that make no sense.
+    """
+    inputs = gather(paths, options)
+    evidence = read_controller(inputs)
+    if evidence is None:
+        problems = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
+        return ControllerEvents(None, incomplete=[*inputs.incomplete, *problems])
+    rows = list(_rows(evidence.history, options))
+    unclean = {(row.topic, row.partition) for row in rows if row.event.is_unclean}
+    inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]
+    result = scan_inputs(inputs, options, progress)
+    elections = {
+        (one.place.topic, one.place.partition, one.evidence["election_offset"]): one
+        for one in result.findings
+        if one.kind == "UNCLEAN_ELECTION"
+    }
+    rows = [_with_cost(row, elections.get((row.topic, row.partition, row.event.offset))) for row in rows]
+    return ControllerEvents(evidence.history, rows, evidence.findings, result.incomplete)
+
+
+def _rows(history: ControllerHistory, options: ScanOptions) -> Iterator[EventRow]:
+    for topic in sorted(history.topics.values(), key=_topic_order):
+        if options.topic_glob is not None and not fnmatchcase(topic.topic, options.topic_glob):
+            continue
+        for partition, one in sorted(topic.partitions.items()):
+            if options.partition is None or partition == options.partition:
+                before = None
+                for event in one.events:
+                    yield EventRow(topic.topic, partition, topic.topic_id, event, before)
+                    before = event
+
+
+def _topic_order(topic: TopicHistory) -> tuple[str, int, str]:
+    return topic.topic, -1 if topic.created_offset is None else topic.created_offset, topic.topic_id
+
+
+def _with_cost(row: EventRow, election: Finding | None) -> EventRow:
+    if not row.event.is_unclean:
+        return row
+    cost, start, end = NO_COPY, None, None
+    if election is not None:
+        if "cost_finding" in election.evidence:
+            cost, start, end = LOST, election.place.offset_start, election.place.offset_end
+        else:
+            cost = next((name for name in (SAME_LEADER, AGREE_AGAIN) if name in election.evidence), PARTED)
+    elif row.event.previous_leader == row.event.state.leader:
+        cost = SAME_LEADER
+    return EventRow(row.topic, row.partition, row.topic_id, row.event, row.before, cost, start, end)
