@@ -1,0 +1,150 @@
+"""Replicas of a compacted partition: one history, and what each broker's cleaner has left of it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kafka_forensics.model.files import AbortedTxn, ProducerEntry
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from tests.support.faults import BASE_TIMESTAMP, TOPIC, Brokers, Log, histories
+
+Keyed = tuple[str | None, str | None]
+"""Key and value; None is null, so that a key without a value is a tombstone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A batch of the history: records, or the marker that ends a producer's transaction."""
+
+    records: tuple[Keyed, ...] = ()
+    producer_id: int = -1
+    commit: bool | None = None
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it takes."""
+        return max(len(self.records), 1)
+
+
+@dataclass(slots=True)
+class History:
+    """What the leader wrote, batch by batch; offsets are counted from 0."""
+
+    steps: list[Step] = field(default_factory=list)
+    start_ms: int = BASE_TIMESTAMP
+
+    def put(self, *records: Keyed) -> "History":
+        """A batch of records."""
+        self.steps.append(Step(records))
+        return self
+
+    def fill(self, count: int, name: str = "fill") -> "History":
+        """Batches of one record each, with keys of their own."""
+        for _ in range(count):
+            self.put((f"{name}-{self.end}", "x"))
+        return self
+
+    def transaction(self, producer_id: int, *records: Keyed, commit: bool | None) -> "History":
+        """A batch in a transaction, and its marker unless it stays open."""
+        self.steps.append(Step(records, producer_id))
+        return self if commit is None else self.marker(producer_id, commit=commit)
+
+    def marker(self, producer_id: int, *, commit: bool) -> "History":
+        """The marker that ends a producer's transaction."""
+        self.steps.append(Step((), producer_id, commit))
+        return self
+
+    @property
+    def end(self) -> int:
+        """Next offset."""
+        return sum(step.offsets for step in self.steps)
+
+    def left(
+        self, dropped: Iterable[int] = (), *, end: int | None = None, roll: int | None = None, horizon: int | None = None
+    ) -> Log:
+        """A replica's log up to `end` without the dropped offsets; batches with nothing left are gone, segments keep their names.
+
+        The active segment begins at `roll`; `horizon` is the delete horizon of the batches before it.
+        """
+        log, gone, offset = Log(), set(dropped), 0
+        log.roll()
+        for step in self.steps:
+            span = range(offset, offset + step.offsets)
+            offset = span.stop
+            if end is not None and span.start >= end:
+                break
+            if roll is not None and span.start == roll and log.batches:
+                log.next_offset = roll
+                log.roll()
+            kept = [one for one in span if one not in gone]
+            if kept:
+                log.next_offset = span.start
+                self._write(log, step, kept, None if roll is not None and span.start >= roll else horizon)
+            log.next_offset = span.stop
+        return log
+
+    def _write(self, log: Log, step: Step, kept: list[int], horizon: int | None) -> None:
+        base, stamp = log.next_offset, self.start_ms + 1000 * log.next_offset
+        if step.commit is not None:
+            data = write_marker(
+                step.commit,
+                base_offset=base,
+                producer_id=step.producer_id,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                timestamp=stamp,
+            )
+            self._ended(log, step, base, stamp)
+            log.append(data, base, stamp)
+            return
+        records = [
+            RecordToWrite(_bytes(key), _bytes(value), offset_delta=offset - base)
+            for offset, (key, value) in zip(range(base, base + len(step.records)), step.records, strict=True)
+            if offset in kept
+        ]
+        state = log.producers.get(step.producer_id)
+        sequence = -1 if step.producer_id < 0 else 0 if state is None else state.last_sequence + 1
+        data = write_batch(
+            records,
+            base_offset=base,
+            base_timestamp=stamp,
+            producer_id=step.producer_id,
+            producer_epoch=-1 if step.producer_id < 0 else 0,
+            base_sequence=sequence,
+            is_transactional=step.producer_id >= 0,
+            delete_horizon_ms=horizon,
+            last_offset_delta=len(step.records) - 1,
+        )
+        last = base + len(step.records) - 1
+        if step.producer_id >= 0:
+            first = base if state is None or state.current_txn_first_offset < 0 else state.current_txn_first_offset
+            log.producers[step.producer_id] = ProducerEntry(
+                step.producer_id, 0, sequence + last - base, last, last - base, stamp, -1, first
+            )
+        log.append(data, last, stamp)
+
+    @staticmethod
+    def _ended(log: Log, step: Step, offset: int, stamp: int) -> None:
+        """The producer's state behind its marker; an aborted transaction with data goes to the index."""
+        state = log.producers.get(step.producer_id)
+        if state is None:
+            log.producers[step.producer_id] = ProducerEntry(step.producer_id, 0, -1, -1, 0, stamp, 0, -1)
+            return
+        if not step.commit and state.current_txn_first_offset >= 0:
+            entry = AbortedTxn(step.producer_id, state.current_txn_first_offset, offset, offset + 1)
+            log.aborted.setdefault(log.segments[-1], []).append(entry)
+        log.producers[step.producer_id] = replace(state, timestamp=stamp, coordinator_epoch=0, current_txn_first_offset=-1)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def compacted(root: Path, logs: dict[int, Log], cleaned: dict[int, int], high_watermark: int | None = None) -> Brokers:
+    """Brokers whose cleaners have been up to these offsets; a broker that is not named has not cleaned yet."""
+    end = min(log.next_offset for log in logs.values()) if high_watermark is None else high_watermark
+    brokers = histories(root, logs, {broker: min(end, log.next_offset) for broker, log in logs.items()})
+    for broker, offset in cleaned.items():
+        (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): offset}))
+    return brokers
