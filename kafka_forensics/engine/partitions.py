@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.comparison import Comparison, compare, with_holders
 from kafka_forensics.analysis.group_offsets import group_findings
+from kafka_forensics.analysis.missing_behind import uncover_gaps
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.compaction import compacted_findings
@@ -38,6 +39,8 @@ def judge_partition(
 ) -> PartitionResult:
     """Every finding about one partition. `plans`, `replicas` and `snapshots` go together, one each a replica."""
     groups, findings = identity_groups(plans)
+    for group in groups:
+        uncover_gaps([replicas[number] for number in group], reader)
     own: list[list[Finding]] = []
     for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
         own.append([*replica_file_findings(plan), *own_findings(replica), *transaction_findings(plan, replica, snapshot)])

@@ -6,7 +6,7 @@ from kafka_forensics.analysis.replica import Replica, ReplicaState
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot, TransactionIndex
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
 from kafka_forensics.parsers.transaction_index import parse_transaction_index
 from kafka_forensics.storage.source import Entry
@@ -80,4 +80,18 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
         told = state.transactions.findings(context, runs, replica.log_end_offset)
         found += [one for one in told if replica.end_is_known or one.kind != "TXN_OPEN"]  # its marker may be in what was not read
         found += state.transactions.compare_with_index(indexes, context, replica.log_start_offset, runs, copied)
+        found += _missing_snapshots(plan, replica)
     return found + snapshots.findings
+
+
+def _missing_snapshots(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
+    """`PRODUCER_SNAPSHOT_MISSING` where Kafka, started on this directory, would take no snapshot at all for an upgrade and forget
+    the log's producers (UnifiedLog.rebuildProducerState); graver where the copy holds other partitions' snapshots."""
+    producers = len(replica.state.producers)
+    if not replica.context.clean_shutdown or plan.directory.snapshots or not producers:
+        return []
+    evidence = {"count": producers}
+    if still_open := replica.state.transactions.counts().open:
+        evidence["open_transactions"] = still_open
+    others = any(one.snapshots for one in plan.log_dir.found.partitions)
+    return [finding("PRODUCER_SNAPSHOT_MISSING", replica.context.place(), evidence, severity=Severity.WARNING if others else None)]

@@ -19,6 +19,10 @@ TXNINDEX_PHANTOM_ABORT: aborted transaction that the log does not have
 PRODUCER_SNAPSHOT_CORRUPT: damaged producer snapshot
     {file} cannot be trusted[ ({reason})]; Kafka drops it and rebuilds the producers' state from the log
     > Nothing to repair; what it holds can be seen with [{dump}|`kafka-forensics dump`.]
+PRODUCER_SNAPSHOT_MISSING: producer snapshots that are not there
+    the broker was shut down cleanly and no producer snapshot is in this copy, so that starting on it would forget
+    [{count:producer}|its producers][ and {open_transactions:open transaction}]
+    > Look for the .snapshot files on the broker before it starts: without any, Kafka begins with no producers at all.
 EPOCH_CACHE_MISMATCH: epoch checkpoint that contradicts the batches
     leader-epoch-checkpoint does not fit the epochs of the batches[ ({reason})][: as a follower this replica would be cut at offset
     {truncation_offset_by_checkpoint} by the file, {truncation_offset_by_batches} by the batches]<held>

@@ -1,13 +1,14 @@
 """What looks like a fault beside the one that is there: each test holds a false alarm, or a silence, that once was given."""
 
+import hashlib
 import struct
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.writers.batches import fix_crc
-from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
-from tests.support.faults_verdict import offsets, only, said, verdict
+from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, healthy, histories, write_checkpoint, write_files
+from tests.support.faults_verdict import offsets, only, said, scan, span, verdict
 
 pytestmark = pytest.mark.faults
 
@@ -112,3 +113,92 @@ def test_log_start_beyond_the_log_end_is_no_matter_of_seconds(brokers: Brokers) 
     brokers.crash(2)
     write_checkpoint(brokers.log_dir(2), "log-start", 80)
     assert ("CHECKPOINT_OUT_OF_ORDER", "warning", 2) in said(verdict(brokers))
+
+
+def noise(size: int) -> bytes:
+    return hashlib.shake_128(b"noise").digest(size)
+
+
+def lose_segment_behind_noise(brokers: Brokers, size: int) -> None:
+    """Noise behind the first segment of broker 2, whose second is gone."""
+    path = brokers.file(2, 0)
+    path.write_bytes(path.read_bytes() + noise(size))
+    for suffix in ("log", "index", "timeindex", "txnindex"):
+        brokers.file(2, 29, suffix).unlink()
+
+
+@pytest.mark.parametrize("size", [61, 100, len(HEALTHY.at(29).data) - 1])
+def test_f17_noise_behind_a_segment_does_not_hide_that_the_next_is_missing(brokers: Brokers, size: int) -> None:
+    lose_segment_behind_noise(brokers, size)
+    result = verdict(brokers)
+    assert said(result) == [("FRAMING_LOST", "error", 2), ("OFFSET_GAP", "critical", 2), ("SEGMENT_MISSING", "error", 2)]
+    for kind in ("OFFSET_GAP", "SEGMENT_MISSING"):
+        one = only(result, kind)
+        assert (offsets(one), one.evidence["missing"], one.evidence["held_by"]) == ((29, 55), 26, [1, 3])
+    end = HEALTHY.at(28).end
+    assert (span(only(result, "FRAMING_LOST")), offsets(only(result, "FRAMING_LOST"))) == ((end, end + size), (None, None))
+
+
+@pytest.mark.parametrize(("size", "first"), [(len(HEALTHY.at(29).data), 32), (3000, 32), (3200, 36)])
+def test_f17_noise_that_could_have_been_some_batches_explains_no_more(brokers: Brokers, size: int, first: int) -> None:
+    lose_segment_behind_noise(brokers, size)
+    result = verdict(brokers)
+    assert said(result) == [("FRAMING_LOST", "error", 2), ("OFFSET_GAP", "critical", 2)]
+    assert offsets(only(result, "FRAMING_LOST")) == (29, first)
+    assert offsets(only(result, "OFFSET_GAP")) == (first, 55)
+
+
+def test_f17_noise_with_room_for_all_that_is_missing_is_all(brokers: Brokers) -> None:
+    lose_segment_behind_noise(brokers, sum(len(one.data) for one in HEALTHY.of_segment(29)))
+    result = verdict(brokers)
+    assert said(result) == [("FRAMING_LOST", "error", 2)]
+    assert offsets(only(result, "FRAMING_LOST")) == (29, 55)
+
+
+@pytest.mark.parametrize(("size", "missing"), [(30, True), (60, True), (61, False)])
+def test_f17_one_replica_by_itself_knows_only_what_no_batch_fits_into(brokers: Brokers, size: int, missing: bool) -> None:
+    lose_segment_behind_noise(brokers, size)
+    result = scan([brokers.log_dir(2)])
+    assert ("SEGMENT_MISSING" in {one.kind for one in result.findings}) == missing
+    assert offsets(only(result, "FRAMING_LOST")) == ((None, None) if missing else (29, 55))
+
+
+def remove_snapshots(brokers: Brokers, *on: int) -> None:
+    for broker in on:
+        for path in brokers.named(broker, "x").parent.glob("*.snapshot"):
+            path.unlink()
+
+
+def test_f28_no_snapshot_at_all_after_a_clean_shutdown(brokers: Brokers) -> None:
+    remove_snapshots(brokers, 2)
+    result = verdict(brokers)
+    assert said(result) == [("PRODUCER_SNAPSHOT_MISSING", "info", 2)]
+    assert only(result, "PRODUCER_SNAPSHOT_MISSING").evidence == {"count": 3}
+
+
+def test_f28_no_snapshot_where_other_partitions_of_the_copy_have_theirs(brokers: Brokers) -> None:
+    remove_snapshots(brokers, 2)
+    for broker in (1, 2, 3):
+        write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+    result = verdict(brokers)
+    assert said(result) == [("PRODUCER_SNAPSHOT_MISSING", "warning", 2)]
+
+
+def test_f28_no_snapshot_after_a_crash_is_rebuilt_by_kafka(brokers: Brokers) -> None:
+    brokers.crash(2)
+    remove_snapshots(brokers, 2)
+    assert said(verdict(brokers)) == []
+
+
+@pytest.mark.parametrize("offset", [29, 55, 75])
+def test_f28_one_snapshot_less_is_nothing(brokers: Brokers, offset: int) -> None:
+    brokers.file(2, offset, "snapshot").unlink()
+    assert said(verdict(brokers)) == []
+
+
+def test_f28_no_snapshot_of_a_log_without_producers(tmp_path: Path) -> None:
+    log = Log()
+    _ = log.plain(), log.plain()
+    brokers = histories(tmp_path, dict.fromkeys((1, 2), log), dict.fromkeys((1, 2), 6))
+    remove_snapshots(brokers, 1, 2)
+    assert said(verdict(brokers)) == []
