@@ -1,0 +1,264 @@
+"""Records of `__consumer_offsets`: every version as written, both twins on any bytes, and bytes of real brokers."""
+
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import pytest
+from construct import ConstructError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.group_log import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
+from kafka_forensics.parsers.consumer_offsets import (
+    check_value,
+    plain_records,
+    read_epoch,
+    read_group_metadata,
+    read_key,
+    read_offset_commit,
+)
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.spec.consumer_offsets import key_layout, value_layout
+from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
+from tests.support.group_records import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, member
+from tests.support.segments import BASE_TIMESTAMP
+
+TOPIC_ID = urlsafe_b64encode(TOPIC_ID_BYTES).decode().rstrip("=")
+REAL_COMMIT = bytes.fromhex("00040000000000007530ffffffff01000001a1fbd5fda60100103f896023b86b4d2f87e5ed7d7d55b39e")
+"""Kafka 4.3.0: group billing on orders-0, written for librdkafka."""
+REAL_EMPTY = b"\x00\x03\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x01\xa1\xfb\xd5PE\x00\x00\x00\x00"
+"""Kafka 4.3.0: a group when it is made."""
+
+
+def exact(layout: Any, data: bytes) -> dict[str, Any] | None:
+    """What the declaration reads, None if it cannot."""
+    try:
+        return dict(layout.parse(data))
+    except ConstructError:
+        return None
+
+
+def assert_commits_agree(value: bytes) -> OffsetCommit | str:
+    fast = read_offset_commit(value)
+    layout = value_layout(1, int.from_bytes(value[:2], "big", signed=True)) if len(value) >= 2 else None
+    read = None if layout is None else exact(layout, value)
+    tag = None if read is None else read.get("tagged_fields", {}).get(0)
+    if read is None or (tag is not None and len(tag) < 16):
+        assert isinstance(fast, str)
+        return fast
+    assert isinstance(fast, OffsetCommit)
+    topic_id = None if tag is None else urlsafe_b64encode(tag[:16]).decode().rstrip("=")
+    assert fast == OffsetCommit(
+        read["offset"],
+        read.get("leader_epoch", -1),
+        read["metadata"],
+        read["commit_timestamp"],
+        read.get("expire_timestamp", -1),
+        topic_id,
+    )
+    return fast
+
+
+def assert_groups_agree(value: bytes) -> GroupMetadata | str:
+    fast = read_group_metadata(value)
+    layout = value_layout(2, int.from_bytes(value[:2], "big", signed=True)) if len(value) >= 2 else None
+    read = None if layout is None else exact(layout, value)
+    if read is None:
+        assert isinstance(fast, str)
+        return fast
+    assert isinstance(fast, GroupMetadata)
+    members = tuple(
+        GroupMember(
+            one["member_id"],
+            one.get("group_instance_id"),
+            one["client_id"],
+            one["client_host"],
+            one.get("rebalance_timeout", -1),
+            one["session_timeout"],
+            len(one["subscription"]),
+            len(one["assignment"]),
+        )
+        for one in read["members"]
+    )
+    assert (fast.members, fast.members_count) == (members[:MEMBERS_LISTED], len(members))
+    assert (fast.protocol_type, fast.generation, fast.protocol, fast.leader, fast.current_state_timestamp) == (
+        read["protocol_type"],
+        read["generation"],
+        read["protocol"],
+        read["leader"],
+        read.get("current_state_timestamp", -1),
+    )
+    return fast
+
+
+def assert_keys_agree(key: bytes) -> GroupKey | str:
+    fast = read_key(key)
+    record_type = int.from_bytes(key[:2], "big", signed=True) if len(key) >= 2 else None
+    if record_type is None or record_type not in RECORD_TYPES:
+        assert isinstance(fast, str) == (record_type is None)
+        return fast
+    read = exact(key_layout(record_type), key)
+    if read is None:
+        assert fast == "key"
+    else:
+        names = ("record_type", "group", "topic", "partition", "member_id")
+        assert fast == GroupKey(*(read.get(name) for name in names))  # type: ignore[arg-type] - compared, not used
+    return fast
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("metadata", ["", "länger\x1b"])
+def test_commits_of_every_version(version: int, metadata: str) -> None:
+    value = commit_value(
+        2**40,
+        version=version,
+        metadata=metadata,
+        leader_epoch=9,
+        expire_timestamp=BASE_TIMESTAMP + 5,
+        topic_id=TOPIC_ID_BYTES if version == 4 else None,
+    )
+    assert assert_commits_agree(value) == OffsetCommit(
+        2**40,
+        9 if version >= 3 else -1,
+        metadata,
+        BASE_TIMESTAMP,
+        BASE_TIMESTAMP + 5 if version == 1 else -1,
+        TOPIC_ID if version == 4 else None,
+    )
+    assert assert_commits_agree(value + b"behind") == assert_commits_agree(value)
+    for size in range(len(value)):
+        assert isinstance(assert_commits_agree(value[:size]), str)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_groups_of_every_version_with_their_members_measured(version: int) -> None:
+    value = group_value(
+        member("a"), member("b", group_instance_id="static", subscription=b"", assignment=bytes(300)), version=version
+    )
+    read = assert_groups_agree(value)
+    assert isinstance(read, GroupMetadata)
+    assert [(one.member_id, one.subscription_size, one.assignment_size) for one in read.members] == [("a", 12, 8), ("b", 0, 300)]
+    assert [one.group_instance_id for one in read.members] == [None, "static" if version >= 3 else None]
+    assert [one.rebalance_timeout_ms for one in read.members] == [300_000 if version else -1] * 2
+    assert (read.generation, read.protocol, read.leader, read.members_count) == (7, "range", None, 2)
+    for size in range(len(value)):
+        assert isinstance(assert_groups_agree(value[:size]), str)
+
+
+def test_keys_of_every_type() -> None:
+    assert assert_keys_agree(commit_key("g", "t", 3)) == GroupKey(1, "g", "t", 3)
+    assert assert_keys_agree(commit_key("g", "t", 3, record_type=0)) == GroupKey(0, "g", "t", 3)
+    for record_type in sorted(RECORD_TYPES)[2:]:
+        read = assert_keys_agree(group_key("g", record_type, "m"))
+        assert isinstance(read, GroupKey)
+        assert (read.record_type, read.group) == (record_type, "g")
+        assert read.member_id == ("m" if record_type in (5, 7, 8, 10, 13, 14, 16, 19, 21, 22) else None)
+    assert read_key(b"\0\x63whatever") == GroupKey(99, "")
+    assert [read_key(key) for key in (None, b"", b"\0", b"\0\1", b"\0\2\0\4abc", b"\0\2\xff\xff")] == ["key"] * 6
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"", "truncated"),
+        (b"\0\5" + bytes(40), "version"),
+        (b"\xff\xff" + bytes(40), "version"),
+        (commit_value(1)[:14] + b"\xff\xff" + bytes(8), "length"),
+        (commit_value(1)[:14] + b"\x7f\xff" + bytes(8), "truncated"),
+        (commit_value(1, version=4)[:-1] + b"\xff\xff\xff\xff\x0f", "truncated"),
+        (commit_value(1, version=4)[:-1] + b"\xff\xff\xff\xff\xff\x01", "varint"),
+        (commit_value(1, version=4)[:-1] + b"\2\0\0\0\0", "tag"),
+        (commit_value(1, version=4, topic_id=b"short"), "topic_id"),
+        (commit_value(1, metadata="xx")[:16] + b"\xff\xfe" + bytes(8), "text"),
+    ],
+)
+def test_commits_that_lie(value: bytes, reason: str) -> None:
+    assert assert_commits_agree(value) == reason
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_count_of_members_is_not_believed(version: int) -> None:
+    value = group_value(version=version)
+    assert assert_groups_agree(value[:-4] + b"\x7f\xff\xff\xff") == "truncated"
+    assert assert_groups_agree(value[:-4] + b"\xff\xff\xff\xff") == "array"
+    flexible = group_value(version=4)
+    assert assert_groups_agree(flexible[:-2] + b"\xff\xff\xff\xff\x0f") == "truncated"
+    assert assert_groups_agree(flexible[:-2] + b"\0\0") == "array"
+
+
+def test_more_members_than_are_listed_are_counted() -> None:
+    one = {"member_id": "", "client_id": "", "client_host": "", "subscription": b"", "assignment": b""}
+    read = assert_groups_agree(group_value(*(member(**one) for _ in range(MEMBERS_LISTED + 3)), version=0))
+    assert isinstance(read, GroupMetadata)
+    assert (read.members_count, len(read.members)) == (MEMBERS_LISTED + 3, MEMBERS_LISTED)
+
+
+def test_values_that_are_only_measured() -> None:
+    assert [check_value(value) for value in (b"\0\0", b"\0\0rest", b"\0\1", b"\0", b"")] == [None, None, "version"] + [
+        "truncated"
+    ] * 2
+    assert [read_epoch(value) for value in (b"\0\0\0\0\0\7", b"\0\1\0\0\0\7", b"\0\0\0")] == [7, "version", "truncated"]
+
+
+def test_bytes_of_a_real_broker() -> None:
+    read = assert_commits_agree(REAL_COMMIT)
+    assert read == OffsetCommit(30000, -1, "", 1795226467750, -1, "P4lgI7hrTS-H5e19fVWzng")
+    group = assert_groups_agree(REAL_EMPTY)
+    assert isinstance(group, GroupMetadata)
+    assert (group.protocol_type, group.generation, group.current_state_timestamp, group.members) == ("", 0, 1795226423365, ())
+
+
+SEEDS = [
+    *(commit_value(5, version=version, metadata="m", topic_id=TOPIC_ID_BYTES if version == 4 else None) for version in range(5)),
+    *(group_value(member(), version=version) for version in range(5)),
+    commit_key(),
+    group_key(),
+    group_key("g", 5, "m"),
+]
+
+
+@st.composite
+def changed_seed(draw: st.DrawFn) -> bytes:
+    data = bytearray(draw(st.sampled_from(SEEDS)))
+    for at, byte in draw(st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=4)):
+        data[at] = byte
+    return bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=80) | changed_seed())
+def test_twins_agree_on_any_bytes(data: bytes) -> None:
+    assert_commits_agree(data)
+    assert_groups_agree(data)
+    assert_keys_agree(data)
+
+
+RECORDS = st.lists(
+    st.builds(
+        RecordToWrite,
+        st.none() | st.binary(max_size=90),
+        st.none() | st.binary(max_size=90),
+        st.just(()) | st.just((("h", b"v"),)),
+        st.integers(0, 2**40),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@pytest.mark.properties
+@given(RECORDS, st.lists(st.tuples(st.integers(57, 400), st.integers(0, 255)), max_size=3))
+def test_what_the_plain_walk_reads_is_what_the_decoder_reads(records: list[RecordToWrite], changes: list[tuple[int, int]]) -> None:
+    data = bytearray(write_batch(records, base_offset=5, base_timestamp=BASE_TIMESTAMP))
+    for at, byte in changes:
+        if at < len(data):
+            data[at] = byte
+    batch = fix_crc(bytes(data))
+    count = int.from_bytes(batch[57:61], "big", signed=True)
+    walked = plain_records(batch, count)
+    opened = decode_batch(batch)
+    if walked is not None:
+        assert not opened.problems
+        assert walked == [(one.offset - 5, one.key, one.value) for one in opened.iter_records()]
+    elif not changes:
+        assert any(one.headers for one in records)

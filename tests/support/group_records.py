@@ -1,0 +1,133 @@
+"""Records of `__consumer_offsets` as coordinators write them, and log directories that hold such a log beside others."""
+
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics.parsers.spec.consumer_offsets import GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES, key_layout
+from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.segments import BASE_TIMESTAMP
+
+TOPIC_ID_BYTES = bytes(range(16))
+PARTITION_RECORD, TOPIC_RECORD = 3, 2
+
+
+def commit_key(group: str = "billing", topic: str = "t", partition: int = 0, *, record_type: int = 1) -> bytes:
+    """The key of an offset commit."""
+    fields = {"record_type": record_type, "group": group, "topic": topic, "partition": partition}
+    key: bytes = key_layout(record_type).build(fields)
+    return key
+
+
+def group_key(group: str = "billing", record_type: int = 2, member_id: str | None = None) -> bytes:
+    """The key of a record about a group, or about one of its members."""
+    key: bytes = key_layout(record_type).build({"record_type": record_type, "group": group, "member_id": member_id})
+    return key
+
+
+def commit_value(
+    offset: int, *, version: int = 3, timestamp: int = BASE_TIMESTAMP, topic_id: bytes | None = None, **given: Any
+) -> bytes:
+    """The value of an offset commit."""
+    fields = {
+        "version": version,
+        "offset": offset,
+        "leader_epoch": -1,
+        "metadata": "",
+        "commit_timestamp": timestamp,
+        "expire_timestamp": -1,
+        "tagged_fields": {} if topic_id is None else {0: topic_id},
+    }
+    value: bytes = OFFSET_COMMIT_VALUES[version].build(fields | given)
+    return value
+
+
+def member(name: str = "m-1", **given: Any) -> dict[str, Any]:
+    """A member of a classic group."""
+    fields = {
+        "member_id": name,
+        "group_instance_id": None,
+        "client_id": "client",
+        "client_host": "/127.0.0.1",
+        "rebalance_timeout": 300_000,
+        "session_timeout": 45_000,
+        "subscription": b"subscription",
+        "assignment": b"assigned",
+        "tagged_fields": {},
+    }
+    return fields | given
+
+
+def group_value(*members: dict[str, Any], version: int = 3, **given: Any) -> bytes:
+    """The value of a classic group's metadata."""
+    fields = {
+        "version": version,
+        "protocol_type": "consumer",
+        "generation": 7,
+        "protocol": "range" if members else None,
+        "leader": None,
+        "current_state_timestamp": BASE_TIMESTAMP,
+        "members": list(members),
+        "tagged_fields": {},
+    }
+    value: bytes = GROUP_METADATA_VALUES[version].build(fields | given)
+    return value
+
+
+def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given: Any) -> bytes:
+    """A batch for each record, as a coordinator writes them."""
+    given.setdefault("base_timestamp", BASE_TIMESTAMP)
+    return b"".join(
+        write_batch([RecordToWrite(key, value)], base_offset=start + number, **given) for number, (key, value) in enumerate(records)
+    )
+
+
+def transaction_of(
+    *records: tuple[bytes | None, bytes | None], start: int, producer_id: int = 7, commit: bool | None = None
+) -> bytes:
+    """The same inside a transaction, and its marker if it has ended."""
+    data = log_of(*records, start=start, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    if commit is None:
+        return data
+    return data + write_marker(
+        commit,
+        base_offset=start + len(records),
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=BASE_TIMESTAMP,
+    )
+
+
+def put_offsets(log_dir: Path, log: bytes, partition: int = 0) -> Path:
+    """`__consumer_offsets-N` in a log directory; its `.log` file."""
+    return _put(log_dir / f"__consumer_offsets-{partition}", log)
+
+
+def put_controller(log_dir: Path, *, isr: list[int], replicas: list[int], leader: int, topic_id: bytes, topic: str = "t") -> None:
+    """`__cluster_metadata-0` that says how partition 0 of a topic stands."""
+    partition = {
+        "partition_id": 0,
+        "topic_id": topic_id,
+        "replicas": replicas,
+        "isr": isr,
+        "removing_replicas": [],
+        "adding_replicas": [],
+        "leader": leader,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+        "directories": [bytes(15) + b"\1"] * len(replicas),
+    }
+    values = [
+        write_metadata_record(TOPIC_RECORD, 0, {"name": topic, "topic_id": topic_id}),
+        write_metadata_record(PARTITION_RECORD, 1, partition),
+    ]
+    records = [RecordToWrite(None, value) for value in values]
+    _put(log_dir / "__cluster_metadata-0", write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))
+
+
+def _put(directory: Path, log: bytes) -> Path:
+    directory.mkdir(parents=True)
+    path = directory / f"{0:020d}.log"
+    path.write_bytes(log)
+    return path
