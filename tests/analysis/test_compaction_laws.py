@@ -1,0 +1,191 @@
+"""Laws of comparing compacted logs: no order of reading or spilling matters, and a plain dictionary gives the same answer."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, KeyComparison, KeyTally, Pair, Side
+from kafka_forensics.analysis.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place, reduced
+from kafka_forensics.engine.key_runs import KeyRuns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+pytestmark = pytest.mark.properties
+
+AS_OF_MS = 100
+LOG_END = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record as one replica holds it; `expiry` matters where `value` is None."""
+
+    replica: int
+    key: int
+    offset: int
+    value: int | None
+    state: State = State.VISIBLE
+    expiry: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """Replicas of one history: their ends, what of it they hold, and up to where cleaners were."""
+
+    sides: dict[int, Side]
+    pairs: list[Pair]
+    cleaned_end: int
+    records: list[Kept]
+
+    def comparison(self) -> KeyComparison:
+        return KeyComparison(self.sides, self.pairs, self.cleaned_end, AS_OF_MS)
+
+    def rows(self) -> "NDArray[np.int64]":
+        cuts = self.comparison().cuts
+        rows = np.zeros((len(self.records), ROW_WIDTH), np.int64)
+        for row, one in zip(rows, self.records, strict=True):
+            interval = np.searchsorted(cuts, [one.offset], side="right")
+            row[Row.KEY_HIGH], row[Row.KEY_LOW] = one.key % 3 - 1, -one.key
+            row[Row.PLACE] = place(one.replica, interval, one.state)[0]
+            row[Row.OFFSET], row[Row.RECORDS] = one.offset, 1
+            row[Row.VALUE] = one.value or 0
+            row[Row.EXPIRY] = one.expiry
+            row[Row.FLAGS] = TOMBSTONE * (one.value is None) + TRANSACTIONAL * (one.state != State.VISIBLE)
+            row[Row.KEY_SHOWN] = one.key
+        return rows[rows[:, Row.PLACE] & 0xFFFFFFFF >= 4]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    replicas = draw(st.integers(2, 3))
+    ends = [draw(st.integers(12, LOG_END)) for _ in range(replicas)]
+    starts = [draw(st.integers(0, 6)) for _ in range(replicas)]
+    history = [
+        Kept(0, draw(st.integers(0, 4)), offset, draw(st.none() | st.integers(1, 3)), expiry=draw(st.sampled_from([0, 200])))
+        for offset in range(LOG_END)
+    ]
+    records = []
+    for number in range(replicas):
+        for one in history:
+            if starts[number] <= one.offset < ends[number] and draw(st.integers(0, 3)):
+                state = draw(st.sampled_from([State.VISIBLE] * 6 + [State.ABORTED, State.OPEN]))
+                other = draw(st.integers(0, 9)) == 0 and one.value is not None
+                records.append(replace(one, replica=number, state=state, value=9 if other else one.value))
+    sides = {number: Side(end, draw(st.sampled_from([-1, -1, -1, 10]))) for number, end in enumerate(ends)}
+    pairs = [Pair(i, j, max(starts[i], starts[j]), min(ends[i], ends[j])) for i in range(replicas) for j in range(i + 1, replicas)]
+    return Case(sides, pairs, draw(st.integers(0, LOG_END)), records)
+
+
+def tallied(case: Case, blocks: Iterable["NDArray[np.int64]"]) -> KeyTally:
+    comparison = case.comparison()
+    for block in blocks:
+        comparison.step(block)
+    return comparison.tally
+
+
+def naive(case: Case) -> tuple[dict[str, int], dict[str, int]]:
+    """Keys by reason and by explanation, one key and one pair after the other."""
+    reasons, explanations = dict.fromkeys(REASONS, 0), dict.fromkeys(EXPLANATIONS, 0)
+    for key in {one.key for one in case.records}:
+        found: set[str] = set()
+        for pair in case.pairs:
+            found |= {*naive_latest(case, key, pair), *naive_stuck(case, key, pair)} - {""}
+        different = [name for name in REASONS if name in found]
+        if different:
+            reasons[different[0]] += 1
+        else:
+            for name in found:
+                explanations[name] += 1
+    return reasons, explanations
+
+
+def held(case: Case, key: int, replica: int, state: State, low: int, high: int) -> dict[int, Kept]:
+    mine = [one for one in case.records if (one.key, one.replica, one.state) == (key, replica, state)]
+    return {one.offset: one for one in mine if low <= one.offset < high}
+
+
+def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
+    """Why the latest records of a key are not the same, or what explains it."""
+    left, right = (held(case, key, number, State.VISIBLE, pair.start, pair.end) for number in (pair.left, pair.right))
+    if not left and not right:
+        return []
+    if max(left, default=-1) == max(right, default=-1):
+        latest = max(left)
+        return [] if left[latest].value == right[latest].value else ["contents"]
+    ahead = max(left, default=-1) > max(right, default=-1)
+    holder, other = (pair.left, pair.right) if ahead else (pair.right, pair.left)
+    record = left[max(left)] if ahead else right[max(right)]
+    rest = right if ahead else left
+    other_value = rest[max(rest)].value if rest else None
+    opened = held(case, key, other, State.OPEN, pair.start, pair.end)
+    aborted = held(case, key, other, State.ABORTED, pair.start, pair.end)
+    hidden = max(opened, default=-1) == record.offset or max(aborted, default=-1) == record.offset
+    ends = {number: case.sides[number].log_end_offset for number in (holder, other)}
+    if max(case.sides[holder].damaged_end, case.sides[other].damaged_end) > record.offset:
+        return ["unreadable"]
+    if max(opened, default=-1) >= record.offset and ends[other] < ends[holder]:
+        return ["undecided"]
+    if any(held(case, key, number, State.VISIBLE, pair.end, LOG_END) for number in (holder, other)):
+        return ["superseded"]
+    if other_value is None and not hidden and ends[other] > pair.end and case.cleaned_end > pair.end:
+        return ["out_of_reach"]
+    if record.value is None and other_value is None:
+        return ["tombstones_expired" if record.expiry <= AS_OF_MS else "tombstones_early"]
+    if hidden:
+        return ["markers"]
+    if record.value is None:
+        return ["tombstones"]
+    return ["stale" if rest else "vanished" if case.cleaned_end > record.offset else "missing"]
+
+
+def naive_stuck(case: Case, key: int, pair: Pair) -> list[str]:
+    """Whether one side has a record undecided for ever."""
+    for mine, other in ((pair.left, pair.right), (pair.right, pair.left)):
+        latest = max(held(case, key, mine, State.OPEN, pair.start, pair.end), default=-1)
+        known = any(max(held(case, key, other, state, pair.start, LOG_END), default=-1) >= latest for state in State)
+        if latest < 0 or known or latest >= case.cleaned_end:
+            continue
+        damaged = max(case.sides[mine].damaged_end, case.sides[other].damaged_end) > latest
+        if not damaged and case.sides[mine].log_end_offset >= case.sides[other].log_end_offset:
+            return ["markers"]
+    return []
+
+
+@given(cases())
+@settings(max_examples=200)
+def test_the_sweep_answers_as_a_dictionary_does(case: Case) -> None:
+    tally = tallied(case, [reduced(case.rows())])
+    assert (tally.reasons, tally.explanations) == naive(case)
+    if tally.differing:
+        assert tally.first_offset == min(tally.listed)
+        assert max(tally.listed) < tally.end_offset
+
+
+@given(cases(), st.integers(2, 40), st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_no_order_and_no_spilling_changes_the_answer(case: Case, capacity: int, order: random.Random) -> None:
+    rows = case.rows()
+    shuffled = rows[order.sample(range(len(rows)), len(rows))]
+    with KeyRuns(capacity=capacity) as runs:
+        position = 0
+        while position < len(shuffled):
+            step = order.randint(1, 9)
+            runs.add(shuffled[position : position + step])
+            position += step
+        blocks = list(runs.blocks())
+    assert np.array_equal(np.concatenate(blocks), reduced(rows))
+    order.shuffle(blocks)
+    assert tallied(case, blocks) == tallied(case, [reduced(rows)])
+
+
+@given(cases(), st.integers(0, 60))
+def test_rows_reduced_twice_are_rows_reduced_once(case: Case, cut: int) -> None:
+    rows = case.rows()
+    assert np.array_equal(reduced(np.concatenate((reduced(rows[:cut]), reduced(rows[cut:])))), reduced(rows))
