@@ -1,0 +1,282 @@
+"""The controller's log replayed: what a change leaves, how epochs are counted, what cannot be known any more."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis import controller
+from kafka_forensics.analysis.controller import Replay
+from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataSnapshot, PartitionControl, PartitionEvent
+from tests.support.controller_log import HUGE, change, partition, read, record, setting, topic
+from tests.support.faults import TOPIC, TOPIC_ID
+
+OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
+BAD_CHANGE = b"\1\5\x09" + change(leader=3)[3:]
+BAD_SETTING = b"\1\4\0" + HUGE
+
+
+def replayed(*values: bytes, start: int = 0, committed_end: int | None = None) -> ControllerHistory:
+    replay = Replay(start, committed_end=committed_end)
+    feed(replay, values, start)
+    return replay.finish(start + len(values))
+
+
+def feed(replay: Replay, values: Sequence[bytes], start: int = 0) -> None:
+    for offset, value in enumerate(values, start):
+        replay.step(offset, 1000 + offset, read(value))
+
+
+def last(history: ControllerHistory, name: str = TOPIC) -> PartitionControl:
+    return history.partitions[name, 0]
+
+
+def events(history: ControllerHistory) -> list[PartitionEvent]:
+    kept = last(history).history
+    assert kept is not None
+    return kept.events
+
+
+def test_changes_keep_what_they_do_not_name_and_epochs_are_counted() -> None:
+    history = replayed(
+        topic(),
+        partition([2, 3, 1], 2, directories=[bytes(16)] * 3),
+        change(isr=[2, 3]),
+        change(leader=3, isr=[3], eligible_leader_replicas=[2]),
+        change(leader=3),
+        change(leader=-1, isr=[], eligible_leader_replicas=[2, 3], last_known_elr=[]),
+        change(replicas=[2, 3], removing_replicas=[1]),
+    )
+    one = last(history)
+    assert (one.leader, one.leader_epoch, one.isr, one.elr, one.replica_assignment) == (-1, 3, [], [2, 3], [2, 3])
+    assert one.directories == ["AAAAAAAAAAAAAAAAAAAAAA"] * 3
+    assert [event.state.leader_epoch for event in events(history)] == [0, 0, 1, 2, 3, 3]
+    assert [event.state.partition_epoch for event in events(history)] == [0, 1, 2, 3, 4, 5]
+    assert [(event.offset, event.timestamp_ms) for event in events(history)] == [(offset, 1000 + offset) for offset in range(1, 7)]
+    assert [event.previous_leader for event in events(history)] == [-1, 2, 2, 3, 3, 3]
+    assert events(history)[2].previous_isr == (2, 3)
+    assert (one.last_offset, one.last_ms, one.unknown_after, history.last_ms) == (6, 1006, None, 1006)
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "unclean"),
+    [
+        (partition([1, 2, 3], 1), change(leader=2, isr=[2, 3]), False),
+        (partition([1, 2, 3], 1), change(leader=3, isr=[3], leader_recovery_state=1), True),
+        (partition([1], 1, replicas=[1, 2]), change(leader=2, isr=[2]), True),
+        (partition([], -1, replicas=[1, 2], eligible_leader_replicas=[2]), change(leader=2, isr=[2]), False),
+        (partition([1], 1, replicas=[1, 4]), change(leader=4, isr=[4], replicas=[4], adding_replicas=[]), False),
+        (partition([1], 1, leader_recovery_state=1), change(leader_recovery_state=0), False),
+        (partition([1], 1), change(leader=-1, leader_recovery_state=1), False),
+    ],
+)
+def test_which_elections_are_unclean(before: bytes, then: bytes, unclean: bool) -> None:
+    history = replayed(topic(), before, then)
+    assert [event.is_unclean for event in events(history)] == [False, unclean]
+
+
+def test_a_topic_made_anew_is_another_topic() -> None:
+    history = replayed(
+        topic(),
+        partition([1], 1),
+        setting("cleanup.policy", "compact"),
+        record(9, topic_id=TOPIC_ID),
+        topic(topic_id=OTHER_ID),
+        partition([2], 2, topic_id=OTHER_ID),
+        change(leader=1),
+    )
+    assert (last(history).topic_id, last(history).leader, last(history).configs) == (OTHER_ID, 2, {})
+    old, new = history.topics[TOPIC_ID], history.topics[OTHER_ID]
+    assert (old.created_offset, old.deleted_offset, old.deleted_ms, old.policies) == (0, 3, 1003, {"compact"})
+    assert (new.created_offset, new.deleted_offset) == (4, None)
+    assert [event.kind for event in old.partitions[0].events] == ["created", "deleted"]
+
+
+def test_what_stands_in_a_transaction_counts_when_that_ends() -> None:
+    begin, end, abort = record(23), record(24), record(25)
+    inside = (change(leader=2), change(isr=[2]))
+    assert last(replayed(topic(), partition([1, 2], 1), begin, *inside)).leader == 1
+    assert last(replayed(topic(), partition([1, 2], 1), begin, *inside, abort)).leader == 1
+    assert last(replayed(topic(), partition([1, 2], 1), begin, *inside, end)).isr == [2]
+
+
+@pytest.mark.parametrize(("name", "elr"), [("", []), (TOPIC, []), ("other", [2])])
+def test_elrs_are_cleared_by_topic_or_all_at_once(name: str, elr: list[int]) -> None:
+    made = partition([1], 1, eligible_leader_replicas=[2], last_known_elr=[3])
+    assert last(replayed(topic(), made, record(28, topic_name=name))).elr == elr
+
+
+def test_settings_and_what_they_say_of_compaction() -> None:
+    history = replayed(
+        topic(),
+        setting("cleanup.policy", "delete"),
+        setting("retention.ms", "5"),
+        setting("min.insync.replicas", "2", resource="", resource_type=4),
+        setting("ssl.keystore.password", "secret", resource="", resource_type=4),
+        partition([1], 1),
+        setting("retention.ms", None),
+    )
+    one = last(history)
+    assert (one.configs, one.defaults) == ({"cleanup.policy": "delete"}, {"min.insync.replicas": "2"})
+    assert (one.setting("min.insync.replicas"), one.setting("retention.ms")) == ("2", None)
+    assert (one.cleanup_policy, one.was_compacted) == ("delete", False)
+    changed = replayed(topic(), partition([1], 1), setting("cleanup.policy", "delete, compact"), setting("cleanup.policy", None))
+    assert (last(changed).cleanup_policy, last(changed).was_compacted) == (None, True)
+    assert (
+        last(replayed(topic(), partition([1], 1), setting("cleanup.policy", "delete, compact"))).cleanup_policy == "compact,delete"
+    )
+    assert last(replayed(topic(), partition([1], 1))).was_compacted is None
+
+
+def test_behind_a_record_that_cannot_be_read_nothing_is_told() -> None:
+    history = replayed(topic(), partition([1, 2], 1), BAD_CHANGE, change(isr=[1]))
+    one = last(history)
+    assert (one.leader, one.leader_epoch, one.isr, one.replica_assignment, one.unknown_after) == (None, None, None, None, 2)
+    assert [event.unknown_after for event in events(history)] == [None, 2]
+    assert [(bad.offset, bad.record.problem) for bad in history.malformed] == [(2, "version")]
+    assert history.unknown_after == 2
+
+
+def test_a_partition_told_whole_again_is_known_again() -> None:
+    one = last(replayed(topic(), partition([1, 2], 1), BAD_CHANGE, partition([2], 2, leader_epoch=9), change(isr=[2, 1])))
+    assert (one.leader, one.leader_epoch, one.isr, one.unknown_after) == (2, 9, [2, 1], None)
+
+
+def test_a_bad_setting_leaves_only_settings_in_doubt() -> None:
+    one = last(replayed(topic(), setting("cleanup.policy", "delete"), partition([1], 1), BAD_SETTING))
+    assert (one.leader, one.unknown_after) == (1, None)
+    assert (one.configs, one.cleanup_policy, one.was_compacted) == ({}, None, None)
+
+
+def test_bad_records_of_other_kinds_leave_nothing_in_doubt() -> None:
+    history = replayed(topic(), setting("cleanup.policy", "delete"), partition([1], 1), b"\1\0\x63", b"\1\x0b\0secret")
+    assert (last(history).leader, last(history).cleanup_policy, history.malformed_records) == (1, "delete", 1)
+
+
+def restated(offset: int, *values: bytes) -> MetadataSnapshot:
+    records = tuple((number, read(value)) for number, value in enumerate(values))
+    return MetadataSnapshot(offset, 500, (MetadataBatch(0, len(values), 500, records),))
+
+
+def test_a_log_that_begins_later_stands_on_a_snapshot() -> None:
+    replay = Replay(40)
+    assert replay.in_doubt
+    replay.restate(restated(40, topic(), setting("cleanup.policy", "compact"), partition([3, 1], 3, leader_epoch=7)))
+    assert not replay.in_doubt
+    feed(replay, [change(leader=1)], 40)
+    history = replay.finish(41)
+    assert (last(history).leader, last(history).leader_epoch, last(history).cleanup_policy) == (1, 8, "compact")
+    assert [(event.kind, event.offset, event.timestamp_ms) for event in events(history)] == [
+        ("snapshot", 40, 500),
+        ("changed", 40, 1040),
+    ]
+    assert history.topics[TOPIC_ID].created_offset is None
+
+
+def test_a_log_that_begins_later_without_a_snapshot_knows_only_what_is_new() -> None:
+    old = change(leader=2, topic_id=OTHER_ID)
+    history = replayed(old, topic(), partition([1], 1), start=40)
+    assert list(history.partitions) == [(TOPIC, 0)]
+    assert (last(history).leader, last(history).configs, last(history).was_compacted) == (1, {}, None)
+
+
+def test_a_snapshot_ends_doubt_and_adds_only_what_differs() -> None:
+    replay = Replay(0)
+    feed(replay, [topic(), partition([1, 2], 1), topic("gone", OTHER_ID), BAD_CHANGE])
+    replay.restate(restated(4, topic(), partition([1, 2], 1)))
+    feed(replay, [change(isr=[1])], 4)
+    history = replay.finish(5)
+    assert (last(history).isr, last(history).unknown_after, history.unknown_after) == ([1], None, None)
+    assert [event.kind for event in events(history)] == ["created", "changed"]
+    assert history.topics[OTHER_ID].deleted_offset == 4
+
+
+def test_what_no_majority_holds_is_marked_and_concludes_nothing() -> None:
+    history = replayed(topic(), partition([1, 2], 1), change(leader=2, isr=[2]), committed_end=2)
+    assert [event.is_committed for event in events(history)] == [True, False]
+    assert (last(history).leader, last(history).unknown_after) == (None, 2)
+    assert [event.is_committed for event in events(replayed(topic(), partition([1], 1)))] == [None]
+
+
+def test_histories_are_bounded_and_keep_unclean_elections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "MAX_EVENTS", 16)
+    unclean = change(leader=2, isr=[2], leader_recovery_state=1)
+    history = replayed(topic(), partition([1, 2], 1), unclean, *[change(isr=[2])] * 100)
+    kept = last(history).history
+    assert kept is not None
+    assert len(kept.events) + kept.dropped_events == 102
+    assert len(kept.events) <= 16
+    assert [event.kind for event in kept.events[:2]] == ["created", "changed"]
+    assert kept.events[1].is_unclean
+
+
+def test_unreadable_places_are_bounded_and_the_last_stays_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "MAX_MARKS", 4)
+    monkeypatch.setattr(controller, "MAX_MALFORMED", 4)
+    history = replayed(topic(), *[BAD_CHANGE] * 10, partition([1], 1))
+    assert (len(history.malformed), history.malformed_records, last(history).unknown_after) == (4, 10, 4)
+
+
+RECORDS = st.one_of(
+    st.sampled_from(
+        [topic(), topic("u", OTHER_ID), partition([1, 2], 1), record(23), record(24), record(25), BAD_CHANGE, BAD_SETTING]
+    ),
+    st.builds(
+        change,
+        leader=st.integers(-2, 3),
+        isr=st.one_of(st.none(), st.lists(st.integers(1, 3), max_size=3)),
+        topic_id=st.sampled_from([TOPIC_ID, OTHER_ID]),
+        leader_recovery_state=st.integers(-1, 1),
+    ),
+    st.just(record(9, topic_id=TOPIC_ID)),
+    st.just(record(28, topic_name="")),
+    st.binary(max_size=30),
+)
+
+
+def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
+    """Leader, epoch and ISR of the partition by the rules as a person would say them; without transactions or damage."""
+    known: dict[str, Any] | None = None
+    topics: set[str] = set()
+    for value in values:
+        one = read(value)
+        assert one.fields is not None
+        fields = one.fields
+        if one.api_key == 2:
+            topics.add(fields["topic_id"])
+            known = None if fields["topic_id"] == TOPIC_ID else known
+        elif one.api_key == 3:
+            known = {"leader": fields["leader"], "leader_epoch": fields["leader_epoch"], "isr": fields["isr"]}
+        elif one.api_key == 5 and fields["topic_id"] == TOPIC_ID and known is not None:
+            known["isr"] = known["isr"] if fields["isr"] is None else fields["isr"]
+            if fields["leader"] != -2:
+                known |= {"leader": fields["leader"], "leader_epoch": known["leader_epoch"] + 1}
+        elif one.api_key == 9:
+            known = None
+            topics.discard(TOPIC_ID)
+    return known if TOPIC_ID in topics else None
+
+
+@pytest.mark.properties
+@given(st.lists(RECORDS, max_size=25))
+def test_any_records_have_a_history(values: list[bytes]) -> None:
+    history = replayed(*values)
+    assert sum(history.kinds.values()) == len(values)
+    for one in history.topics.values():
+        for kept in one.partitions.values():
+            offsets = [event.offset for event in kept.events]
+            assert offsets == sorted(offsets)
+
+
+SOUND = RECORDS.filter(lambda value: read(value).fields is not None and read(value).api_key not in (23, 24, 25))
+
+
+@pytest.mark.properties
+@given(st.lists(SOUND, max_size=25))
+def test_the_last_word_is_the_naive_one(values: list[bytes]) -> None:
+    expected = naive([topic(), *values])
+    found = replayed(topic(), *values).partitions.get((TOPIC, 0))
+    told = None if found is None else {"leader": found.leader, "leader_epoch": found.leader_epoch, "isr": found.isr}
+    assert told == expected

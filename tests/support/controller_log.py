@@ -1,0 +1,134 @@
+"""Controllers' logs written record by record, and put into log directories as copies of `__cluster_metadata`."""
+
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_forensics.model.controller import MetadataRecord
+from kafka_forensics.parsers.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
+from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.checkpoints import write_meta_properties
+from tests.support.faults import CLUSTER_ID, TOPIC, TOPIC_ID
+
+START_MS: Final = 1_700_001_000_000
+"""Of the first record; each batch is a second later."""
+CONTROLLER: Final = 100
+HUGE: Final = b"\xff\xff\xff\xff\x0f"
+"""2^32 - 1 as an unsigned varint."""
+
+
+def raw_id(topic_id: str) -> bytes:
+    """The 16 bytes of an id."""
+    return urlsafe_b64decode(topic_id + "==")
+
+
+def record(api_key: int, version: int | None = None, **fields: Any) -> bytes:
+    """A record's value, of the newest version unless another is asked for; ids may be text."""
+    given = {name: raw_id(value) if name == "topic_id" and isinstance(value, str) else value for name, value in fields.items()}
+    return write_metadata_record(api_key, len(MESSAGES[api_key]) - 1 if version is None else version, given)
+
+
+def topic(name: str = TOPIC, topic_id: str = TOPIC_ID) -> bytes:
+    """A topic is created."""
+    return record(2, name=name, topic_id=topic_id)
+
+
+def partition(isr: list[int], leader: int, **fields: Any) -> bytes:
+    """All of a partition's state."""
+    given: dict[str, Any] = {
+        "partition_id": 0,
+        "topic_id": TOPIC_ID,
+        "replicas": isr,
+        "isr": isr,
+        "removing_replicas": [],
+        "adding_replicas": [],
+        "leader": leader,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+        "directories": [],
+    }
+    return record(3, **given | fields)
+
+
+def change(**fields: Any) -> bytes:
+    """What changes of a partition."""
+    given: dict[str, Any] = {"partition_id": 0, "topic_id": TOPIC_ID}
+    return record(5, **given | fields)
+
+
+def setting(name: str, value: str | None, resource: str = TOPIC, resource_type: int = 2) -> bytes:
+    """A setting of a topic."""
+    return record(4, resource_type=resource_type, resource_name=resource, name=name, value=value)
+
+
+def read(value: bytes) -> MetadataRecord:
+    """The record as it is read."""
+    return decode_metadata_record(value)
+
+
+def control(control_type: int, **fields: Any) -> RecordToWrite:
+    """A control record of KRaft's."""
+    key = CONTROL_RECORD_KEY.build({"version": 0, "type": control_type})
+    return RecordToWrite(key, CONTROL_RECORD_VALUES[control_type].build({"version": 0} | fields))
+
+
+@dataclass(slots=True)
+class ControllerLog:
+    """A log of the quorum while it is written."""
+
+    batches: list[tuple[int, bytes]] = field(default_factory=list)
+    """(base offset, batch)."""
+    next_offset: int = 0
+    leader_epoch: int = 1
+
+    def lead(self, voters: list[int], leader_epoch: int = 1) -> "ControllerLog":
+        """A controller is elected by these voters."""
+        self.leader_epoch = leader_epoch
+        named = [{"voter_id": voter} for voter in voters]
+        change = control(2, leader_id=voters[0], voters=named, granting_voters=named)
+        return self._append([change], is_control_batch=True)
+
+    def append(self, *values: bytes) -> "ControllerLog":
+        """One batch of records."""
+        return self._append([RecordToWrite(None, value) for value in values])
+
+    def _append(self, records: list[RecordToWrite], *, is_control_batch: bool = False) -> "ControllerLog":
+        batch = write_batch(
+            records,
+            base_offset=self.next_offset,
+            base_timestamp=START_MS + 1000 * len(self.batches),
+            partition_leader_epoch=self.leader_epoch,
+            is_control_batch=is_control_batch,
+        )
+        self.batches.append((self.next_offset, batch))
+        self.next_offset += len(records)
+        return self
+
+    def copy(self) -> "ControllerLog":
+        """Another log with the same beginning."""
+        return ControllerLog(list(self.batches), self.next_offset, self.leader_epoch)
+
+    def put(self, log_dir: Path, node_id: int = CONTROLLER, *, start: int = 0, without: tuple[int, ...] = ()) -> Path:
+        """Write a copy into a node's log directory: batches from offset `start` on, those at base offsets `without` left out."""
+        directory = log_dir / "__cluster_metadata-0"
+        directory.mkdir(parents=True, exist_ok=True)
+        (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=node_id, cluster_id=CLUSTER_ID))
+        kept = b"".join(batch for base, batch in self.batches if base >= start and base not in without)
+        for suffix, data in (("log", kept), ("index", b""), ("timeindex", b"")):
+            (directory / f"{start:020d}.{suffix}").write_bytes(data)
+        return directory
+
+
+def snapshot(*values: bytes, footer: bool = True) -> bytes:
+    """The bytes of a `.checkpoint`."""
+    header = control(3, last_contained_log_timestamp=START_MS)
+    batches = [write_batch([header], base_offset=0, base_timestamp=START_MS, is_control_batch=True)]
+    records = [RecordToWrite(None, value) for value in values]
+    batches.append(write_batch(records, base_offset=1, base_timestamp=START_MS))
+    if footer:
+        end = len(values) + 1
+        batches.append(write_batch([control(4)], base_offset=end, base_timestamp=START_MS, is_control_batch=True))
+    return b"".join(batches)
