@@ -119,11 +119,6 @@ def _bad_alike_everywhere(case: Case) -> Answer:
     return False
 
 
-def _with_tombstones(case: Case) -> Answer:
-    """Keys whose values differ because one replica has, or had, a tombstone."""
-    return next((one for one in case.of("COMPACTED_VALUE_DIFFERS") if one.evidence.get("tombstone")), False)
-
-
 FILES: Final = (
     Signature(
         "d7",

@@ -20,6 +20,7 @@ from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gat
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
 from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.signatures import scan_matches
 from kafka_forensics.engine.splits import Split, splits_of
 from kafka_forensics.engine.transactions import SnapshotCheck
 from kafka_forensics.engine.witnesses import read_witnesses, take_commits
@@ -74,6 +75,7 @@ def scan_inputs(
     incomplete += [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
     findings += risky_settings(witnesses.controller, {plan.context.topic for plan in inputs.replicas}, findings, options.as_of_ms)
     findings += changed_findings(inputs)
+    findings += scan_matches(findings)
     findings.sort(key=Finding.sort_key)
     brokers = _brokers(inputs)
     totals.brokers = len(brokers)

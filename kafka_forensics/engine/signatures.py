@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.signature_rules import HISTORIES
 from kafka_forensics.analysis.signature_rules_files import FILES
+from kafka_forensics.analysis.signature_rules_records import RECORDS
 from kafka_forensics.analysis.signatures import Case, ReplicaFacts, Signature, matches
 from kafka_forensics.model.batches import BatchColumn
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from kafka_forensics.engine.transactions import SnapshotCheck
     from kafka_forensics.model.findings import Finding
 
-SIGNATURES: Final[tuple[Signature, ...]] = (*HISTORIES, *FILES)
-"""Every signature, in the order of their incidents."""
+SIGNATURES: Final[tuple[Signature, ...]] = (*HISTORIES, *FILES, *RECORDS)
+"""Every signature."""
 
 
 def partition_matches(
@@ -28,6 +29,15 @@ def partition_matches(
     """The incidents that a partition matches, given all its findings; the first three lists go together, one each a replica."""
     facts = [_facts(*one, reader) for one in zip(plans, replicas, snapshots, strict=True)]
     return matches(Case(findings, facts), [one for one in SIGNATURES if not one.whole_scan])
+
+
+def scan_matches(findings: "list[Finding]") -> "list[Finding]":
+    """The incidents that partitions match by findings made when all partitions were judged."""
+    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
+    for one in findings:
+        by_partition.setdefault((one.place.topic, one.place.partition), []).append(one)
+    signatures = [one for one in SIGNATURES if one.whole_scan]
+    return [found for of_partition in by_partition.values() for found in matches(Case(of_partition), signatures)]
 
 
 def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", reader: "LogReader") -> ReplicaFacts:

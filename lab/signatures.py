@@ -1,0 +1,122 @@
+"""`docs/incidents.md`, written from scans of the trees that each signature is tested with: `python -m lab.signatures`."""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.analysis.signatures import Signature, Weight
+from kafka_forensics.engine.local import scan
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.signatures import SIGNATURES
+from kafka_forensics.model.findings import Finding
+from lab.kafka_jars import LAB
+from tests.support.faults import Brokers
+from tests.support.incidents import TREES
+
+PAGE: Final = LAB.parent / "docs" / "incidents.md"
+UNNAMED: Final = {
+    "d9": ("KAFKA-14402", "hanging transaction", "no signature: an open transaction has a finding of its own"),
+    "d11": ("KAFKA-9144", "a coordinator's epoch goes backwards", "no signature: it shows in markers alone"),
+    "d12": ("no issue", "torn transaction", "no signature: it shows in two partitions together"),
+    "d14": (
+        "confluentinc/librdkafka#4953",
+        "duplicates after a producer raised its epoch for no reason",
+        "equal records under two epochs are ordinary where an application sends a value twice; no rule tells them apart",
+    ),
+    "d26": ("no issue", "a dead cluster of which only volumes are left", "no fault of the logs: scan them, keep the best copies"),
+    "d27": (
+        "redpanda-data/redpanda#11360",
+        "two terms at one committed index",
+        "not Kafka's files; in Kafka's it is the shape of d3",
+    ),
+}
+"""Incidents that no signature names: issue, what happened, why."""
+HEAD: Final = """# Known incidents
+
+What `scan` says when the evidence resembles an incident that others had: a finding `INCIDENT_SIGNATURE` (info) that names the
+issue, what fits, what does not, and what these files cannot tell. It is a likeness, never a proof of the cause, and it changes no
+other finding. `kafka-forensics explain incident-signature` says how to read it.
+
+This page is written by `python -m lab.signatures`, from a scan of a tree that shows the incident and a scan of a near miss; a
+test keeps it true. The trees are made from the fault gallery's replicas (`tests/support/incident_trees*.py`).
+
+Versions are facts about the issue. Kafka's version stands in no file; a scan knows lower bounds: leader epochs and producer
+snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7).
+Where such a bound lies at or above the fix, the finding says so: what went wrong may be older than the upgrade.
+
+| incident | issue | what happened | what must be there | what else counts | affected | fixed in | scan of the tree | near miss |
+|---|---|---|---|---|---|---|---|---|
+"""
+TAIL: Final = """
+Not visible in any file: reads above the high watermark or the last stable offset (KAFKA-9835, KAFKA-9807) and races of the high
+watermark (KAFKA-14704, KAFKA-13141). At most a group's committed offset beyond a fork hints at them.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    rows = [*map(_row, SIGNATURES), *(_unnamed(*item) for item in UNNAMED.items())]
+    return HEAD + "".join(row for _, row in sorted(rows, key=lambda row: row[0])) + TAIL
+
+
+def _row(signature: Signature) -> tuple[tuple[int, str], str]:
+    tree = next(one for one in TREES if one.key == signature.key)
+    match = _named(tree.make).get(signature.key)
+    missed = _named(tree.make_near_miss).get(signature.key)
+    also = f", and {', '.join(tree.also)}" if tree.also else ""
+    cells = [
+        signature.incident,
+        signature.issue,
+        signature.summary,
+        "; ".join(_texts(signature, Weight.MUST)),
+        "; ".join(
+            [*_texts(signature, Weight.EXPECTED, Weight.EXTRA), *(f"not: {each}" for each in _texts(signature, Weight.AGAINST))]
+        )
+        or "-",
+        signature.affected_versions,
+        ", ".join(signature.fixed_in) or "-",
+        f"{tree.shows}: {'not named' if match is None else f'named, {match.confidence}{also}'}",
+        f"{tree.near_miss}: {'not named' if missed is None else 'NAMED'}",
+    ]
+    return _order(signature.incident, signature.issue), _line(cells)
+
+
+def _unnamed(incident: str, told: tuple[str, str, str]) -> tuple[tuple[int, str], str]:
+    issue, summary, why = told
+    return _order(incident, issue), _line([incident, issue, summary, why, *["-"] * 5])
+
+
+def _order(incident: str, issue: str) -> tuple[int, str]:
+    return int(incident.removeprefix("d")), issue
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(each.replace('|', '/') for each in cells)} |\n"
+
+
+def _texts(signature: Signature, *weights: Weight) -> Iterator[str]:
+    return (one.text for one in signature.conditions if one.weight in weights)
+
+
+def _named(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
+    """The signatures that a scan of the tree names."""
+    with tempfile.TemporaryDirectory() as folder:
+        brokers = make(Path(folder) / "brokers")
+        found = scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
+    return {f"{one.evidence['incident']} {one.evidence['issue']}": one for one in found if one.kind == "INCIDENT_SIGNATURE"}
+
+
+def main() -> None:
+    """Write the page, or with `--check` say by the exit code whether it is as it would be written."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = page()
+    if parser.parse_args().check:
+        raise SystemExit(0 if PAGE.read_text() == text else 1)
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
