@@ -96,6 +96,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "SPARSE_FILE": Kind(_INFO, _PROVEN),
     "DIR_NAME_ILLEGAL": Kind(_WARNING, _PROVEN),
     "INTERRUPTED_SWAP": Kind(_WARNING, _INFERRED),
+    "RECOVERY_WOULD_TRUNCATE": Kind(_WARNING, _INFERRED),
     "FILE_UNKNOWN": Kind(_INFO, _PROVEN),
     # known incidents
     "INCIDENT_SIGNATURE": Kind(_INFO, _SUSPECTED),

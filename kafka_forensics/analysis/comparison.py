@@ -230,7 +230,7 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         severity = one.severity
         if one.kind in _MISSING and high_watermark is not None:
             evidence |= {"high_watermark": high_watermark, "below_high_watermark": start < high_watermark}
-            if start < high_watermark and one.kind in ("OFFSET_GAP", "OFFSET_DISCONTINUITY"):
+            if start < high_watermark and one.kind in _CRITICAL_BELOW:
                 severity = Severity.CRITICAL
             if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1:
                 lost.add((start, end))
@@ -266,9 +266,12 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
     return joined
 
 
-_MISSING = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "SEGMENT_MISSING", "HW_BEYOND_LEO"})
+_CRITICAL_BELOW = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "RECOVERY_WOULD_TRUNCATE"})
+"""Kinds that are critical where they begin below the high watermark."""
+_MISSING = _CRITICAL_BELOW | {"SEGMENT_MISSING", "HW_BEYOND_LEO"}
 _HELD = _MISSING | frozenset(
     {
+        "INTERRUPTED_SWAP",
         "BATCH_CRC_MISMATCH",
         "BATCH_MAGIC_UNKNOWN",
         "BATCH_MAGIC_REGRESSION",

@@ -10,10 +10,12 @@ from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.framing import FramingFold
 from kafka_forensics.analysis.indexes import BadEntry, IndexFold, ZeroTail
 from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.recovery_walk import RecoveryFold
 from kafka_forensics.analysis.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchChunk
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, TimeIndex
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import RecoveryOutlook
 
 _LOSING = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED", "SEG_TORN_TAIL", "BATCH_CRC_MISMATCH"})
 
@@ -31,6 +33,7 @@ class ReplicaState:
     ) -> None:
         self._segment = segment_base_offset
         self.framing = FramingFold(segment_base_offset)
+        self.recovery = RecoveryFold(segment_base_offset)
         self.continuity = ContinuityFold(segment_base_offset, compacted=compacted)
         self.epochs = EpochsFold(segment_base_offset)
         self.digests = BlockDigests()
@@ -53,6 +56,7 @@ class ReplicaState:
     def step(self, chunk: BatchChunk) -> None:
         """Add the batches and the damage of a chunk."""
         self.framing.step(chunk)
+        self.recovery.step(chunk)
         self.continuity.step(chunk.columns, chunk.damage)
         if any(one.kind in _LOSING for one in chunk.damage):
             self.producers.damage()
@@ -77,6 +81,7 @@ class ReplicaState:
         self.zero_tails.extend(right.zero_tails)
         self.unread |= right.unread
         self.framing.merge(right.framing)
+        self.recovery.merge(right.recovery)
         self.continuity.merge(right.continuity)
         self.epochs.merge(right.epochs)
         self.digests.merge(right.digests)
@@ -104,6 +109,8 @@ class Replica:
     epochs: list[EpochEntry]
     """As the batches show them."""
     findings: list[Finding] = field(default_factory=list)
+    recovery: RecoveryOutlook | None = None
+    """What a start on this copy would make of it, once that is judged."""
     entries_beyond: Counter[tuple[int, str]] = field(init=False)
     """(segment, `index` or `timeindex`) → entries that point beyond the segment's log."""
     gap_starts: frozenset[int] = field(init=False)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -167,6 +168,7 @@ def replica_object(replica: ReplicaSummary) -> Json:
             "open": transactions.open,
             "hanging": transactions.hanging,
         },
+        "recovery": None if replica.recovery is None else asdict(replica.recovery),
     }
 
 

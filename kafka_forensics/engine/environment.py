@@ -78,14 +78,10 @@ def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
 
 
 def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
-    place = Place(directory.topic, directory.partition, broker, name)
     found = [_irregular(entry, broker, name) for entry in directory.irregular]
     if not directory.legal:
         found.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), {"name": directory.name}))
     found += _unknown(directory.unknown, broker, name)
-    swaps = [one.entry.name for one in directory.leftovers if one.suffix in ("swap", "cleaned")]
-    if swaps:
-        found.append(finding("INTERRUPTED_SWAP", place, {"leftovers": swaps[:NAMES_LISTED], "count": len(swaps)}))
     for segment in directory.segments:
         log = segment.log
         if log is None or log.allocated_bytes is None or log.size_in_bytes - log.allocated_bytes < SPARSE_BYTES:

@@ -11,6 +11,7 @@ from kafka_forensics.engine.compaction import compacted_findings
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.recovery import recovery_judged
 from kafka_forensics.engine.signatures import partition_matches
 from kafka_forensics.engine.transactions import SnapshotCheck, transaction_findings
 from kafka_forensics.model.findings import Finding, Severity
@@ -44,6 +45,7 @@ def judge_partition(
     own: list[list[Finding]] = []
     for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
         own.append([*replica_file_findings(plan), *own_findings(replica), *transaction_findings(plan, replica, snapshot)])
+        own[-1] += recovery_judged(plan, replica, snapshot.inputs, own[-1], reader.incomplete)
     comparisons = []
     for group in groups:
         members = [replicas[number] for number in group]
@@ -115,6 +117,7 @@ def summarise(replica: Replica) -> ReplicaSummary:
         state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped,
         gaps + state.continuity.missing_by_compaction,
         counts,
+        replica.recovery,
     )
 
 
@@ -141,6 +144,7 @@ def _once(findings: list[Finding]) -> list[Finding]:
 
 _TAIL_OF_LIVE_COPY = frozenset(
     {"SEG_TORN_TAIL", "SEG_ZERO_TAIL", "REPLICA_LAGS", "HW_BEYOND_LEO", "GROUP_OFFSET_BEYOND_LOG", "CHECKPOINT_OUT_OF_ORDER"}
+    | {"RECOVERY_WOULD_TRUNCATE"}
 )
 
 

@@ -27,6 +27,20 @@ class TransactionCounts:
     hanging: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RecoveryOutlook:
+    """What a broker makes of a replica if it starts on this copy (docs/recovery.md); None is "not foretold"."""
+
+    starts: bool
+    """False: it refuses to, for the reason in the last step."""
+    log_start_offset: int | None
+    log_end_offset: int | None
+    checks: list[int]
+    """Numbers of the load-time checks that fire, ascending."""
+    steps: list[str]
+    """What it does to the files, in order, the first of many."""
+
+
 @dataclass(slots=True)
 class ReplicaSummary:
     """One replica of a partition; offsets are exclusive ends, None is "not known"."""
@@ -48,6 +62,7 @@ class ReplicaSummary:
     bytes: int = 0
     missing_offsets: int = 0
     transactions: TransactionCounts = field(default_factory=TransactionCounts)
+    recovery: RecoveryOutlook | None = None
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.typed_paths import typed_words
-from kafka_forensics.wording import compaction, copies, elections, groups, incidents, order, replicas, segments, small_files, witnesses
+from kafka_forensics.wording import compaction, copies, elections, groups, incidents, order, recovery, replicas, segments, small_files, witnesses
 
 _HELD: Final = "[; a good copy is on {held_by:brokers}|{held_by:none}; no good copy is known]"
 _LOOK: Final = "[See the bytes with {dump} ]See what every replica holds there with {compare}"
@@ -88,7 +88,7 @@ def _parse(prose: str) -> dict[str, _Words]:
     for block in re.split(r"\n(?=\S)", prose.strip()):
         heading, *lines = (line.strip() for line in block.split("\n"))
         kind, name = heading.split(": ", 1)
-        text, _, step = " ".join(lines).partition(" > ")
+        text, _, step = " ".join(lines).strip().partition(" > ")
         if not step and CATALOGUE[kind].severity is not Severity.INFO:
             step = "<look>"
         table[kind] = _Words(name, text.replace("<held>", _HELD), step.replace("<look>", _LOOK), "<held>" in text)
@@ -236,5 +236,5 @@ _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "none": lambda value: "" if value == [] else None,
     "time": _time,
 }
-_SUBJECTS: Final = (segments, order, small_files, replicas, elections, copies, groups, incidents, witnesses, compaction)
+_SUBJECTS: Final = (segments, order, small_files, replicas, elections, copies, groups, recovery, incidents, witnesses, compaction)
 _WORDS: Final = _parse("".join(each.PROSE for each in _SUBJECTS))

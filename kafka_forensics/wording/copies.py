@@ -16,9 +16,6 @@ SPARSE_FILE: file with holes
 DIR_NAME_ILLEGAL: illegal directory name
     Kafka gives no partition directory [the name "{name:list}"|such a name]
     > Kafka refuses to start on such a directory; find out who made it.
-INTERRUPTED_SWAP: unfinished replacement of segments
-    cleaning or splitting was interrupted[ and left {leftovers:list}]; the broker's next start finishes or undoes it
-    > Copy the directory elsewhere before the broker starts: its start renames and removes files here.
 FILE_UNKNOWN: file of no known kind
     the directory holds [{count:file}|a file] of no known kind[: {names:list}]
 """

@@ -44,9 +44,12 @@ def test_f13_torn_tail_after_a_clean_shutdown_is_suspicious(brokers: Brokers) ->
     result = verdict(brokers)
     assert said(result) == [
         ("CHECKPOINT_OUT_OF_ORDER", "warning", 2),
+        ("RECOVERY_WOULD_TRUNCATE", "critical", 2),
         ("REPLICA_LAGS", "info", 2),
         ("SEG_TORN_TAIL", "warning", 2),
     ]
+    shorter = only(result, "RECOVERY_WOULD_TRUNCATE")
+    assert (offsets(shorter), shorter.evidence["check"], shorter.evidence["held_by"]) == ((55, 72), 39, [1, 3])
     one = only(result, "SEG_TORN_TAIL")
     assert span(one) == (LAST.position, LAST.position + 100)
     assert (one.evidence["last_valid_offset"], one.evidence["clean_shutdown"]) == (71, True)
@@ -145,7 +148,12 @@ def test_f18_copy_of_an_older_batch_at_the_end(brokers: Brokers, offset: int) ->
     path = brokers.file(2, 55)
     path.write_bytes(path.read_bytes() + copied.data)
     result = verdict(brokers)
-    assert said(result) == [("DUPLICATE_BATCH", "error", 2), ("OFFSET_REGRESSION", "error", 2)]
+    assert said(result) == [
+        ("DUPLICATE_BATCH", "error", 2),
+        ("OFFSET_REGRESSION", "error", 2),
+        ("RECOVERY_WOULD_TRUNCATE", "critical", 2),
+    ]
+    assert offsets(only(result, "RECOVERY_WOULD_TRUNCATE")) == (55, LOG_END)
     regression, duplicate = only(result, "OFFSET_REGRESSION"), only(result, "DUPLICATE_BATCH")
     assert offsets(regression) == offsets(duplicate) == (copied.base_offset, copied.last_offset + 1)
     assert span(duplicate) == (LAST.end, LAST.end + len(copied.data))

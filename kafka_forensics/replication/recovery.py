@@ -1,0 +1,387 @@
+"""What Kafka does to a log when a broker starts on it: which checks fire, what it cuts, renames, rebuilds or deletes.
+
+Pure functions on small values that were read from files. The numbers of the checks are those of docs/recovery.md
+(LogManager, LogLoader, LogSegment.recover, UnifiedLog, LeaderEpochFileCache, ProducerStateManager of Kafka 4).
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kafka_forensics.model.files import EpochEntry
+
+CLEAN_SHUTDOWN: Final = 1
+META_PROPERTIES: Final = 2
+DIRECTORY_NAME: Final = 3
+CHECKPOINT_UNREADABLE: Final = 4
+PARTITION_TWICE: Final = 5
+PARTITION_METADATA: Final = 6
+DELETED_FILE: Final = 7
+CLEANED_FILE: Final = 8
+SWAP_FILE: Final = 9
+INDEX_WITHOUT_LOG: Final = 10
+LOG_NAME_OR_SIZE: Final = 11
+INDEX_FILE_MISSING: Final = 12
+TRANSACTION_INDEX: Final = 13
+SEGMENT_WALKED: Final = 17
+HEADER_CUT: Final = 18
+LENGTH_TOO_SMALL: Final = 19
+BATCH_BEYOND_FILE: Final = 20
+BATCH_INVALID: Final = 22
+OFFSET_OVERFLOW: Final = 23
+OFFSET_REGRESSION: Final = 24
+SEGMENTS_BEHIND_CUT: Final = 29
+END_BELOW_START: Final = 31
+NO_SEGMENT: Final = 32
+LEADER_EPOCHS: Final = 36
+SNAPSHOT: Final = 37
+NO_SNAPSHOT: Final = 38
+NEXT_OFFSET: Final = 39
+HIGH_WATERMARK: Final = 41
+
+MAX_SEGMENT_BYTES: Final = 2**31 - 1
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where recovery's walk of a segment ends before its file does: the rest is cut off.
+
+    `end_offset` is the next offset behind the last batch kept; `check` says why.
+    """
+
+    position: int
+    end_offset: int
+    check: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """A segment as the loader meets it.
+
+    `end_offset` is the next offset behind its last batch (its base offset if it holds none), walked to its end; `next_offset`
+    what the loader reads as such through the index as it lies on disk, None where that reading throws.
+    """
+
+    base_offset: int
+    size_in_bytes: int
+    end_offset: int
+    next_offset: int | None
+    stop: Stop | None = None
+    has_index: bool = True
+    has_time_index: bool = True
+    transaction_index: str = "sound"
+    """`sound` (or absent), `below_base` (an entry ends below the segment), `version` (an entry of an unknown version)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """A `.snapshot` file: the offset in its name and whether it can be read."""
+
+    offset: int
+    sound: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """One partition directory, and what its log directory's checkpoints say of it; None is "not in the file"."""
+
+    segments: tuple[SegmentFacts, ...]
+    end_offset: int
+    """Next offset behind all batches that are there, whatever Kafka makes of them."""
+    clean_shutdown: bool
+    recovery_point: int | None = None
+    log_start: int | None = None
+    high_watermark: int | None = None
+    swaps: tuple[SegmentFacts, ...] = ()
+    """The `.log.swap` files."""
+    files: tuple[str, ...] = ()
+    """Names of all regular files of the directory."""
+    snapshots: tuple[SnapshotFacts, ...] = ()
+    epochs: tuple[EpochEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing the loader does, in order: the check that fires, a verb, and the file it is done to ("" is the log itself)."""
+
+    check: int
+    action: str
+    """delete | rename | recover | truncate | create | forget | set | split | refuse (the broker does not start)"""
+    file: str = ""
+    offset: int | None = None
+    """Offset at which something is cut, created or set."""
+    to: str = ""
+    """New name, of a rename."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Offsets `[start_offset, end_offset)` that the log had and will not have: cut at `position` of a segment because of `check`.
+
+    `position` is None where no byte is cut and only the log's end is read wrongly.
+    """
+
+    segment: int
+    position: int | None
+    check: int
+    start_offset: int
+    end_offset: int
+    segments_deleted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How the log comes up: its offsets (None: not foretold), what is cut, and every step in order.
+
+    `refused`: the broker does not start, for the reason in the last step.
+    """
+
+    log_start_offset: int | None
+    log_end_offset: int | None
+    recovery_point: int | None
+    high_watermark: int | None
+    cuts: tuple[Cut, ...] = ()
+    steps: tuple[Step, ...] = ()
+    refused: bool = False
+    segments: tuple[int, ...] = ()
+    """Base offsets of the segments it comes up with."""
+
+
+@dataclass(slots=True)
+class _Loading:
+    """A load under way; `ends` are the segments' ends where they differ from what the files say."""
+
+    log: LogFacts
+    segments: list[SegmentFacts]
+    steps: list[Step] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    recovered: set[int] = field(default_factory=set)
+    unknown: bool = False
+    """A segment was split: what follows is not foretold."""
+
+
+def foretell(log: LogFacts) -> Forecast:
+    """What a broker makes of the log when it starts."""
+    steps, segments = swap_steps(log)
+    loading = _Loading(log, segments, steps)
+    refused = _name_or_size(loading) or _load_segments(loading)
+    if not refused and not log.clean_shutdown:
+        refused = _recover(loading)
+    if refused or loading.unknown:
+        return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused)
+    return _offsets(loading)
+
+
+def segment_file(base_offset: int, suffix: str = "log") -> str:
+    """Name of a segment's file."""
+    return f"{base_offset:020d}.{suffix}"
+
+
+def swap_steps(log: LogFacts) -> tuple[list[Step], list[SegmentFacts]]:
+    """What becomes of `.deleted`, `.cleaned` and `.swap` files, file by file in order, and the segments that are there then.
+
+    A `.swap` at or above the smallest `.cleaned` is half of an unfinished split and goes; the others win: every file whose number
+    lies in their range, snapshots too, goes before they are renamed (LogLoader.load).
+    """
+    files = sorted(log.files)
+    steps = [
+        Step(DELETED_FILE, "delete", name)
+        for name in files
+        if name.endswith(".deleted") and not name.endswith(".checkpoint.deleted")
+    ]
+    cleaned = [name for name in files if name.endswith(".cleaned")]
+    smallest = min((number for name in cleaned if (number := _number(name)) is not None), default=None)
+    swaps = [name for name in files if name.endswith(".swap")]
+    invalid = {name for name in swaps if smallest is not None and (_number(name) or 0) >= smallest}
+    steps += [Step(CLEANED_FILE, "delete", name) for name in [*sorted(invalid), *cleaned]]
+    kept = {one.base_offset: one for one in log.swaps if segment_file(one.base_offset, "log.swap") not in invalid}
+    going = {step.file for step in steps}
+    start = min(kept, default=0)
+    end = max((one.next_offset if one.next_offset is not None else one.base_offset for one in kept.values()), default=0)
+    doomed = []
+    if kept:
+        doomed = [name for name in files if name not in going and not name.endswith(".swap") and start <= _in_range(name) < end]
+    steps += [Step(SWAP_FILE, "delete", name) for name in doomed]
+    renamed = [name for name in swaps if name not in invalid]
+    steps += [Step(SWAP_FILE, "rename", name, to=name.removesuffix(".swap")) for name in renamed]
+    gone = set(doomed)
+    segments = {one.base_offset: one for one in log.segments if segment_file(one.base_offset) not in gone}
+    for base_offset, one in kept.items():
+        index = segment_file(base_offset, "index") in log.files and segment_file(base_offset, "index") not in gone
+        times = segment_file(base_offset, "timeindex") in log.files and segment_file(base_offset, "timeindex") not in gone
+        segments[base_offset] = replace(one, has_index=one.has_index or index, has_time_index=one.has_time_index or times)
+    return steps, [segments[base_offset] for base_offset in sorted(segments)]
+
+
+def _number(name: str) -> int | None:
+    """The number before a file name's first dot, None if there is none."""
+    digits, dot, _ = name.partition(".")
+    return int(digits) if dot and digits.isascii() and digits.isdigit() and len(digits) <= 20 else None
+
+
+def _in_range(name: str) -> int:
+    number = _number(name)
+    return -1 if number is None else number
+
+
+def _name_or_size(loading: _Loading) -> bool:
+    """Whether a segment's file has a name or a size at which the broker gives up; and indexes without a log go."""
+    for name in sorted(loading.log.files):
+        if name.endswith((".log", ".index", ".timeindex", ".txnindex")) and _number(name) is None:
+            loading.steps.append(Step(LOG_NAME_OR_SIZE, "refuse", name))
+            return True
+    for one in loading.segments:
+        if one.size_in_bytes > MAX_SEGMENT_BYTES:
+            loading.steps.append(Step(LOG_NAME_OR_SIZE, "refuse", segment_file(one.base_offset)))
+            return True
+    bases = {one.base_offset for one in loading.segments}
+    gone = {step.file for step in loading.steps}
+    loading.steps += [
+        Step(INDEX_WITHOUT_LOG, "delete", name)
+        for name in sorted(loading.log.files)
+        if name.endswith((".index", ".timeindex", ".txnindex")) and name not in gone and _number(name) not in bases
+    ]
+    return False
+
+
+def _load_segments(loading: _Loading) -> bool:
+    """Open every segment; one without an offset index, or with a bad `.txnindex`, is recovered at once. True: refused.
+
+    A cut made here deletes nothing behind it, so that it leaves a hole.
+    """
+    for number, one in enumerate(loading.segments):
+        name = segment_file(one.base_offset)
+        if one.transaction_index == "version":
+            loading.steps.append(Step(TRANSACTION_INDEX, "refuse", segment_file(one.base_offset, "txnindex")))
+            return True
+        if not one.has_time_index:
+            loading.steps.append(Step(INDEX_FILE_MISSING, "create", segment_file(one.base_offset, "timeindex")))
+        if one.has_index and one.transaction_index == "sound":
+            continue
+        check = TRANSACTION_INDEX if one.has_index else INDEX_FILE_MISSING
+        loading.steps.append(Step(check, "recover", name))
+        loading.recovered.add(number)
+        if one.stop is None:
+            continue
+        if one.stop.check == OFFSET_OVERFLOW:
+            return _split(loading, one)
+        if one.stop.check == OFFSET_REGRESSION:
+            loading.steps.append(Step(OFFSET_REGRESSION, "refuse", name))
+            return True
+        behind = loading.segments[number + 1].base_offset if number + 1 < len(loading.segments) else loading.log.end_offset
+        _cut(loading, number, one.stop, behind, ())
+    return False
+
+
+def _split(loading: _Loading, one: SegmentFacts) -> bool:
+    """A segment with an offset that its indexes cannot hold. True: the broker does not start.
+
+    It is split, and loading begins anew, only if its last batch overflows; else the split finds nothing to do and throws
+    (LocalLog.splitOverflowedSegment, measured with 4.3.0).
+    """
+    name = segment_file(one.base_offset)
+    loading.unknown = one.end_offset - one.base_offset > MAX_RELATIVE_OFFSET
+    loading.steps.append(Step(OFFSET_OVERFLOW, "split" if loading.unknown else "refuse", name))
+    return not loading.unknown
+
+
+def _cut(loading: _Loading, number: int, stop: Stop, end_offset: int, deleted: tuple[int, ...]) -> None:
+    """Cut a segment at its stop: all of it if its offsets go back."""
+    one = loading.segments[number]
+    whole = stop.check == OFFSET_REGRESSION
+    position, end = (0, one.base_offset) if whole else (stop.position, stop.end_offset)
+    loading.steps.append(Step(stop.check, "truncate", segment_file(one.base_offset), end))
+    loading.cuts.append(Cut(one.base_offset, position, stop.check, end, max(end_offset, end), deleted))
+    loading.segments[number] = replace(one, size_in_bytes=position, end_offset=end, next_offset=end, stop=None)
+
+
+def _recover(loading: _Loading) -> bool:
+    """After an unclean shutdown: walk from the segment that holds the recovery point on; what stands behind a cut goes.
+
+    True: the broker does not start.
+    """
+    recovery_point = loading.log.recovery_point or 0
+    floor = max((one.base_offset for one in loading.segments if one.base_offset <= recovery_point), default=None)
+    for number, one in enumerate(loading.segments):
+        if floor is not None and one.base_offset < floor:
+            continue
+        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(one.base_offset)))
+        loading.recovered.add(number)
+        if one.stop is None:
+            continue
+        if one.stop.check == OFFSET_OVERFLOW:
+            return _split(loading, one)
+        behind = loading.segments[number + 1 :]
+        _cut(loading, number, one.stop, loading.log.end_offset, tuple(each.base_offset for each in behind))
+        loading.steps += [Step(SEGMENTS_BEHIND_CUT, "delete", segment_file(each.base_offset)) for each in behind]
+        del loading.segments[number + 1 :]
+        break
+    return False
+
+
+def _offsets(loading: _Loading) -> Forecast:
+    """Log end, log start, recovery point and high watermark of the segments that are left."""
+    log, segments = loading.log, loading.segments
+    log_start = log.log_start or 0
+    end: int | None = None
+    emptied = False
+    if segments:
+        last = segments[-1]
+        end = last.end_offset if len(segments) - 1 in loading.recovered else last.next_offset
+        if end is None:
+            loading.steps.append(Step(NEXT_OFFSET, "refuse", segment_file(last.base_offset)))
+            return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused=True)
+        if end < log.end_offset and last.base_offset == max(one.base_offset for one in log.segments) and not _cut_at_end(loading):
+            loading.steps.append(Step(NEXT_OFFSET, "set", segment_file(last.base_offset), end))
+            loading.cuts.append(Cut(last.base_offset, None, NEXT_OFFSET, end, log.end_offset))
+        if end < log_start:
+            loading.steps += [Step(END_BELOW_START, "delete", segment_file(one.base_offset)) for one in segments]
+            bases = tuple(one.base_offset for one in segments)
+            loading.cuts.append(Cut(bases[0], 0, END_BELOW_START, bases[0], end, bases))
+            emptied = True
+    if emptied or not segments:
+        loading.steps.append(Step(NO_SEGMENT, "create", segment_file(log_start), log_start))
+        end = log_start
+        segments = [SegmentFacts(log_start, 0, log_start, log_start)]
+    assert end is not None
+    start = max(log_start, segments[0].base_offset)
+    clean = log.clean_shutdown and not emptied
+    loading.steps += _epoch_steps(log, end) if not emptied else []
+    loading.steps += _snapshot_steps(log, segments, start, end)
+    high_watermark = min(max(log.high_watermark or 0, start), end)
+    if high_watermark != (log.high_watermark or 0):
+        loading.steps.append(Step(HIGH_WATERMARK, "set", "replication-offset-checkpoint", high_watermark))
+    point = end if clean else min(log.recovery_point or 0, end)
+    bases = tuple(one.base_offset for one in segments)
+    return Forecast(start, end, point, high_watermark, tuple(loading.cuts), tuple(loading.steps), segments=bases)
+
+
+def _cut_at_end(loading: _Loading) -> bool:
+    """Whether a cut already accounts for all that is missing at the log's end."""
+    return any(cut.end_offset >= loading.log.end_offset for cut in loading.cuts)
+
+
+def _epoch_steps(log: LogFacts, end: int) -> list[Step]:
+    """Epochs that begin at or behind the log's end are forgotten."""
+    gone = [one.start_offset for one in log.epochs if one.start_offset >= end]
+    return [Step(LEADER_EPOCHS, "forget", "leader-epoch-checkpoint", min(gone))] if gone else []
+
+
+def _snapshot_steps(log: LogFacts, segments: list[SegmentFacts], start: int, end: int) -> list[Step]:
+    """Snapshots that belong to no segment go, but for the largest above all segments; of the rest the newest that can be read is
+    loaded, those that cannot go as they are met (ProducerStateManager.removeStraySnapshots, truncateAndReload)."""
+    bases = {one.base_offset for one in segments}
+    gone = {step.file for step in swap_steps(log)[0]}
+    sound = {one.offset: one.sound for one in log.snapshots if segment_file(one.offset, "snapshot") not in gone}
+    there = sorted(sound)
+    if log.clean_shutdown and not there:
+        return [Step(NO_SNAPSHOT, "create", segment_file(end, "snapshot"), end)]
+    strays = [offset for offset in there if offset not in bases]
+    largest = strays[-1] if strays and strays[-1] > max(bases) else None
+    going = [offset for offset in strays if offset != largest]
+    going += [offset for offset in there if offset not in going and not start < offset <= end]
+    for offset in sorted(set(there) - set(going), reverse=True):
+        if sound[offset]:
+            break
+        going.append(offset)
+    return [Step(SNAPSHOT, "delete", segment_file(offset, "snapshot")) for offset in going]

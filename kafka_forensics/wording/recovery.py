@@ -1,0 +1,14 @@
+"""Prose about what a start on these copies would do, and about what files on their way out still hold."""
+
+from typing import Final
+
+PROSE: Final = """
+INTERRUPTED_SWAP: unfinished replacement of segments
+    cleaning or splitting was interrupted[ and left {leftovers:list}]; the broker's next start [deletes {files_deleted:file}
+    and renames {files_renamed:file}|finishes or undoes it][, which would cost {offsets}]<held>
+    > Copy the directory elsewhere before the broker starts: its start renames and removes files here.
+RECOVERY_WOULD_TRUNCATE: log that a start would cut
+    a broker that starts on this copy loses [{offsets}|the end of its log][ ({reason})][, {batches_recovered:good batch} behind
+    the first bad byte among them][; its log then ends at offset {log_end_foretold}]<held>
+    > Copy this log directory elsewhere before the broker starts: a start cuts {file}[ and removes {segments_deleted:list}]. <look>
+"""

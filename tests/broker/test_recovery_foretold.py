@@ -1,0 +1,289 @@
+"""A real broker is started on damaged log directories, and comes up with the offsets that a scan foretold.
+
+One broker writes one partition per case. It is stopped, and its log directory is restored from a copy before every round: damaged,
+scanned, and started on. A round without the clean-shutdown mark is a crash to the broker.
+"""
+
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import RecoveryOutlook
+from lab.cluster import Cluster
+from lab.errors import LabError
+from lab.files import copy_tree, parse_offset_checkpoint
+from lab.jvm import wait_until
+from lab.workload import SMALL_SEGMENTS, Writer
+
+pytestmark = pytest.mark.broker
+
+BATCHES = 40
+VALUE = 1100
+WRITTEN = 2 * BATCHES
+"""Log end of every partition: two records a batch."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition directory on disk, batches of equal size."""
+
+    directory: Path
+
+    @property
+    def logs(self) -> list[Path]:
+        return sorted(self.directory.glob("*.log"))
+
+    def file(self, number: int, suffix: str = "log") -> Path:
+        return self.logs[number].with_suffix(f".{suffix}")
+
+    def batches(self, number: int) -> list[tuple[int, int]]:
+        """(start, end) bytes of every batch of a segment."""
+        data, start, found = self.file(number).read_bytes(), 0, []
+        while start + 12 <= len(data):
+            end = start + 12 + struct.unpack_from(">i", data, start + 8)[0]
+            found.append((start, end))
+            start = end
+        return found
+
+    def put(self, number: int, position: int, data: bytes) -> None:
+        path = self.file(number)
+        log = bytearray(path.read_bytes())
+        log[position : position + len(data)] = data
+        path.write_bytes(log)
+
+    def flip(self, number: int, batch: int) -> None:
+        position = self.batches(number)[batch][0] + 100
+        self.put(number, position, bytes([self.file(number).read_bytes()[position] ^ 1]))
+
+
+def untouched(_: Partition) -> None:
+    pass
+
+
+def flip_first(one: Partition) -> None:
+    one.flip(0, 4)
+
+
+def flip_walked(one: Partition) -> None:
+    one.flip(2, 5)
+
+
+def flip_active(one: Partition) -> None:
+    one.flip(-1, 0)
+
+
+def tear(one: Partition) -> None:
+    log = one.file(-1)
+    log.write_bytes(log.read_bytes()[:-200])
+
+
+def zeros_in_walked(one: Partition) -> None:
+    log = one.file(2)
+    log.write_bytes(log.read_bytes() + bytes(4096))
+
+
+def endless_length(one: Partition) -> None:
+    one.put(2, one.batches(2)[3][0] + 8, struct.pack(">i", 2**31 - 1))
+
+
+def older_copy(one: Partition) -> None:
+    start, end = one.batches(0)[1]
+    log = one.file(-1)
+    log.write_bytes(log.read_bytes() + one.file(0).read_bytes()[start:end])
+
+
+def older_copy_of_its_own(one: Partition) -> None:
+    """A copy of the active segment's second batch behind its last: index entries of it go back."""
+    start, end = one.batches(-1)[1]
+    log = one.file(-1)
+    log.write_bytes(log.read_bytes() + log.read_bytes()[start:end])
+
+
+def no_index_below(one: Partition) -> None:
+    one.flip(1, 5)
+    one.file(1, "index").unlink()
+
+
+def no_index_active(one: Partition) -> None:
+    one.flip(-1, 1)
+    one.file(-1, "index").unlink()
+
+
+def magic_three(one: Partition) -> None:
+    one.put(2, one.batches(2)[3][0] + 16, b"\3")
+
+
+def swap_in(one: Partition) -> None:
+    """The second segment without its last two batches waits to replace the second and nothing else."""
+    log = one.file(1)
+    cut = one.batches(1)[-2][0]
+    log.with_name(f"{log.name}.swap").write_bytes(log.read_bytes()[:cut])
+
+
+def half_split(one: Partition) -> None:
+    log = one.file(1)
+    log.with_name(f"{log.name}.swap").write_bytes(b"")
+    log.with_name(f"{log.name}.cleaned").write_bytes(b"")
+
+
+def empty_swap_of_active(one: Partition) -> None:
+    log = one.file(-1)
+    log.with_name(f"{log.name}.swap").write_bytes(b"")
+
+
+def index_beyond(one: Partition) -> None:
+    index = one.file(-1, "index")
+    index.write_bytes(index.read_bytes() + struct.pack(">ii", 500, 1 << 20))
+
+
+def index_into_batch(one: Partition) -> None:
+    index = one.file(-1, "index")
+    relative, position = struct.unpack(">ii", index.read_bytes()[-8:])
+    index.write_bytes(index.read_bytes()[:-8] + struct.pack(">ii", relative, position + 3))
+
+
+def no_logs(one: Partition) -> None:
+    for path in one.logs:
+        path.unlink()
+
+
+def lost_tail(one: Partition) -> None:
+    for path in one.directory.glob(f"{one.logs[-1].stem}.*"):
+        path.unlink()
+
+
+AFTER_A_CRASH: dict[str, Callable[[Partition], None]] = {
+    "untouched": untouched,
+    "flip-first": flip_first,
+    "flip-walked": flip_walked,
+    "flip-active": flip_active,
+    "torn": tear,
+    "zeros": zeros_in_walked,
+    "length": endless_length,
+    "copy": older_copy_of_its_own,
+    "no-index": no_index_below,
+    "magic": magic_three,
+    "swap": swap_in,
+    "split": half_split,
+    "no-logs": no_logs,
+    "lost-tail": lost_tail,
+}
+AFTER_A_CLEAN_STOP: dict[str, Callable[[Partition], None]] = {
+    "untouched": untouched,
+    "flip-first": flip_first,
+    "flip-active": flip_active,
+    "torn": tear,
+    "zeros": zeros_in_walked,
+    "length": endless_length,
+    "copy": older_copy,
+    "no-index": no_index_below,
+    "flip-walked": no_index_active,
+    "swap": empty_swap_of_active,
+    "magic": index_beyond,
+    "lost-tail": lost_tail,
+}
+"""Topic → what is done to it; names are the topics' of the other round."""
+
+
+@dataclass
+class Lab:
+    """A cluster whose broker is stopped, and the log directory it left."""
+
+    cluster: Cluster
+    pristine: Path
+
+    @property
+    def log_dir(self) -> Path:
+        return self.cluster.log_dir(1)
+
+    def restore(self, *, clean: bool) -> None:
+        """The log directory as the broker left it, or as if it had crashed when two segments of each partition were flushed."""
+        shutil.rmtree(self.log_dir)
+        copy_tree(self.pristine, self.log_dir)
+        if clean:
+            return
+        (self.log_dir / ".kafka_cleanshutdown").unlink()
+        lines = []
+        for topic in AFTER_A_CRASH:
+            flushed = int(Partition(self.log_dir / f"{topic}-0").logs[2].stem)
+            lines.append(f"{topic} 0 {flushed}\n")
+        text = f"0\n{len(lines)}\n{''.join(lines)}"
+        assert parse_offset_checkpoint(text)
+        (self.log_dir / "recovery-point-offset-checkpoint").write_text(text)
+
+    def foretold(self) -> dict[str, RecoveryOutlook]:
+        result = local.scan([str(self.log_dir)], ScanOptions(jobs=1))
+        assert not result.incomplete
+        outlooks = {one.topic: one.replicas[0].recovery for one in result.partitions}
+        return {topic: outlook for topic, outlook in outlooks.items() if topic in AFTER_A_CRASH and outlook is not None}
+
+    def offsets(self) -> dict[str, tuple[int, int]]:
+        """(log start, log end) of every topic, as the started broker says: alone in sync, its log end is its high watermark."""
+        wait_until("all partitions have a leader", self._led, timeout_seconds=30)
+        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": "none", "log_level": 0})
+        try:
+            return {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) for topic in AFTER_A_CRASH}
+        finally:
+            consumer.close()
+
+    def _led(self) -> bool:
+        topics = self.cluster.admin().list_topics(timeout=10).topics
+        return all(topics[topic].partitions[0].leader == 1 for topic in AFTER_A_CRASH)
+
+
+@pytest.fixture(scope="module", name="lab")
+def written_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    root = tmp_path_factory.mktemp("recovery")
+    alone = {"offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1"}
+    with Cluster(root / "cluster", brokers=1, broker_settings=alone) as cluster:
+        for topic in AFTER_A_CRASH:
+            cluster.create_topic(topic, settings=SMALL_SEGMENTS)
+        writer = Writer(cluster, linger_ms=5)
+        for number in range(BATCHES):
+            for topic in AFTER_A_CRASH:
+                for half in (0, 1):
+                    value = bytes((number + half + byte) % 251 for byte in range(VALUE // 2))
+                    writer.producer.produce(topic, value, partition=0)
+            assert writer.producer.flush(30) == 0
+        cluster.stop(1)
+        copy_tree(cluster.log_dir(1), root / "pristine")
+        yield Lab(cluster, root / "pristine")
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_log_ends_are_those_foretold(lab: Lab, clean: bool) -> None:
+    lab.restore(clean=clean)
+    damage = AFTER_A_CLEAN_STOP if clean else AFTER_A_CRASH
+    for topic, harm in damage.items():
+        harm(Partition(lab.log_dir / f"{topic}-0"))
+    foretold = lab.foretold()
+    lab.cluster.start(1)
+    try:
+        real = lab.offsets()
+    finally:
+        lab.cluster.stop(1)
+    expected = {topic: (one.log_start_offset, one.log_end_offset) for topic, one in foretold.items()}
+    assert expected == real
+    assert real["untouched"] == (0, WRITTEN)
+
+
+def small_length(one: Partition) -> None:
+    one.put(-1, one.batches(-1)[-1][0] + 8, struct.pack(">i", 5))
+
+
+@pytest.mark.parametrize(("harm", "clean"), [(small_length, True), (index_into_batch, True), (older_copy, False)])
+def test_a_broker_that_is_foretold_to_refuse_refuses(lab: Lab, harm: Callable[[Partition], None], clean: bool) -> None:
+    lab.restore(clean=clean)
+    harm(Partition(lab.log_dir / "length-0"))
+    outlook = lab.foretold()["length"]
+    assert (outlook.starts, outlook.log_end_offset) == (False, None)
+    with pytest.raises(LabError, match="ended while starting"):
+        lab.cluster.start(1)
+    assert "length-0" in lab.cluster.server(1).last_words(10_000)
