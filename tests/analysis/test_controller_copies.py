@@ -1,0 +1,67 @@
+"""Several copies of the controller's log made into one: forks, gaps, majorities."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.controller_copies import MetadataCopy, agree
+
+
+def copy(node: int, *batches: tuple[int, int, int], size: int = 2) -> MetadataCopy:
+    """A copy that holds batches (base offset, leader epoch, content) of `size` offsets each."""
+    bases = np.array([base for base, _, _ in batches], np.int64)
+    identities = np.array([(epoch << 32) | content for _, epoch, content in batches], np.int64)
+    return MetadataCopy(node, bases, bases + size - 1, identities, max((epoch for _, epoch, _ in batches), default=-1))
+
+
+SAME = [(0, 1, 7), (2, 1, 8), (4, 1, 9)]
+
+
+def test_a_longer_copy_of_an_older_epoch_does_not_win() -> None:
+    log = agree([copy(1, *SAME, (6, 1, 1), (8, 1, 2)), copy(2, *SAME, (6, 2, 3)), copy(3, *SAME)])
+    assert (log.start_offset, log.end_offset, log.gaps) == (0, 8, [])
+    assert log.agreed_ends == {1: 6, 2: 8, 3: 6}
+    assert (log.identities >> 32).tolist() == [1, 1, 1, 2]
+    assert log.committed_end([1, 2, 3]) == 6
+    assert log.committed_end([2]) == 8
+    assert log.committed_end([2, 3]) == 6
+
+
+@pytest.mark.parametrize("voters", [None, [], [4, 5, 6], [1, 4, 5]])
+def test_too_few_voters_copies_show_no_majority(voters: list[int] | None) -> None:
+    assert agree([copy(1, *SAME)]).committed_end(voters) is None
+
+
+def test_what_one_copy_lost_another_fills_in() -> None:
+    log = agree([copy(1, SAME[0], SAME[2], (6, 1, 1)), copy(2, SAME[0], SAME[1])])
+    assert (log.base_offsets.tolist(), log.gaps, log.end_offset) == ([0, 2, 4, 6], [], 8)
+
+
+def test_what_all_copies_lost_is_a_gap() -> None:
+    log = agree([copy(1, SAME[0], (6, 1, 1)), copy(2, SAME[0], (6, 1, 1), (12, 1, 2))])
+    assert log.gaps == [(2, 6), (8, 12)]
+
+
+def test_nothing_is_taken_from_behind_a_fork() -> None:
+    log = agree([copy(1, SAME[0], (2, 2, 1), (8, 2, 2)), copy(2, *SAME)])
+    assert (log.base_offsets.tolist(), log.gaps) == ([0, 2, 8], [(4, 8)])
+
+
+def test_empty_copies() -> None:
+    assert agree([copy(1)]).end_offset == 0
+    log = agree([copy(1), copy(2, *SAME)])
+    assert (log.end_offset, log.agreed_ends) == (6, {1: 0, 2: 6})
+    assert log.committed_end([1, 2]) == 0
+
+
+@pytest.mark.properties
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 2)), min_size=1, max_size=4))
+def test_copies_that_are_stretches_of_one_log_agree(cuts: list[tuple[int, int, int]]) -> None:
+    whole = [(2 * at, 1 + at // 3, at) for at in range(6)]
+    copies = [copy(node, *whole[min(a, b) : max(a, b) + 1]) for node, (a, b, _) in enumerate(cuts)]
+    log = agree(copies)
+    held = {batch for a, b, _ in cuts for batch in whole[min(a, b) : max(a, b) + 1]}
+    assert log.base_offsets.tolist() == sorted(base for base, _, _ in held)
+    assert log.end_offset == max(one.end_offset for one in copies)
+    assert log.agreed_ends == {one.node: one.end_offset for one in copies}

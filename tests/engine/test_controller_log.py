@@ -1,0 +1,164 @@
+"""The controller's log read from directories: several copies, snapshots, damage, and what real controllers wrote."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.controller import ControllerEvidence, open_batch, parse_snapshot, read_controller
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from kafka_forensics.writers.checkpoints import write_meta_properties
+from tests.support.controller_log import START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
+from tests.support.faults import TOPIC
+from tests.support.memory import MemoryFile
+
+CREATED = (topic(), setting("cleanup.policy", "compact"), partition([1, 2], 1))
+
+
+def evidence(*paths: Path) -> ControllerEvidence:
+    found = read_controller(gather([str(path) for path in paths], ScanOptions()))
+    assert found is not None
+    return found
+
+
+def history(*paths: Path) -> ControllerHistory:
+    return evidence(*paths).history
+
+
+def last(one: ControllerHistory) -> PartitionControl:
+    return one.partitions[TOPIC, 0]
+
+
+def log(*changes: bytes, voters: tuple[int, ...] = (100, 101, 102)) -> ControllerLog:
+    written = ControllerLog().lead(list(voters)).append(*CREATED)
+    for one in changes:
+        written.append(one)
+    return written
+
+
+def put(root: Path, *logs: ControllerLog) -> list[Path]:
+    for number, one in enumerate(logs):
+        one.put(root / f"c{number}", 100 + number)
+    return sorted(root.iterdir())
+
+
+def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> None:
+    short = log(change(isr=[1]))
+    long = short.copy().append(change(leader=2)).append(change(leader=1))
+    one = history(*put(tmp_path, short, long, long))
+    assert (one.voters, one.log_end_offset, one.committed_end_offset) == ([100, 101, 102], 7, 7)
+    assert (last(one).leader, last(one).leader_epoch, last(one).unknown_after) == (1, 2, None)
+
+
+def test_a_tail_on_one_voter_concludes_nothing(tmp_path: Path) -> None:
+    short = log(change(isr=[1]))
+    one = history(*put(tmp_path, short, short, short.copy().append(change(leader=2))))
+    assert (one.log_end_offset, one.committed_end_offset) == (6, 5)
+    assert (last(one).leader, last(one).unknown_after) == (None, 5)
+
+
+def test_a_tail_of_a_deposed_controller_is_not_replayed(tmp_path: Path) -> None:
+    short = log()
+    deposed = short.copy().append(change(isr=[1])).append(change(isr=[1, 2])).append(change(leader=2))
+    present = short.copy().lead([101, 100, 102], leader_epoch=2).append(change(isr=[2], leader=2))
+    one = history(*put(tmp_path, deposed, present, present))
+    assert (one.log_end_offset, last(one).leader, last(one).leader_epoch) == (6, 2, 1)
+
+
+def test_brokers_copies_alone_say_nothing_of_majorities(tmp_path: Path) -> None:
+    log().put(tmp_path / "b1", 1)
+    one = history(tmp_path / "b1")
+    assert (one.committed_end_offset, last(one).leader, last(one).unknown_after) == (None, 1, None)
+
+
+def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
+    written = log(change(isr=[1]), change(leader=2))
+    written.put(tmp_path / "c0", 100, without=(4,))
+    assert (last(history(tmp_path / "c0")).leader, last(history(tmp_path / "c0")).unknown_after) == (None, 4)
+    written.put(tmp_path / "b1", 1, without=(5,))
+    one = history(tmp_path / "c0", tmp_path / "b1")
+    assert (last(one).leader, last(one).isr, last(one).unknown_after) == (2, [1], None)
+
+
+def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
+    written = log(change(isr=[1]), change(leader=2))
+    directory = written.put(tmp_path / "c0", start=5)
+    assert history(tmp_path / "c0").partitions == {}
+    state = (topic(), partition([1], 1, leader_epoch=4), setting("cleanup.policy", "compact"))
+    (directory / "00000000000000000005-0000000001.checkpoint").write_bytes(snapshot(*state))
+    one = history(tmp_path / "c0")
+    assert (last(one).leader, last(one).leader_epoch, last(one).cleanup_policy, one.unknown_after) == (2, 5, "compact", None)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (snapshot(topic(), footer=False), "no_footer"),
+        (snapshot(topic())[200:], "damaged"),
+        (write_batch([RecordToWrite(None, topic())], base_offset=0, base_timestamp=1), "no_header"),
+        (b"", "no_footer"),
+    ],
+)
+def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, reason: str) -> None:
+    directory = log().put(tmp_path / "c0", start=1)
+    (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(data)
+    found = evidence(tmp_path / "c0")
+    assert [(one.kind, one.evidence["reason"]) for one in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
+    assert found.history.partitions[TOPIC, 0].leader == 1
+    assert parse_snapshot(MemoryFile(data), 1) == reason
+
+
+def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:
+    directory = ControllerLog().put(tmp_path / "c0")
+    (directory / "00000000000000000009-0000000001.checkpoint").write_bytes(snapshot(*CREATED))
+    one = history(tmp_path / "c0")
+    assert (last(one).leader, one.log_end_offset, last(one).unknown_after) == (1, 9, None)
+
+
+def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
+    paths = put(tmp_path, log(), log())
+    (paths[1] / "meta.properties").write_bytes(write_meta_properties(node_id=101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))
+    assert read_controller(gather([str(path) for path in paths], ScanOptions())) is None
+    assert read_controller(gather([str(tmp_path)], ScanOptions(topic_glob="none"))) is None
+
+
+def test_idle_controllers_give_the_time_of_their_copy(tmp_path: Path) -> None:
+    one = history(*put(tmp_path, log(*[record(20)] * 50, voters=(100,))))
+    assert (one.last_ms, last(one).as_of_ms, one.log_end_offset) == (START_MS + 51_000, START_MS + 51_000, 54)
+
+
+def test_any_bytes_open_as_a_batch() -> None:
+    assert [record.problem for _, record in open_batch(bytes(80)).records] == ["batch"]
+    lying = write_batch([RecordToWrite(None, topic())], base_offset=0, base_timestamp=1, records_count=9)
+    assert [record.problem for _, record in open_batch(lying).records] == [None, "batch"]
+
+
+@pytest.mark.corpora
+def test_unclean_elections_of_real_controllers(corpora: Path) -> None:
+    one = history(corpora / "kafka-4.3.0-clean-end.tar.xz")
+    unclean = {
+        key: event
+        for key, control in one.partitions.items()
+        if control.history is not None
+        for event in control.history.events
+        if event.is_unclean
+    }
+    assert len(unclean) == 13
+    audit = unclean["audit", 0]
+    assert (audit.previous_leader, audit.state.leader, audit.state.leader_epoch, audit.offset) == (2, 1, 2, 440)
+    assert audit.timestamp_ms == 1_795_226_544_589
+    assert all(event.previous_leader == event.state.leader == 2 for key, event in unclean.items() if key != ("audit", 0))
+    assert (one.malformed_records, one.unknown_after, one.voters, one.committed_end_offset) == (0, None, [100], 628)
+
+
+@pytest.mark.corpora
+def test_real_controllers_tell_isr_policies_and_kinds(corpora: Path) -> None:
+    one = history(corpora / "kafka-4.3.0-healthy.tar.xz")
+    profiles = one.partitions["profiles", 0]
+    assert (profiles.leader, profiles.isr, profiles.cleanup_policy, profiles.was_compacted) == (2, [2, 3, 1], "compact", True)
+    assert Counter(control.leader_epoch for control in one.partitions.values()) == {0: 16}
+    assert (one.kinds["TOPIC_RECORD"], one.kinds["PARTITION_RECORD"], one.kinds["CONFIG_RECORD"]) == (11, 16, 22)
+    assert one.defaults == {"min.insync.replicas": "1"}
