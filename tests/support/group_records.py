@@ -44,7 +44,7 @@ def commit_value(
 
 def member(name: str = "m-1", **given: Any) -> dict[str, Any]:
     """A member of a classic group."""
-    fields = {
+    fields: dict[str, Any] = {
         "member_id": name,
         "group_instance_id": None,
         "client_id": "client",
@@ -130,4 +130,6 @@ def _put(directory: Path, log: bytes) -> Path:
     directory.mkdir(parents=True)
     path = directory / f"{0:020d}.log"
     path.write_bytes(log)
+    for suffix in (".index", ".timeindex"):
+        path.with_suffix(suffix).touch()
     return path

@@ -1,0 +1,231 @@
+"""`__consumer_offsets` replayed from log directories: what counts, what is dropped, what is in doubt, whose copy is read."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.group_log import MALFORMED_KEPT, read_group_history
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.group_log import Committed, GroupHistory, GroupLog
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.group_records import (
+    commit_key,
+    commit_value,
+    group_key,
+    group_value,
+    log_of,
+    member,
+    put_offsets,
+    transaction_of,
+)
+from tests.support.segments import BASE_TIMESTAMP, flipped, starts
+
+KEY, OTHER = commit_key(), commit_key("audit")
+
+
+def history(*log_dirs: Path) -> GroupHistory:
+    found = read_group_history(gather([str(one) for one in log_dirs], ScanOptions()))
+    assert found is not None
+    return found
+
+
+def replayed(tmp_path: Path, log: bytes) -> GroupLog:
+    put_offsets(tmp_path / "b1", log)
+    [one] = history(tmp_path / "b1").logs
+    return one
+
+
+def offsets(log: GroupLog) -> dict[str, int]:
+    return {one.group: one.last.offset for one in log.committed}
+
+
+def only(log: GroupLog) -> Committed:
+    [one] = log.committed
+    return one
+
+
+def test_the_last_commit_is_in_force_and_the_greatest_is_remembered(tmp_path: Path) -> None:
+    log = log_of((KEY, commit_value(5)), (KEY, commit_value(9)), (OTHER, commit_value(4)), (KEY, commit_value(7)))
+    read = replayed(tmp_path, log)
+    assert (read.end_offset, read.complete, read.malformed_count) == (4, True, 0)
+    assert offsets(read) == {"audit": 4, "billing": 7}
+    billing = read.committed[1]
+    assert (billing.record_offset, billing.greatest.offset, billing.greatest_record_offset) == (3, 9, 1)
+
+
+def test_a_tombstone_ends_everything_of_its_key(tmp_path: Path) -> None:
+    log = log_of((KEY, commit_value(9)), (OTHER, commit_value(1)), (KEY, None), (OTHER, commit_value(2)))
+    assert offsets(replayed(tmp_path, log)) == {"audit": 2}
+
+
+@pytest.mark.parametrize(("commit", "expected", "pending", "aborted"), [(True, 9, 0, 0), (False, 5, 0, 1), (None, 5, 1, 0)])
+def test_a_transaction_counts_only_with_its_marker(
+    tmp_path: Path, commit: bool | None, expected: int, pending: int, aborted: int
+) -> None:
+    log = log_of((KEY, commit_value(5))) + transaction_of((KEY, commit_value(9)), start=1, commit=commit)
+    read = replayed(tmp_path, log)
+    one = only(read)
+    assert (one.last.offset, one.in_transaction, len(read.pending), read.aborted_commits) == (
+        expected,
+        commit is True,
+        pending,
+        aborted,
+    )
+    assert [(each.group, each.commit.offset, each.producer_id, each.record_offset) for each in read.pending] == (
+        [("billing", 9, 7, 1)] if pending else []
+    )
+
+
+def test_what_was_committed_plainly_behind_a_transactions_record_wins(tmp_path: Path) -> None:
+    log = transaction_of((KEY, commit_value(9)), start=0) + log_of((KEY, commit_value(6)), start=1)
+    log += transaction_of(start=2, commit=True)
+    assert only(replayed(tmp_path, log)).last.offset == 6
+
+
+def test_a_tombstone_reaches_into_open_transactions(tmp_path: Path) -> None:
+    log = transaction_of((KEY, commit_value(9)), (OTHER, commit_value(8)), start=0) + log_of((KEY, None), start=2)
+    log += transaction_of(start=3, commit=True)
+    assert offsets(replayed(tmp_path, log)) == {"audit": 8}
+
+
+def test_groups_of_every_kind(tmp_path: Path) -> None:
+    epoch = b"\0\0\0\0\0\5"
+    read = replayed(
+        tmp_path,
+        log_of(
+            (group_key("classic"), group_value(member("a"), member("b"))),
+            (group_key("left"), group_value(member("a"))),
+            (group_key("left"), group_value()),
+            (group_key("gone"), group_value()),
+            (group_key("gone"), None),
+            (KEY, commit_value(1)),
+            (group_key("new", 3), epoch),
+            (group_key("new", 5, "m-1"), b"\0\0rest"),
+            (group_key("new", 5, "m-2"), b"\0\0rest"),
+            (group_key("new", 5, "m-1"), None),
+            (group_key("new", 8, "m-2"), b"\0\0rest"),
+            (group_key("shared", 11), epoch),
+            (group_key("streams", 17), epoch),
+            (group_key("streams", 19, "m-1"), b"\0\0rest"),
+            (group_key("streams", 18), b"\0\0rest"),
+            (b"\0\x63unknown", b"anything"),
+        ),
+    )
+    assert read.malformed_count == 0
+    assert {one.group: (one.kind, one.state, one.members_count, one.generation) for one in read.groups.values()} == {
+        "classic": ("classic", "Stable", 2, 7),
+        "left": ("classic", "Empty", 0, 7),
+        "billing": ("simple", "Empty", 0, None),
+        "new": ("consumer", None, 1, 5),
+        "shared": ("share", "Empty", 0, 5),
+        "streams": ("streams", None, 1, 5),
+    }
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_compressed_and_headed_batches_are_opened(tmp_path: Path, codec: str) -> None:
+    records = [RecordToWrite(KEY, commit_value(3)), RecordToWrite(OTHER, commit_value(4), [("h", b"v")])]
+    log = write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP, compression_type=codec)
+    log += write_batch(records[1:], base_offset=2, base_timestamp=BASE_TIMESTAMP)
+    assert offsets(replayed(tmp_path, log)) == {"billing": 3, "audit": 4}
+
+
+def test_messages_of_the_old_formats_are_read(tmp_path: Path) -> None:
+    value = commit_value(3, version=1)
+    body = struct.pack(">bbqi", 1, 0, BASE_TIMESTAMP, len(KEY)) + KEY + struct.pack(">i", len(value)) + value
+    log = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
+    assert offsets(replayed(tmp_path, log)) == {"billing": 3}
+
+
+def test_an_unreadable_value_leaves_its_key_in_doubt_until_it_is_committed_again(tmp_path: Path) -> None:
+    liar = commit_value(9)[:12]
+    read = replayed(
+        tmp_path,
+        log_of((KEY, commit_value(5)), (OTHER, commit_value(4)), (KEY, liar), (OTHER, liar), (KEY, liar), (OTHER, commit_value(6))),
+    )
+    assert {one.group: (one.last.offset, one.unknown_after) for one in read.committed} == {"billing": (5, 1), "audit": (6, None)}
+    assert [(one.offset, one.reason, one.record_type) for one in read.malformed] == [
+        (offset, "truncated", "OffsetCommit") for offset in (2, 3, 4)
+    ]
+    assert read.complete
+
+
+def test_an_unreadable_key_leaves_all_in_doubt_that_is_not_said_again(tmp_path: Path) -> None:
+    read = replayed(
+        tmp_path,
+        log_of(
+            (KEY, commit_value(5)), (None, b"x"), (OTHER, commit_value(4)), (b"\0\1\0\5", b"x"), (group_key("g"), group_value())
+        ),
+    )
+    assert {one.group: one.unknown_after for one in read.committed} == {"billing": 0, "audit": 2}
+    assert [(one.reason, one.record_type) for one in read.malformed] == [("key", None)] * 2
+    assert read.groups["g"].unknown_after == 0
+
+
+def test_of_endless_unreadable_records_some_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+    records = [RecordToWrite(group_key(), b"\0\x63")] * (MALFORMED_KEPT + 500)
+    read = replayed(tmp_path, write_batch(records, base_offset=0, base_timestamp=BASE_TIMESTAMP))
+    assert (len(read.malformed), read.malformed_count) == (MALFORMED_KEPT, MALFORMED_KEPT + 500)
+
+
+def test_the_longest_copy_is_read_and_a_damaged_one_gives_way(tmp_path: Path) -> None:
+    one, two = log_of((KEY, commit_value(5))), log_of((KEY, commit_value(6)), start=1)
+    for broker, log in ((1, one), (2, one + two), (3, one + two)):
+        put_offsets(tmp_path / f"b{broker}", log)
+        (tmp_path / f"b{broker}" / "meta.properties").write_text(f"version=1\nnode.id={broker}\n")
+    [read] = history(*sorted(tmp_path.iterdir())).logs
+    assert (read.broker, read.end_offset, only(read).last.offset) == (2, 2, 6)
+    (tmp_path / "b2" / "__consumer_offsets-0" / f"{0:020d}.log").write_bytes(flipped(one + two, 80))
+    [read] = history(*sorted(tmp_path.iterdir())).logs
+    assert (read.broker, read.complete) == (3, True)
+
+
+def test_damage_makes_a_log_incomplete_and_the_rest_is_read(tmp_path: Path) -> None:
+    batches = [log_of((KEY, commit_value(number)), start=number) for number in range(6)]
+    log = b"".join(batches)
+    read = replayed(tmp_path, flipped(log, starts(batches)[2] + 8, 4))
+    assert (read.complete, only(read).last.offset) == (False, 5)
+
+
+def test_logs_of_other_clusters_speak_of_their_own_partitions(tmp_path: Path) -> None:
+    for cluster, offset in (("A", 5), ("B", 9)):
+        put_offsets(tmp_path / cluster, log_of((KEY, commit_value(offset))))
+        (tmp_path / cluster / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster * 22}\n")
+    found = history(tmp_path / "A", tmp_path / "B")
+    assert [[one.last.offset for one in found.committed("t", 0, cluster)] for cluster in ("A" * 22, "B" * 22, "C" * 22, None)] == [
+        [5],
+        [9],
+        [],
+        [5, 9],
+    ]
+
+
+def test_no_such_log_is_no_history(tmp_path: Path) -> None:
+    put_offsets(tmp_path / "b1", b"").parent.rename(tmp_path / "b1" / "other-0")
+    assert read_group_history(gather([str(tmp_path / "b1")], ScanOptions())) is None
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", ["kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "kafka-4.3.0-unclean"])
+def test_billing_of_a_real_cluster(corpora: Path, name: str) -> None:
+    found = history(corpora / f"{name}.tar.xz")
+    [one] = found.committed("orders", 0, None)
+    assert (one.group, one.last.offset, one.log_partition, one.unknown_after) == ("billing", 30000, 1, None)
+    assert one.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"
+    [log] = [each for each in found.logs if each.groups]
+    group = log.groups["billing"]
+    assert (group.kind, group.state, group.members_count, group.generation) == ("classic", "Empty", 0, 2)
+    assert all(each.complete and not each.malformed_count for each in found.logs)
+
+
+@pytest.mark.corpora
+def test_groups_of_kafka_2(corpora: Path) -> None:
+    found = history(corpora / "public-five-brokers.tar.xz")
+    ends = {(one.group, one.topic, one.partition): one.last.offset for log in found.logs for one in log.committed}
+    assert ends["LogService", "ECOMMERCE_NEW_ORDER", 1] == 3
+    assert ends["EmailService", "ECOMMERCE_SEND_EMAIL", 1] == 3
+    members = {group.group: group.members_count for log in found.logs for group in log.groups.values()}
+    assert members["CreateUserService"] == 1
