@@ -20,8 +20,19 @@ from tests.support.rich_evidence import RICH
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
-COMMANDS = {"scan", "metadata", "dump", "compare", "groups", "explain", "doctor"}
-OPTIONS = {"--topic", "--partition", "--offset", "--explain", "--records", "--show-payloads", "--live", "--verbose"}
+COMMANDS = {"scan", "metadata", "dump", "compare", "groups", "explain", "doctor", "transactions"}
+OPTIONS = {
+    "--topic",
+    "--partition",
+    "--offset",
+    "--explain",
+    "--records",
+    "--show-payloads",
+    "--live",
+    "--verbose",
+    "--state",
+    "--producer-id",
+}
 LEADS = ("What it means.", "Proof and limits.", "Likely causes.", "Harmless look-alikes.", "What to do next.", "Kafka's rule.")
 
 PLACE = Place("audit", 0, 2, "/evidence/b2", "audit-0/00000000000000000000.log", 100, 260, 300, 370)

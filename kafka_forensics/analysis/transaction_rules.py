@@ -77,9 +77,14 @@ ABORT: Final = 2
 UNREADABLE: Final = 3
 """A marker that is cleaned away or does not say its type: the transaction ended, nobody knows how."""
 LATE: Final = 4
-FOUND_WIDTH: Final = 12
+FOUND_WIDTH: Final = 15
 """Segment, position, kind, size, offset (of a marker or first of a batch), last offset, producer id, epoch, and for a marker the
-transaction's first offset (-1 for none), its segment and position; for a late batch the higher epoch and the offset that has it."""
+transaction's first offset (-1 for none), its segment and position, the epoch of its data, their first and last timestamp and last
+offset; for a late batch the higher epoch and the offset that has it."""
+DATA_EPOCH: Final = 11
+DATA_FIRST_TIMESTAMP: Final = 12
+DATA_LAST_TIMESTAMP: Final = 13
+DATA_LAST_OFFSET: Final = 14
 
 
 @kernel
@@ -117,7 +122,10 @@ def end_transaction(
         found[at, 8] = producers[producer, CURRENT + FIRST_OFFSET] if is_open else -1
         found[at, 9] = producers[producer, CURRENT + SEGMENT] if is_open else -1
         found[at, 10] = producers[producer, CURRENT + POSITION] if is_open else -1
-        found[at, 11] = -1
+        found[at, DATA_EPOCH] = producers[producer, CURRENT + EPOCH] if is_open else -1
+        found[at, DATA_FIRST_TIMESTAMP] = producers[producer, CURRENT + FIRST_TIMESTAMP] if is_open else -1
+        found[at, DATA_LAST_TIMESTAMP] = producers[producer, CURRENT + LAST_TIMESTAMP] if is_open else -1
+        found[at, DATA_LAST_OFFSET] = producers[producer, CURRENT + LAST_DATA_OFFSET] if is_open else -1
     for column in range(BLOCK_WIDTH):
         producers[producer, CURRENT + column] = 0
 
@@ -165,8 +173,8 @@ def take_data(
         found[at, 7] = data[EPOCH]
         found[at, 8] = producers[producer, LAST_EPOCH]
         found[at, 9] = producers[producer, LAST_OFFSET]
-        found[at, 10] = -1
-        found[at, 11] = -1
+        for column in range(10, FOUND_WIDTH):
+            found[at, column] = -1
     block = LEAD if producers[producer, MARKED] == 0 else CURRENT
     if producers[producer, block + OPEN] == 0:
         for column in range(BLOCK_WIDTH):

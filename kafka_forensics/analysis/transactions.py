@@ -16,6 +16,14 @@ from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.producer_runs import Extremes, OffsetRuns, offset_behind
 from kafka_forensics.analysis.producer_table import ProducerTable
 from kafka_forensics.analysis.transaction_index_check import Ending, compare_endings
+from kafka_forensics.analysis.transaction_markers import (
+    COORDINATOR_EPOCH,
+    MARKERS_KEPT,
+    OFFSET,
+    LastMarkers,
+    LastRows,
+    fallen_epochs,
+)
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import TransactionIndex
@@ -27,8 +35,23 @@ if TYPE_CHECKING:
 
 _FOUND_ROWS: Final = 1024
 _RECENT: Final = 64
+OPEN_TOLD: Final = 1024
+"""Open transactions of one log that get a finding each; the oldest, which hold readers back."""
+FALLEN_TOLD: Final = 32
 _KIND_OF_MARKER: Final = np.array([rules.UNREADABLE, rules.ABORT, rules.COMMIT])
 """By control record type + 1."""
+
+
+_OF_TRANSACTION: Final = (
+    (8, rules.FIRST_OFFSET),
+    (9, rules.SEGMENT),
+    (10, rules.POSITION),
+    (rules.DATA_EPOCH, rules.EPOCH),
+    (rules.DATA_FIRST_TIMESTAMP, rules.FIRST_TIMESTAMP),
+    (rules.DATA_LAST_TIMESTAMP, rules.LAST_TIMESTAMP),
+    (rules.DATA_LAST_OFFSET, rules.LAST_DATA_OFFSET),
+)
+"""Column of what is found, and of a transaction's block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +85,7 @@ class TransactionState:
 
 
 class TransactionsFold:
-    """State: a row for each transactional producer, the ABORT markers, the latest ended transactions, and late writes.
+    """State: a row for each transactional producer, the ABORT markers, the latest ended transactions and markers, and late writes.
 
     Bounded by the number of producers and of aborted transactions.
     """
@@ -72,10 +95,13 @@ class TransactionsFold:
         self._table = ProducerTable(rules.TRANSACTION_WIDTH, rules.COUNTERS)
         self._endings: list[NDArray[np.int64]] = []
         self._recent = Extremes(rules.FOUND_WIDTH, 0, _RECENT)
+        self._ended = LastRows(rules.FOUND_WIDTH)
+        self.last_markers = LastMarkers(segment_base_offset)
         self._late = Extremes(rules.FOUND_WIDTH)
 
     def step(self, columns: "NDArray[np.int64]") -> None:
         """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
+        self.last_markers.step(columns)
         producer_id = columns[BatchColumn.PRODUCER_ID]
         if not producer_id.size or int(producer_id.max()) < 0:
             return
@@ -127,6 +153,8 @@ class TransactionsFold:
             self._table.used[counter] += right._table.used[counter]
         self._endings.extend(right._endings)
         self._recent.merge(right._recent)
+        self._ended.merge(right._ended)
+        self.last_markers.merge(right.last_markers)
         self._late.merge(right._late)
         self._segment = right._segment
 
@@ -141,7 +169,9 @@ class TransactionsFold:
             late = rows[:, 2] == rules.LATE
             self._late.add(rows[late])
             ended = rows[~late]
-            self._recent.add(ended[ended[:, 8] >= 0])
+            with_data = ended[ended[:, 8] >= 0]
+            self._recent.add(with_data)
+            self._ended.add(with_data)
             lasting = ended[ended[:, 2] != rules.COMMIT]
             if len(lasting):
                 self._endings.append(lasting)
@@ -158,7 +188,7 @@ class TransactionsFold:
         answer[:, 3], answer[:, 7] = marker[:, rules.MARKER_SIZE], marker[:, rules.MARKER_EPOCH]
         answer[:, 4] = answer[:, 5] = marker[:, rules.MARKER_OFFSET]
         answer[:, 6] = ended[:, 0]
-        for column, fact in ((8, rules.FIRST_OFFSET), (9, rules.SEGMENT), (10, rules.POSITION)):
+        for column, fact in _OF_TRANSACTION:
             answer[:, column] = np.where(is_open, lead[:, fact], -1)
         return answer
 
@@ -169,7 +199,7 @@ class TransactionsFold:
         used = self._table.used
         committed = int(used[rules.COMMITTED]) + int((kinds == rules.COMMIT).sum())
         aborted = int(used[rules.ABORTED]) + int((kinds == rules.ABORT).sum())
-        return TransactionCounts(committed, aborted, len(self.open_transactions()))
+        return TransactionCounts(committed, aborted, self._open_count())
 
     def empty_markers(self) -> int:
         """Markers that ended nothing in this log, which is legal."""
@@ -183,8 +213,15 @@ class TransactionsFold:
         is_open = blocks[:, rules.OPEN] != 0
         return table[is_open], blocks[is_open]
 
-    def open_transactions(self) -> list[OpenTransaction]:
-        """Open transactions in the order of their first offsets."""
+    def _open_count(self) -> int:
+        return len(self._open_blocks()[1])
+
+    def open_transactions(self, limit: int | None = None) -> list[OpenTransaction]:
+        """Open transactions in the order of their first offsets, at most the first `limit`."""
+        producers, blocks = self._open_blocks()
+        if limit is not None and len(blocks) > limit:
+            oldest = np.argpartition(blocks[:, rules.FIRST_OFFSET], limit)[:limit]
+            producers, blocks = producers[oldest], blocks[oldest]
         answer = [
             OpenTransaction(
                 producer_id=int(row[0]),
@@ -198,7 +235,7 @@ class TransactionsFold:
                 size_in_bytes=int(block[rules.SIZE]),
                 first_batch_last_offset=int(block[rules.FIRST_LAST_OFFSET]),
             )
-            for row, block in zip(*self._open_blocks(), strict=True)
+            for row, block in zip(producers, blocks, strict=True)
         ]
         return sorted(answer, key=lambda one: (one.first_offset, one.producer_id))
 
@@ -226,6 +263,13 @@ class TransactionsFold:
         blocks = self._open_blocks()[1]
         return int(min(unstable.min(initial=limit), blocks[:, rules.FIRST_OFFSET].min(initial=limit)))
 
+    def ended(self) -> "NDArray[np.int64]":
+        """The last transactions with data that a marker ended, in file order, rows as the kernels find them."""
+        leads = self._lead_endings()
+        rows = np.concatenate((self._ended.rows, leads[leads[:, 8] >= 0]))
+        answer: NDArray[np.int64] = rows[np.lexsort((rows[:, 1], rows[:, 0]))][-MARKERS_KEPT:]
+        return answer
+
     def endings(self) -> list[Ending]:
         """Every ABORT marker, and every marker that cannot be read, in file order."""
         leads = self._lead_endings()
@@ -250,8 +294,10 @@ class TransactionsFold:
     def findings(self, context: ReplicaContext, runs: OffsetRuns, log_end_offset: int) -> list[Finding]:
         """Open transactions and late writes, this fold being of the whole log; `runs` are the producers fold's."""
         answer = [self._late_write(context, row) for row in self._late.rows.tolist()]
+        answer += self._fallen_epochs(context)
         last_stable_offset = self.last_stable_offset(context.high_watermark, log_end_offset)
-        for one in self.open_transactions():
+        more = int(self._open_count()) - OPEN_TOLD
+        for one in self.open_transactions(OPEN_TOLD):
             evidence = {
                 "producer_id": one.producer_id,
                 "producer_epoch": one.producer_epoch,
@@ -269,8 +315,35 @@ class TransactionsFold:
                 offset_start=one.first_offset,
                 offset_end=offset_behind(one.last_offset),
             )
+            if more > 0:
+                evidence["more_open"] = more
             doubtful = runs.broken_between((one.segment, one.position))
             answer.append(finding("TXN_OPEN", place, evidence, confidence=Confidence.INFERRED if doubtful else None))
+        return answer
+
+    def _fallen_epochs(self, context: ReplicaContext) -> list[Finding]:
+        """Markers of a coordinator that was replaced; judged among the last markers only."""
+        markers = self.last_markers.markers.rows
+        found = fallen_epochs(markers)
+        answer = []
+        for row, higher in found[:FALLEN_TOLD]:
+            segment, position, size, producer_id, epoch, offset, _, coordinator_epoch, _ = markers[row].tolist()
+            place = context.place(
+                context.log_file(segment),
+                byte_start=position,
+                byte_end=position + size,
+                offset_start=offset,
+                offset_end=offset_behind(offset),
+            )
+            evidence = {
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "coordinator_epoch": coordinator_epoch,
+                "previous_coordinator_epoch": int(markers[higher, COORDINATOR_EPOCH]),
+                "previous_marker_offset": int(markers[higher, OFFSET]),
+                "occurrences": len(found),
+            }
+            answer.append(finding("TXN_COORDINATOR_EPOCH_REGRESSION", place, evidence))
         return answer
 
     def _late_write(self, context: ReplicaContext, row: list[int]) -> Finding:

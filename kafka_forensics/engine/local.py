@@ -11,6 +11,7 @@ import numpy as np
 
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.risky_settings import risky_settings
+from kafka_forensics.analysis.transactions_across import TransactionsAcross
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.engine.controller import take_control
@@ -67,12 +68,20 @@ def scan_inputs(
     findings = environment_findings(inputs) + witnesses.findings
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)
-    for result in _partitions(inputs, key, options, deep, _Report(progress, total, incomplete), look):
+    across = TransactionsAcross(witnesses.transaction_log, options.as_of_ms)
+
+    def looked(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+        across.add(replicas)
+        if look is not None:
+            look(replicas, reader, result)
+
+    for result in _partitions(inputs, key, options, deep, _Report(progress, total, incomplete), looked):
         partitions.append(result.summary)
         findings += result.findings
         incomplete += result.incomplete
         _count(totals, result)
     incomplete += [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
+    findings = across.finish(findings, partitions)
     findings += risky_settings(witnesses.controller, {plan.context.topic for plan in inputs.replicas}, findings, options.as_of_ms)
     findings += changed_findings(inputs)
     findings += scan_matches(findings)

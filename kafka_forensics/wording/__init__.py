@@ -16,7 +16,20 @@ from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.typed_paths import typed_words
-from kafka_forensics.wording import compaction, copies, elections, groups, incidents, order, recovery, replicas, segments, small_files, witnesses
+from kafka_forensics.wording import (
+    compaction,
+    copies,
+    elections,
+    groups,
+    incidents,
+    order,
+    recovery,
+    replicas,
+    segments,
+    small_files,
+    transactions,
+    witnesses,
+)
 
 _HELD: Final = "[; a good copy is on {held_by:brokers}|{held_by:none}; no good copy is known]"
 _LOOK: Final = "[See the bytes with {dump} ]See what every replica holds there with {compare}"
@@ -225,8 +238,17 @@ def _compare(finding: Finding) -> str:
     return f"`kafka-forensics compare PATH... --topic {shlex.quote(_clean(place.topic))} --partition {_clean(place.partition)}`."
 
 
+def _end_transaction(finding: Finding) -> str | None:
+    """The command that ends a hanging transaction (Kafka 3.0 and later)."""
+    place, first = finding.place, finding.evidence.get("first_offset")
+    if place.topic is None or place.partition is None or not isinstance(first, int):
+        return None
+    where = f"--topic {shlex.quote(_clean(place.topic, 4096))} --partition {_clean(place.partition)} --start-offset {_clean(first)}"
+    return f"`kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}`"
+
+
 _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
-    each.__name__[1:]: each for each in (_batch, _bytes, _compare, _cut, _dump, _file, _offsets, _versions)
+    each.__name__[1:]: each for each in (_batch, _bytes, _compare, _cut, _dump, _end_transaction, _file, _offsets, _versions)
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "brokers": _brokers,
@@ -236,5 +258,18 @@ _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "none": lambda value: "" if value == [] else None,
     "time": _time,
 }
-_SUBJECTS: Final = (segments, order, small_files, replicas, elections, copies, groups, recovery, incidents, witnesses, compaction)
+_SUBJECTS: Final = (
+    segments,
+    order,
+    transactions,
+    small_files,
+    replicas,
+    elections,
+    copies,
+    groups,
+    recovery,
+    incidents,
+    witnesses,
+    compaction,
+)
 _WORDS: Final = _parse("".join(each.PROSE for each in _SUBJECTS))

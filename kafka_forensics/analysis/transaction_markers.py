@@ -1,0 +1,132 @@
+"""The last markers of a log, for questions that no single log answers: bounded, however many producers there are."""
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TIMESTAMP_TYPE_MASK
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MARKERS_KEPT: Final = 8192
+"""Markers, and ended transactions, of one log that are kept; the last of them."""
+
+SEGMENT, POSITION, SIZE, PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE, COORDINATOR_EPOCH, TIMESTAMP = range(9)
+"""Columns of a marker's row; `TYPE` is 0 for ABORT and 1 for COMMIT, `TIMESTAMP` ms by the leader's clock."""
+MARKER_COLUMNS: Final = 9
+_FACTS: Final = (
+    BatchColumn.POSITION,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.PRODUCER_ID,
+    BatchColumn.PRODUCER_EPOCH,
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.CONTROL_RECORD_TYPE,
+    BatchColumn.COORDINATOR_EPOCH,
+    BatchColumn.MAX_TIMESTAMP,
+)
+
+
+class LastRows:
+    """The last `kept` of many rows in the order they came, and how many there were."""
+
+    __slots__ = ("_held", "_kept", "_parts", "_width", "count")
+
+    def __init__(self, width: int, kept: int = MARKERS_KEPT) -> None:
+        self._width, self._kept = width, kept
+        self._parts: list[NDArray[np.int64]] = []
+        self._held = 0
+        self.count = 0
+
+    def add(self, rows: "NDArray[np.int64]", count: int | None = None) -> None:
+        """Add rows that stand behind all others; `count` says for how many they stand, if some were already dropped."""
+        self.count += len(rows) if count is None else count
+        if len(rows):
+            self._parts.append(rows[-self._kept :])
+            self._held += len(self._parts[-1])
+        if self._held > 2 * self._kept:
+            self._parts = [self.rows]
+            self._held = len(self._parts[0])
+
+    def merge(self, right: "LastRows") -> None:
+        """Add what stands behind ours."""
+        self.add(right.rows, right.count)
+
+    @property
+    def rows(self) -> "NDArray[np.int64]":
+        """(n, width), n at most `kept`."""
+        if not self._parts:
+            return np.empty((0, self._width), np.int64)
+        together: NDArray[np.int64] = np.concatenate(self._parts)[-self._kept :]
+        return together
+
+    @property
+    def complete(self) -> bool:
+        """Whether no row had to be dropped."""
+        return self.count <= self._kept
+
+
+class LastMarkers:
+    """The last ABORT and COMMIT markers of a stretch of log, and the newest timestamps of its good batches, in ms (-1: none)."""
+
+    def __init__(self, segment_base_offset: int) -> None:
+        self._segment = segment_base_offset
+        self.markers = LastRows(MARKER_COLUMNS)
+        self.newest_timestamp = -1
+        self.newest_by_broker = -1
+        """Of markers, and of batches stamped when they were appended: by brokers' clocks."""
+
+    def step(self, columns: "NDArray[np.int64]") -> None:
+        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
+        times = columns[BatchColumn.MAX_TIMESTAMP]
+        if not times.size:
+            return
+        attributes = columns[BatchColumn.ATTRIBUTES]
+        if int(times.max()) > self.newest_timestamp:
+            good = times[columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]]
+            self.newest_timestamp = max(self.newest_timestamp, int(good.max(initial=-1)))
+        stamped = np.flatnonzero(attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK))
+        if not stamped.size:
+            return
+        stamped = stamped[columns[BatchColumn.CRC, stamped] == columns[BatchColumn.CRC_COMPUTED, stamped]]
+        self.newest_by_broker = max(self.newest_by_broker, int(times[stamped].max(initial=-1)))
+        types = columns[BatchColumn.CONTROL_RECORD_TYPE, stamped]
+        is_marker = (attributes[stamped] & CONTROL_MASK != 0) & (types >= 0) & (types <= CONTROL_COMMIT)
+        rows = stamped[is_marker & (columns[BatchColumn.PRODUCER_ID, stamped] >= 0)]
+        if rows.size:
+            kept = rows[-MARKERS_KEPT:]
+            made = np.empty((len(kept), MARKER_COLUMNS), np.int64)
+            made[:, SEGMENT] = self._segment
+            made[:, POSITION:] = columns[:, kept][list(_FACTS)].T
+            self.markers.add(made, len(rows))
+
+    def merge(self, right: "LastMarkers") -> None:
+        """Add the stretch that stands behind ours."""
+        self.markers.merge(right.markers)
+        self.newest_timestamp = max(self.newest_timestamp, right.newest_timestamp)
+        self.newest_by_broker = max(self.newest_by_broker, right.newest_by_broker)
+        self._segment = right._segment
+
+
+def fallen_epochs(markers: "NDArray[np.int64]") -> list[tuple[int, int]]:
+    """(row, row of the higher one before it) of every marker whose coordinator epoch is lower than an earlier one of its producer.
+
+    Kafka's leaders refuse such a marker as one of a coordinator that was replaced (ProducerAppendInfo.checkCoordinatorEpoch).
+    """
+    found: list[tuple[int, int]] = []
+    epochs = markers[:, COORDINATOR_EPOCH]
+    if not len(epochs) or int(epochs.min()) == int(epochs.max()):
+        return found
+    highest: dict[int, int] = {}
+    order = np.lexsort((markers[:, POSITION], markers[:, SEGMENT]))
+    for row in order.tolist():
+        epoch, producer_id = int(markers[row, COORDINATOR_EPOCH]), int(markers[row, PRODUCER_ID])
+        if epoch < 0:
+            continue
+        before = highest.get(producer_id)
+        if before is not None and epoch < markers[before, COORDINATOR_EPOCH]:
+            found.append((row, before))
+        else:
+            highest[producer_id] = row
+    return found

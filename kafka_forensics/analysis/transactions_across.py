@@ -1,0 +1,251 @@
+"""Transactions as all partitions and the coordinators' log show them together: hanging, torn, lost in part, or merely open."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.transaction_log import describes
+from kafka_forensics.analysis.transactions_decided import Contradiction, contradictions
+from kafka_forensics.analysis.transactions_disagree import disagreements
+from kafka_forensics.analysis.transactions_facts import CollectedFacts, PartitionFacts
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.results import PartitionSummary, verdict_of
+from kafka_forensics.model.transaction_log import (
+    DEFAULT_MAX_TIMEOUT_MS,
+    LATE_BUFFER_MS,
+    LoggedState,
+    TopicPartition,
+    TransactionLog,
+)
+
+Evidence = dict[str, Any]
+MAX_LISTED: Final = 16
+_COORDINATOR_LOG: Final = "__transaction_state as copied, one copy of each partition"
+
+
+class TransactionsAcross:
+    """Collects what is needed of every partition, and judges when all are known."""
+
+    def __init__(self, log: TransactionLog | None, as_of_ms: int | None) -> None:
+        self._log = log
+        self._as_of = as_of_ms
+        self._facts = CollectedFacts()
+
+    def add(self, replicas: Sequence[Replica]) -> None:
+        """Take the copies of one partition; they are let go of afterwards."""
+        self._facts.add(replicas)
+
+    @property
+    def as_of(self) -> int:
+        """The moment ages are counted to, in ms: as asked for, or the newest timestamp in the evidence."""
+        newest = -1 if self._log is None else self._log.newest_timestamp
+        return max(newest, self._facts.newest_timestamp) if self._as_of is None else self._as_of
+
+    def finish(self, findings: list[Finding], partitions: list[PartitionSummary]) -> list[Finding]:
+        """`findings` with every TXN_OPEN judged and what else was found added; `partitions` are brought up to date."""
+        facts = self._facts.partitions
+        torn = [] if self._log is None else contradictions(self._log, facts, self.as_of)
+        settled = {(one.topic_partition, one.decision.producer_id) for one in torn if one.reason == "no_marker"}
+        judged: list[Finding] = []
+        hanging: dict[tuple[TopicPartition, int], Finding] = {}
+        for one in findings:
+            key = _transaction(one)
+            if key is None or key in settled:
+                judged += [one] if key is None else []
+                continue
+            result = self._open(one, facts.get(key[0]), key[0])
+            if result.kind == "TXN_HANGING":
+                hanging[key] = result
+            judged.append(result)
+        judged = [one for one in judged if _transaction(one) not in hanging and one.kind != "TXN_HANGING"]
+        judged += hanging.values()
+        judged += [_contradicted(one, facts[one.topic_partition], self._log) for one in torn]
+        if self._log is None:
+            judged += disagreements(facts, self.as_of)
+        _bring_up_to_date(partitions, findings, judged, set(hanging))
+        return judged
+
+    def _open(self, one: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
+        """An open transaction as everything known about it shows it."""
+        evidence = one.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - int(one.evidence["last_timestamp"]), 0)}
+        producer_id = int(evidence["producer_id"])
+        opened = None if facts is None else facts.open.get(producer_id)
+        elsewhere = [] if facts is None else facts.ended_elsewhere.get(producer_id, [])
+        ended_here = facts is not None and (opened is None or opened.first_offset != evidence["first_offset"])
+        if ended_here or elsewhere:
+            known = {"ended_on": elsewhere or [facts.context.broker]} if facts is not None else {}
+            return replace(one, evidence=evidence | known | {"safe_to_abort": False})
+        if self._log is None:
+            return _without_coordinator(one, evidence)
+        owners = self._log.owners(producer_id)
+        evidence |= _described(owners)
+        timeout = max([DEFAULT_MAX_TIMEOUT_MS, *(each.metadata.transaction_timeout_ms for each in owners if each.metadata)])
+        late = evidence["age_ms"] > timeout + LATE_BUFFER_MS
+        unknown = self._unknown(owners)
+        if any(describes(each, *where) for each in owners):
+            return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "will end it"})
+        if unknown is not None:
+            return replace(one, evidence=evidence | unknown | {"safe_to_abort": False})
+        if not late or facts is None or (facts.context.live and not self._copied_later(facts, owners)):
+            return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "does not list it"})
+        return self._hanging(one, evidence, facts, owners)
+
+    def _unknown(self, owners: list[LoggedState]) -> Evidence | None:
+        """Why the log cannot tell whether a transaction of these ids is still to be ended; None if it can."""
+        log = self._log
+        assert log is not None
+        for each in owners:
+            if each.transactional_id in log.unknown_ids:
+                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_ids[each.transactional_id][1] - 1}
+            if each.partition in log.unknown_from:
+                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_from[each.partition] - 1}
+        if owners or log.complete:
+            return None
+        offsets = [*log.unknown_from.values(), *(offset for _, offset in log.unknown_ids.values())]
+        known = {"unknown_after_offset": min(offsets) - 1} if offsets else {}
+        return {"coordinator": "unknown", "missing_partitions": log.missing[:MAX_LISTED]} | known
+
+    def _copied_later(self, facts: PartitionFacts, owners: list[LoggedState]) -> bool:
+        """Whether the partition's copy goes on behind the coordinator's last word, so that a marker would be in it."""
+        return facts.newest_timestamp >= max((each.timestamp for each in owners), default=0)
+
+    def _hanging(self, one: Finding, evidence: Evidence, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
+        living = [each for each in owners if each.metadata is not None]
+        reason = "no_transactional_id" if not owners else "partition_not_listed" if living else "no_description"
+        context = facts.context
+        producer_id, epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
+        began = int(evidence["first_timestamp"])
+        committed = self._committed_elsewhere(producer_id, epoch, (context.topic, context.partition), began)
+        place = context.place(
+            context.log_file(facts.open[producer_id].segment),
+            byte_start=facts.open[producer_id].position,
+            byte_end=facts.open[producer_id].position + facts.open[producer_id].size_in_bytes,
+            offset_start=one.place.offset_start,
+            offset_end=one.place.offset_end,
+        )
+        evidence = evidence | {
+            "reason": reason,
+            "last_stable_offset": facts.last_stable_offset,
+            "open_on": facts.brokers,
+            "safe_to_abort": not committed,
+            "command": abort_command(context.topic, context.partition, int(evidence["first_offset"])),
+            "premises": [_COORDINATOR_LOG, "transaction.max.timeout.ms is not above 15 minutes, nor above the id's own timeout"],
+        }
+        if committed:
+            evidence["committed_in"] = committed
+        return finding(
+            "TXN_HANGING", place, evidence, confidence=one.confidence if one.confidence is not Confidence.PROVEN else None
+        )
+
+    def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
+        """Partitions of a commit, decided since the transaction began, that may be of it: then aborting would tear it."""
+        assert self._log is not None
+        named = [
+            f"{topic}-{partition}"
+            for one in self._log.decisions
+            if one.commit
+            and one.producer_id == producer_id
+            and one.producer_epoch >= epoch
+            and one.decided_timestamp >= began
+            and where in one.partitions
+            for topic, partition in one.partitions
+            if (topic, partition) != where
+        ]
+        return list(dict.fromkeys(named))[:MAX_LISTED]
+
+
+def abort_command(topic: str, partition: int, first_offset: int) -> str:
+    """The command that ends a hanging transaction on a running cluster (Kafka 3.0 and later)."""
+    where = f"--topic {shlex.quote(topic)} --partition {partition} --start-offset {first_offset}"
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}"
+
+
+def _described(owners: list[LoggedState]) -> Evidence:
+    """What the coordinator says of the ids that have or had a producer id; the last word counts."""
+    if not owners:
+        return {}
+    last = max(owners, key=lambda each: each.timestamp)
+    evidence: Evidence = {"transactional_id": last.transactional_id, "coordinator_state": "expired"}
+    if last.metadata is not None:
+        evidence |= {
+            "coordinator_state": last.metadata.state,
+            "transaction_timeout_ms": last.metadata.transaction_timeout_ms,
+            "transaction_start_timestamp": last.metadata.start_timestamp,
+        }
+    return evidence
+
+
+def _without_coordinator(one: Finding, evidence: Evidence) -> Finding:
+    """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
+    evidence |= {"coordinator": "not among the copies", "safe_to_abort": False}
+    if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS:
+        return replace(one, evidence=evidence)
+    return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
+
+
+def _transaction(one: Finding) -> tuple[TopicPartition, int] | None:
+    """The partition and producer id of an open transaction; None for any other finding."""
+    place = one.place
+    if one.kind != "TXN_OPEN" or place.topic is None or place.partition is None:
+        return None
+    return (place.topic, place.partition), int(one.evidence["producer_id"])
+
+
+def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
+    decision = one.decision
+    context = facts.context
+    evidence: Evidence = {
+        "reason": one.reason,
+        "transactional_id": decision.transactional_id,
+        "producer_id": decision.producer_id,
+        "producer_epoch": decision.producer_epoch,
+        "decision": "commit" if decision.commit else "abort",
+        "coordinator_state": f"{'Prepare' if decision.completed_timestamp is None else 'Complete'}"
+        f"{'Commit' if decision.commit else 'Abort'}",
+        "partitions_of_transaction": [f"{topic}-{partition}" for topic, partition in decision.partitions[:MAX_LISTED]],
+        "decided_timestamp": decision.decided_timestamp,
+        "completed_timestamp": decision.completed_timestamp,
+        "coordinator_partition": decision.log_partition,
+        "coordinator_offset": decision.offset,
+        "brokers": facts.brokers,
+        "premises": [_COORDINATOR_LOG, f"the log of broker {context.broker}, which reaches furthest"],
+    }
+    if log is not None and decision.log_partition in log.partitions:
+        evidence["coordinator_broker"] = log.partitions[decision.log_partition]
+    place = context.place(offset_start=one.offset_start, offset_end=one.offset_end)
+    if one.marker is not None:
+        segment, position, size = one.marker
+        place = context.place(
+            context.log_file(segment),
+            byte_start=position,
+            byte_end=position + size,
+            offset_start=one.offset_start,
+            offset_end=one.offset_end,
+        )
+    if one.lost:
+        return finding("TXN_PARTLY_LOST", place, evidence | {"held_by": []})
+    return finding("TXN_TORN", place, evidence, severity=None if decision.commit else Severity.ERROR)
+
+
+def _bring_up_to_date(
+    partitions: list[PartitionSummary], before: list[Finding], after: list[Finding], hanging: set[tuple[TopicPartition, int]]
+) -> None:
+    """Verdicts of the partitions whose findings changed, and how many transactions hang on each replica."""
+    changed = {(one.place.topic, one.place.partition) for one in [*before, *after] if one.kind.startswith("TXN_")}
+    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {key: [] for key in changed}
+    for one in after:
+        if (one.place.topic, one.place.partition) in by_partition:
+            by_partition[one.place.topic, one.place.partition].append(one)
+    on: dict[tuple[str | None, int | None, int | str | None], int] = {}
+    for one in before:
+        if _transaction(one) in hanging:
+            where = (one.place.topic, one.place.partition, one.place.broker)
+            on[where] = on.get(where, 0) + 1
+    for summary in partitions:
+        if (summary.topic, summary.partition) in by_partition:
+            summary.verdict = verdict_of(by_partition[summary.topic, summary.partition])
+            for replica in summary.replicas:
+                replica.transactions.hanging = on.get((summary.topic, summary.partition, replica.broker), 0)

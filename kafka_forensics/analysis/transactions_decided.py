@@ -1,0 +1,175 @@
+"""What the coordinator decided against what partitions show: every completed decision has left a marker in each partition it lists.
+
+A marker carries the producer id and epoch of the decision's Prepare record, in every transaction version. Before version 2 many
+transactions share them, so decisions and markers are paired by time, as many as can be; only a decision left over is judged, and
+only where the partition's log is known to reach from before it to behind it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.transactions_facts import PartitionFacts
+from kafka_forensics.model.constants import CONTROL_COMMIT
+from kafka_forensics.model.transaction_log import (
+    DEFAULT_MAX_TIMEOUT_MS,
+    LATE_BUFFER_MS,
+    Decision,
+    TopicPartition,
+    TransactionLog,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SKEW_MS: Final = 10_000
+"""How far the clocks of a coordinator and a partition's leader may be apart."""
+TV2: Final = 2
+"""`client_transaction_version` from which on every transaction has an epoch of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A decision that one of its partitions does not bear out."""
+
+    decision: Decision
+    topic_partition: TopicPartition
+    reason: str
+    """opposite_marker | no_marker | nothing_left | records_missing"""
+    offset_start: int | None = None
+    offset_end: int | None = None
+    marker: tuple[int, int, int] | None = None
+    """(segment, position, size in bytes) of the marker that contradicts."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether records of a committed transaction are gone, rather than shown with another ending."""
+        return self.reason in ("nothing_left", "records_missing")
+
+
+def contradictions(log: TransactionLog, partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> list[Contradiction]:
+    """Every decision that a partition contradicts, in the order of the partitions and of the log."""
+    groups: dict[tuple[TopicPartition, int, int], list[Decision]] = {}
+    for decision in log.decisions:
+        for listed in dict.fromkeys(decision.partitions):
+            if listed in partitions and not partitions[listed].compacted:
+                groups.setdefault((listed, decision.producer_id, decision.producer_epoch), []).append(decision)
+    found: list[Contradiction] = []
+    for (listed, producer_id, epoch), decisions in sorted(groups.items(), key=lambda item: item[0]):
+        facts = partitions[listed]
+        found += _of_group(listed, facts, facts.markers_of(producer_id, epoch), decisions, log, as_of)
+    return found
+
+
+def _of_group(
+    listed: TopicPartition,
+    facts: PartitionFacts,
+    markers: "NDArray[np.int64]",
+    decisions: Sequence[Decision],
+    log: TransactionLog,
+    as_of: int,
+) -> Iterator[Contradiction]:
+    """Decisions about one producer id and epoch against their markers in one partition."""
+    ours: dict[bool, _Pairs] = {}
+    for commit in (True, False):
+        rows = markers[(markers[:, TYPE] == CONTROL_COMMIT) == commit]
+        ours[commit] = _paired([one for one in decisions if one.commit == commit], rows[rows[:, TIMESTAMP].argsort(kind="stable")])
+    since = min(one.start_timestamp if one.start_timestamp >= 0 else one.decided_timestamp for one in decisions) - SKEW_MS
+    for commit, pairs in ours.items():
+        spare = pairs.spare[pairs.spare[:, TIMESTAMP] >= since]
+        for decision in pairs.unmatched if not len(spare) else ():
+            one = _unmatched(listed, facts, decision, ours[not commit].spare, log, as_of)
+            if one is not None:
+                yield one
+        for decision, row in pairs.matched if commit else ():
+            gap = _emptied(facts, decision, row)
+            if gap is not None:
+                yield Contradiction(decision, listed, "records_missing", *gap)
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Decisions of one kind with their markers, decisions without, and markers left over."""
+
+    matched: list[tuple[Decision, "NDArray[np.int64]"]]
+    unmatched: list[Decision]
+    spare: "NDArray[np.int64]"
+
+
+def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Pairs:
+    """As many pairs as can be made: each decision takes the earliest marker in its time that no other has."""
+    matched, unmatched, spare = [], [], []
+    at = 0
+    for decision in sorted(decisions, key=lambda one: one.decided_timestamp):
+        while at < len(rows) and rows[at, TIMESTAMP] < decision.decided_timestamp - SKEW_MS:
+            spare.append(at)
+            at += 1
+        end = decision.completed_timestamp
+        if at < len(rows) and (end is None or rows[at, TIMESTAMP] <= end + SKEW_MS):
+            matched.append((decision, rows[at]))
+            at += 1
+        else:
+            unmatched.append(decision)
+    return _Pairs(matched, unmatched, rows[[*spare, *range(at, len(rows))]])
+
+
+def _unmatched(
+    listed: TopicPartition,
+    facts: PartitionFacts,
+    decision: Decision,
+    opposite: "NDArray[np.int64]",
+    log: TransactionLog,
+    as_of: int,
+) -> Contradiction | None:
+    """What it means that a decision has no marker in a partition; None if that may be right."""
+    end = decision.completed_timestamp
+    times = opposite[:, TIMESTAMP]
+    near = opposite[(times >= decision.decided_timestamp) & ((times <= end + SKEW_MS) if end is not None else True)]
+    if len(near):
+        segment, position, size = (int(value) for value in near[0, :3])
+        offset = int(near[0, OFFSET])
+        return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size))
+    late = as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
+    if not facts.whole or (end is None and not late) or not _reaches(facts, decision.decided_timestamp if end is None else end):
+        return None
+    opened = facts.open.get(decision.producer_id)
+    if opened is not None and opened.producer_epoch <= decision.producer_epoch and not _goes_on(log, decision, listed):
+        return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1)
+    first = facts.first_marker_timestamp
+    if end is None or not decision.commit or first is None or first > decision.decided_timestamp - SKEW_MS:
+        return None
+    strange = facts.elsewhere
+    if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
+        return None  # another copy may have it: what that means, the comparison of the copies says
+    gap = _gap_at(facts, decision, facts.log_end_offset)
+    return Contradiction(decision, listed, "nothing_left", *(gap or (None, None)))
+
+
+def _reaches(facts: PartitionFacts, timestamp: int) -> bool:
+    """Whether the copy of a partition surely holds what was written up to a time: its brokers had stopped, or it goes on later."""
+    last = facts.last_marker_timestamp
+    return facts.clean or (last is not None and last >= timestamp + SKEW_MS)
+
+
+def _goes_on(log: TransactionLog, decision: Decision, listed: TopicPartition) -> bool:
+    """Whether a later transaction of the same id may have written to the partition."""
+    state = log.states.get(decision.transactional_id)
+    if decision.transactional_id in log.unknown_ids or state is None or state.metadata is None:
+        return True
+    return state.offset > decision.offset and state.metadata.state == "Ongoing" and listed in state.metadata.partitions
+
+
+def _emptied(facts: PartitionFacts, decision: Decision, marker: "NDArray[np.int64]") -> tuple[int, int] | None:
+    """The missing offsets that must have held a committed transaction's records, where its marker ended nothing."""
+    offset = int(marker[OFFSET])
+    return None if facts.had_data(offset) else _gap_at(facts, decision, offset)
+
+
+def _gap_at(facts: PartitionFacts, decision: Decision, end_offset: int) -> tuple[int, int] | None:
+    """The last missing offsets before `end_offset` that were written after the transaction began, by the markers before it."""
+    start = decision.start_timestamp if decision.start_timestamp >= 0 else decision.decided_timestamp
+    before = facts.previous_marker_offset(start)
+    gaps = [one for one in facts.gaps if one[1] <= end_offset and (before is None or one[0] > before)]
+    return gaps[-1] if gaps else None

@@ -1,0 +1,182 @@
+"""What is kept of a partition's transactions until all partitions are read: the best copy's last markers and what is open.
+
+Bounded over the whole scan: when very many markers are held, every partition keeps only its last ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.transactions import OpenTransaction
+from kafka_forensics.model.transaction_log import TopicPartition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROWS_KEPT: Final = 1 << 18
+"""Markers and ended transactions held over all partitions, 120 bytes each at most."""
+OPEN_KEPT: Final = 1024
+"""Open transactions of a partition that are looked into, the oldest first."""
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """The transactions of one partition, from the copy that reaches furthest among those that are whole."""
+
+    context: ReplicaContext
+    brokers: list[int | str]
+    """Of every copy."""
+    compacted: bool
+    clean: bool
+    """Every copy's broker was stopped cleanly, so that no log was to go on."""
+    whole: bool
+    """No bytes of the copy are damaged or unread; offsets may be missing."""
+    gaps: list[tuple[int, int]]
+    """Offsets [start, end) of which no copy has any."""
+    markers: "NDArray[np.int64]"
+    """Columns of `transaction_markers`, in file order."""
+    markers_complete: bool
+    ended: "NDArray[np.int64]"
+    """Columns of `transaction_rules.FOUND_WIDTH`, in file order."""
+    open: dict[int, OpenTransaction]
+    """Producer id → its open transaction."""
+    last_stable_offset: int
+    log_end_offset: int
+    newest_timestamp: int
+    elsewhere: "NDArray[np.int64]"
+    """Markers that only other copies have."""
+    ended_elsewhere: dict[int, list[int | str]] = field(default_factory=dict)
+    """Producer id → brokers whose copy has the marker of the transaction that is open here."""
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        return len(self.markers) + len(self.ended)
+
+    def trim(self) -> None:
+        """Keep the last half of the rows."""
+        self.markers = self.markers[-(len(self.markers) // 2) or None :].copy()
+        self.ended = self.ended[-(len(self.ended) // 2) or None :].copy()
+        self.markers_complete = False
+
+    def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
+        """Rows of one producer's markers with one epoch."""
+        markers = self.markers
+        answer: NDArray[np.int64] = markers[
+            (markers[:, PRODUCER_ID] == producer_id) & (markers[:, PRODUCER_EPOCH] == producer_epoch)
+        ]
+        return answer
+
+    @property
+    def first_marker_timestamp(self) -> int | None:
+        """Of the earliest marker held."""
+        return int(self.markers[:, TIMESTAMP].min()) if len(self.markers) else None
+
+    @property
+    def last_marker_timestamp(self) -> int | None:
+        """Of the latest marker held."""
+        return int(self.markers[:, TIMESTAMP].max()) if len(self.markers) else None
+
+    def had_data(self, marker_offset: int) -> bool:
+        """Whether the marker at this offset ended a transaction with data in this copy."""
+        return bool((self.ended[:, 4] == marker_offset).any())
+
+    def previous_marker_offset(self, timestamp: int) -> int | None:
+        """Offset of the last marker that is older than `timestamp`."""
+        older = self.markers[self.markers[:, TIMESTAMP] < timestamp, OFFSET]
+        return int(older.max()) if len(older) else None
+
+
+def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
+    """The facts of one partition, None if no copy of it has transactions."""
+    with_transactions = [one for one in replicas if len(one.state.transactions.last_markers.markers.rows) or _opens(one)]
+    if not with_transactions:
+        return None
+    best = max(replicas, key=_reach)
+    fold, context = best.state.transactions, best.context
+    markers = fold.last_markers.markers
+    opened = {one.producer_id: one for one in fold.open_transactions(OPEN_KEPT)}
+    facts = PartitionFacts(
+        context,
+        [one.broker for one in replicas],
+        any(one.context.compacted for one in replicas),
+        all(one.context.clean_shutdown for one in replicas),
+        _is_whole(best),
+        _gaps(best, replicas),
+        markers.rows,
+        markers.complete,
+        fold.ended(),
+        opened,
+        fold.last_stable_offset(context.high_watermark, best.log_end_offset),
+        best.log_end_offset,
+        max(one.state.transactions.last_markers.newest_timestamp for one in replicas),
+        _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
+    )
+    for other in replicas:
+        if other is not best and opened:
+            ended = other.state.transactions.ended()
+            for one in opened.values():
+                if ((ended[:, 6] == one.producer_id) & (ended[:, 8] == one.first_offset)).any():
+                    facts.ended_elsewhere.setdefault(one.producer_id, []).append(other.broker)
+    return facts
+
+
+def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
+    gaps = [(one.start, one.end) for one in best.course.irregularities if one.kind == "OFFSET_GAP"]
+    runs = [run for one in replicas if gaps for run in one.state.continuity.runs]
+    return [gap for gap in gaps if not any(run.start_offset < gap[1] and gap[0] < run.end_offset for run in runs)]
+
+
+def _only_elsewhere(ours: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> "NDArray[np.int64]":
+    """Rows of other copies about markers that our copy does not have at their offset."""
+    facts = [PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE]
+    known = set(map(tuple, ours[:, facts].tolist()))
+    strange = [
+        rows[[row for row, fact in enumerate(rows[:, facts].tolist()) if tuple(fact) not in known]]
+        for rows in others
+        if rows is not ours and not np.array_equal(rows[:, facts], ours[:, facts])
+    ]
+    return np.concatenate([ours[:0], *strange])
+
+
+def _opens(replica: Replica) -> bool:
+    return bool(replica.state.transactions.open_transactions(1))
+
+
+def _is_whole(replica: Replica) -> bool:
+    return not replica.state.framing.bytes_damaged and not replica.state.unread
+
+
+def _reach(replica: Replica) -> tuple[bool, bool, int, int]:
+    """Sort key: whole copies first, then the leader's, then by last epoch and log end."""
+    control = replica.context.control
+    leads = control is not None and control.leader == replica.broker
+    return _is_whole(replica), leads, max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
+
+
+@dataclass(slots=True)
+class CollectedFacts:
+    """The facts of every partition with transactions."""
+
+    partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
+    newest_timestamp: int = -1
+    _rows: int = 0
+
+    def add(self, replicas: Sequence[Replica]) -> None:
+        """Take the copies of one partition."""
+        newest = (one.state.transactions.last_markers.newest_timestamp for one in replicas)
+        self.newest_timestamp = max([self.newest_timestamp, *newest])
+        facts = partition_facts(replicas)
+        if facts is None:
+            return
+        self.partitions[facts.context.topic, facts.context.partition] = facts
+        self._rows += facts.rows
+        if self._rows > ROWS_KEPT:
+            for one in self.partitions.values():
+                one.trim()
+            self._rows = sum(one.rows for one in self.partitions.values())
