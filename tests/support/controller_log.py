@@ -83,6 +83,7 @@ class ControllerLog:
     """(base offset, batch)."""
     next_offset: int = 0
     leader_epoch: int = 1
+    start_ms: int = START_MS
 
     def lead(self, voters: list[int], leader_epoch: int = 1) -> "ControllerLog":
         """A controller is elected by these voters."""
@@ -99,7 +100,7 @@ class ControllerLog:
         batch = write_batch(
             records,
             base_offset=self.next_offset,
-            base_timestamp=START_MS + 1000 * len(self.batches),
+            base_timestamp=self.start_ms + 1000 * len(self.batches),
             partition_leader_epoch=self.leader_epoch,
             is_control_batch=is_control_batch,
         )
@@ -109,7 +110,7 @@ class ControllerLog:
 
     def copy(self) -> "ControllerLog":
         """Another log with the same beginning."""
-        return ControllerLog(list(self.batches), self.next_offset, self.leader_epoch)
+        return ControllerLog(list(self.batches), self.next_offset, self.leader_epoch, self.start_ms)
 
     def put(self, log_dir: Path, node_id: int = CONTROLLER, *, start: int = 0, without: tuple[int, ...] = ()) -> Path:
         """Write a copy into a node's log directory: batches from offset `start` on, those at base offsets `without` left out."""

@@ -1,0 +1,217 @@
+"""Faults F33, F37 and F48: what only the controller's log can tell, and what it cannot tell any more."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_faults_replicas import history
+from tests.support.controller_log import HUGE, ControllerLog, change, partition, record, setting, topic
+from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories, write_checkpoint
+from tests.support.faults_verdict import offsets, only, said, verdict
+
+pytestmark = pytest.mark.faults
+
+LRS = (topic(), partition([1, 2, 3], 1), change(isr=[1, 2]), change(isr=[1]))
+"""The ISR shrinks to broker 1."""
+
+
+def controlled_by(brokers: Brokers, *values: bytes, start_ms: int | None = None) -> None:
+    """A controller beside the brokers whose log holds these records, one a batch."""
+    log = ControllerLog() if start_ms is None else ControllerLog(start_ms=start_ms)
+    log.lead([100])
+    for value in values:
+        log.append(value)
+    log.put(brokers.root / "c100")
+
+
+def in_sync(isr: list[int], elr: list[int] | None = None) -> tuple[bytes, bytes]:
+    return topic(), partition(isr, isr[0] if isr else -1, replicas=[1, 2, 3], eligible_leader_replicas=elr)
+
+
+@pytest.fixture(name="f33")
+def one_in_sync_that_lost_all(tmp_path: Path) -> Brokers:
+    return histories(tmp_path, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
+
+
+@pytest.mark.parametrize(("isr", "elr", "membership"), [([1, 3], None, "isr"), ([], [1, 3], "elr")])
+def test_f33_member_of_the_isr_lacks_what_is_committed(
+    f33: Brokers, isr: list[int], elr: list[int] | None, membership: str
+) -> None:
+    controlled_by(f33, *in_sync(isr, elr))
+    result = verdict(f33)
+    assert said(result) == [("ISR_MEMBER_MISSING_COMMITTED", "critical", 3)]
+    one = only(result, "ISR_MEMBER_MISSING_COMMITTED")
+    assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((0, 1), [1], 1)
+    assert (one.evidence["membership"], one.evidence["isr"]) == (membership, isr)
+    summary = next(each for each in result.partitions if each.topic == "t")
+    assert (summary.isr, summary.leader_epoch, summary.replica_assignment) == (isr, 0, [1, 2, 3])
+
+
+def test_f33_in_a_live_copy_it_may_be_the_copies_age(f33: Brokers) -> None:
+    controlled_by(f33, *in_sync([1, 3]))
+    assert said(verdict(f33, live=True)) == [("ISR_MEMBER_MISSING_COMMITTED", "info", 3)]
+
+
+def test_f33_outside_the_isr_it_only_lags(f33: Brokers) -> None:
+    controlled_by(f33, *in_sync([1]))
+    result = verdict(f33)
+    assert said(result) == [("REPLICA_LAGS", "info", 3)]
+    assert (only(result, "REPLICA_LAGS").evidence["isr"], only(result, "REPLICA_LAGS").evidence["in_isr"]) == ([1], False)
+
+
+def test_f33_what_is_newer_than_the_controllers_copy_is_not_judged(f33: Brokers) -> None:
+    controlled_by(f33, *in_sync([1, 3]), start_ms=1_600_000_000_000)
+    assert said(verdict(f33)) == [("REPLICA_LAGS", "info", 3)]
+
+
+def test_f33_of_another_topic_of_that_name_the_controller_says_nothing(f33: Brokers) -> None:
+    other = "AAECAwQFBgcICQoLDA0ODw"
+    controlled_by(f33, topic(topic_id=other), partition([1, 3], 1, topic_id=other))
+    assert said(verdict(f33)) == [("REPLICA_LAGS", "info", 3)]
+
+
+def short_leader(root: Path, *more: tuple[str, int]) -> Brokers:
+    """Broker 1 lost its last two records, and took others if any; brokers 2 and 3 hold them."""
+    long = history(*[("p", 0)] * 4)
+    short = history(*[("p", 0)] * 2, *more)
+    return histories(root, {1: short, 2: long, 3: long}, {1: short.next_offset, 2: 4, 3: 4})
+
+
+def test_f37_last_replica_standing_before_it_leads(tmp_path: Path) -> None:
+    brokers = short_leader(tmp_path)
+    controlled_by(brokers, *LRS)
+    result = verdict(brokers)
+    assert said(result) == [("LRS_RISK", "critical", 1)]
+    one = only(result, "LRS_RISK")
+    assert (offsets(one), one.evidence["held_by"], one.evidence["isr"]) == ((2, 4), [2, 3], [1])
+
+
+def test_f37_last_replica_standing_after_it_led(tmp_path: Path) -> None:
+    brokers = short_leader(tmp_path, ("new", 2))
+    controlled_by(brokers, *LRS, change(leader=-1), change(leader=1))
+    result = verdict(brokers)
+    assert said(result) == [("LRS_LOSS", "critical", None)]
+    one = only(result, "LRS_LOSS")
+    assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((2, 4), [2, 3], 2)
+    assert (one.evidence["new_leader"], one.evidence["leader_epoch"], one.evidence["previous_isr"]) == (1, 2, [1])
+
+
+def test_f37_without_the_controller_it_is_an_unclean_loss(tmp_path: Path) -> None:
+    assert said(verdict(short_leader(tmp_path, ("new", 2)))) == [("UNCLEAN_LOSS", "critical", None)]
+
+
+def test_f37_a_follower_of_a_longer_leader_is_no_risk(tmp_path: Path) -> None:
+    long = history(*[("p", 0)] * 4)
+    brokers = histories(tmp_path, {1: long, 2: history(*[("p", 0)] * 2), 3: long}, {1: 4, 2: 2, 3: 4})
+    controlled_by(brokers, *in_sync([1, 3]))
+    assert said(verdict(brokers)) == [("REPLICA_LAGS", "info", 2)]
+
+
+def test_an_unclean_election_is_told_with_its_cost(tmp_path: Path) -> None:
+    brokers = short_leader(tmp_path, ("new", 2))
+    controlled_by(brokers, *in_sync([3]), change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
+    result = verdict(brokers)
+    assert said(result) == [("UNCLEAN_ELECTION", "info", None), ("UNCLEAN_LOSS", "critical", None)]
+    one = only(result, "UNCLEAN_ELECTION")
+    assert (offsets(one), one.evidence["cost_finding"], one.evidence["held_by"]) == ((2, 4), "UNCLEAN_LOSS", [2, 3])
+    assert (one.evidence["old_leader"], one.evidence["new_leader"], one.evidence["leader_epoch"]) == (3, 1, 2)
+    assert one.evidence["election_time"] == "2023-11-14T22:30:04.000Z"
+    assert only(result, "UNCLEAN_LOSS").evidence["election"]["unclean"] is True
+
+
+def test_a_watermark_from_before_an_unclean_election_is_no_witness(tmp_path: Path) -> None:
+    brokers = short_leader(tmp_path)
+    controlled_by(brokers, *in_sync([3]), change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
+    assert said(verdict(brokers)) == [("REPLICA_LAGS", "info", 1), ("UNCLEAN_ELECTION", "info", None)]
+
+
+@pytest.mark.parametrize(("leader", "told"), [(2, "same_leader"), (1, "agree_again")])
+def test_an_unclean_election_whose_replicas_agree_is_only_told(tmp_path: Path, leader: int, told: str) -> None:
+    brokers = healthy(tmp_path)
+    controlled_by(brokers, *in_sync([2]), change(leader=-1, isr=[]), change(leader=leader, isr=[leader], leader_recovery_state=1))
+    result = verdict(brokers)
+    assert said(result) == [("UNCLEAN_ELECTION", "info", None)]
+    one = only(result, "UNCLEAN_ELECTION")
+    assert (one.evidence[told], one.evidence["epoch_start_offset"], offsets(one)) == (True, 58, (None, None))
+
+
+BAD = {
+    "unknown version": (b"\1\5\x63" + change(leader=3)[3:], "version"),
+    "array count": (b"\1\3\2" + bytes(4) + bytes(range(16)) + HUGE + bytes(60), "fields"),
+    "tagged fields": (change()[:23] + HUGE, "fields"),
+    "unknown kind": (b"\1\x63\0\0", "kind"),
+    "no frame": (b"", "frame"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(BAD))
+def test_f48_malformed_records_are_told_one_by_one_and_nothing_is_guessed(f33: Brokers, case: str) -> None:
+    value, reason = BAD[case]
+    controlled_by(f33, *in_sync([1, 3]), value, change(isr=[1, 3]), value, setting("cleanup.policy", "delete"))
+    result = verdict(f33)
+    bad = [one for one in result.findings if one.kind == "METADATA_RECORD_MALFORMED"]
+    assert [(kind, severity) for kind, severity, _ in said(result)] == [
+        ("METADATA_RECORD_MALFORMED", "error"),
+        ("METADATA_RECORD_MALFORMED", "error"),
+        ("REPLICA_LAGS", "info"),
+    ]
+    assert [(offsets(one), one.evidence["reason"], one.evidence["unknown_after_offset"]) for one in bad] == [
+        ((3, 4), reason, 2),
+        ((5, 6), reason, 4),
+    ]
+    assert {(one.place.broker, one.place.file, one.place.topic) for one in bad} == {
+        (100, f"__cluster_metadata-0/{0:020d}.log", "__cluster_metadata")
+    }
+    summary = next(each for each in result.partitions if each.topic == "t")
+    assert (summary.leader, summary.isr, summary.leader_epoch) == (None, None, None)
+
+
+def test_f48_a_bad_record_of_another_kind_leaves_no_doubt(f33: Brokers) -> None:
+    controlled_by(f33, *in_sync([1, 3]), b"\1\0\x63")
+    assert said(verdict(f33)) == [("ISR_MEMBER_MISSING_COMMITTED", "critical", 3), ("METADATA_RECORD_MALFORMED", "error", 100)]
+
+
+def test_f48_one_finding_however_many_copies_hold_the_record(f33: Brokers) -> None:
+    log = ControllerLog().lead([100]).append(*in_sync([1, 3])).append(BAD["unknown version"][0])
+    log.put(f33.root / "c100")
+    log.put(f33.log_dir(1), 1)
+    result = verdict(f33)
+    assert [kind for kind, _, _ in said(result)] == ["METADATA_RECORD_MALFORMED", "REPLICA_LAGS"]
+    assert only(result, "METADATA_RECORD_MALFORMED").evidence["brokers"] == [1, 100]
+
+
+def test_settings_that_allow_it_are_tied_to_what_happened(tmp_path: Path) -> None:
+    brokers = short_leader(tmp_path, ("new", 2))
+    risky = (setting("unclean.leader.election.enable", "true"), setting("min.insync.replicas", "1"))
+    controlled_by(brokers, *in_sync([3]), *risky, change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
+    result = verdict(brokers)
+    assert said(result) == [("RISKY_CONFIG", "info", None), ("UNCLEAN_ELECTION", "info", None), ("UNCLEAN_LOSS", "critical", None)]
+    one = only(result, "RISKY_CONFIG")
+    assert one.evidence["risks"] == ["unclean elections on", "min.insync.replicas 1 with 3 replicas"]
+    assert (one.place.topic, one.evidence["explains"]) == ("t", ["UNCLEAN_ELECTION", "UNCLEAN_LOSS"])
+
+
+def test_topics_the_controller_calls_compacted_are_compared_as_such(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    controlled_by(brokers, *in_sync([1, 2, 3]), setting("cleanup.policy", "compact,delete"))
+    result = verdict(brokers)
+    assert said(result) == []
+    summary = next(each for each in result.partitions if each.topic == "t")
+    assert (summary.cleanup_policy, summary.agreement.kind) == ("compact,delete", "compacted")
+
+
+def test_topics_that_were_never_compacted_are_not(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    write_checkpoint(brokers.log_dir(2), "cleaner", 0)
+    controlled_by(brokers, topic(), setting("cleanup.policy", "delete"), partition([1, 2, 3], 1))
+    summary = next(each for each in verdict(brokers).partitions if each.topic == "t")
+    assert (summary.cleanup_policy, summary.agreement.kind) == ("delete", "identical")
+
+
+def test_f00_a_controller_beside_healthy_brokers_adds_no_finding(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    controlled_by(brokers, *in_sync([1, 2, 3]), change(leader=2), record(20), change(isr=[2, 1]), change(isr=[2, 1, 3]))
+    result = verdict(brokers)
+    assert said(result) == []
+    summary = next(each for each in result.partitions if each.topic == "t")
+    assert (summary.leader, summary.leader_epoch, summary.isr, HEALTHY.next_offset) == (2, 1, [2, 1, 3], 75)
