@@ -1,8 +1,9 @@
 """Kernels: hot loops written once, run compiled by numba for large work and interpreted for small.
 
-Compiling (or even loading compiled code) costs about half a second, more than a small scan needs in all. So a kernel is an
-object with both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form that `use_compiled` chose for this
-process. A kernel calls other kernels by their plain names; each form sees only its own kind.
+Compiling costs seconds, and even loading compiled code more than the smallest scans need in all. So a kernel is an object with
+both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form that `use_compiled` chose for this process. A
+kernel calls other kernels by their plain names; each form sees only its own kind. Compiled code is kept between processes, see
+`machine_code`.
 
 Kernels take and give integers, numpy arrays and bytes-like buffers, allocate nothing that a declared length asks for, check
 every bound by hand, and must not overflow int64: Python's integers would not.
@@ -11,7 +12,9 @@ every bound by hand, and must not overflow int64: Python's integers would not.
 import dis
 import hashlib
 import os
+import shutil
 import stat
+import time
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,6 +26,9 @@ COMPILED_ABOVE_BYTES: Final = 512 << 10
 """Work of more bytes than this is worth loading compiled kernels (0.4 s)."""
 COMPILING_ABOVE_BYTES: Final = 24 << 20
 """Work of more bytes than this is worth compiling them first (several seconds, once for each version of them)."""
+
+_DIGEST_LENGTH: Final = 16
+_KEPT_SECONDS: Final = 30 * 24 * 3600
 
 _state = {"compiled": os.environ.get(_ENVIRONMENT) == "compiled"}
 
@@ -41,7 +47,7 @@ def using_compiled() -> bool:
 def worth_compiling(work_bytes: int) -> bool:
     """Whether so many bytes of log are read sooner by compiled kernels, their start included."""
     directory = kernel_cache()
-    warm = directory is not None and any(Path(directory).rglob("*.nbi"))
+    warm = directory is not None and any(Path(directory).glob("*.o"))
     return work_bytes > (COMPILED_ABOVE_BYTES if warm else COMPILING_ABOVE_BYTES)
 
 
@@ -66,10 +72,18 @@ class Kernel:
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
-        """The function as numba compiles it; loads numba on first use."""
+        """The function as machine code, made on first use."""
+        from kafka_forensics.machine_code import MachineCode
+
+        name = f"{self._function.__module__}.{self.__name__}".removeprefix("kafka_forensics.")
+        return MachineCode(name, lambda: self.dispatcher, kernel_cache)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The function as numba compiles it when it is called by another; loads numba."""
         if self._native is not None:
-            return self._native()  # type: ignore[no-any-return]
-        return compile_function(self._with_globals(lambda kernel: kernel.compiled))
+            return self._native()
+        return compile_function(self._with_globals(lambda kernel: kernel.dispatcher))
 
     def _with_globals(self, form: Callable[["Kernel"], Any]) -> FunctionType:
         """A twin of the function whose global kernels are replaced by one of their forms."""
@@ -101,25 +115,24 @@ def primitive(native: Callable[[], Any]) -> Callable[[Callable[..., Any]], Kerne
 
 
 def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` compiled by numba: no GIL held, cached on disk where that is safe."""
+    """`function` as numba's dispatcher, for other kernels to call."""
     import numba
 
-    directory = kernel_cache()
-    if directory is not None:
-        numba.config.CACHE_DIR = directory
-    compiled: Callable[..., Any] = numba.njit(nogil=True, cache=directory is not None, error_model="numpy")(function)
+    compiled: Callable[..., Any] = numba.njit(nogil=True, error_model="numpy")(function)
     return compiled
 
 
 @cache
 def kernel_cache() -> str | None:
-    """A private directory for compiled kernels, or None: then they are compiled in memory, in each process anew.
+    """A private directory for compiled kernels, or None: then they are compiled in each process anew.
 
-    Named after the kernels' sources, because numba notices a change of a function's own file only, not of what it calls.
+    Named after the kernels' sources, because a kernel's code changes with that of any other it calls.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     directory = Path(home) / "kafka-forensics" / _sources_digest()
     try:
+        if not directory.is_dir():
+            _forget_old(directory.parent)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         info = directory.lstat()
     except (OSError, RuntimeError):
@@ -128,9 +141,23 @@ def kernel_cache() -> str | None:
     return str(directory) if private and os.access(directory, os.W_OK) else None
 
 
+def _forget_old(caches: Path) -> None:
+    """Remove what other versions of the kernels kept and have not touched for a month."""
+    for directory in caches.glob("[0-9a-f]" * _DIGEST_LENGTH):
+        if directory.stat().st_mtime < time.time() - _KEPT_SECONDS:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
 def _sources_digest() -> str:
     package = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in sorted([*package.glob("parsers/kernels/*.py"), *package.glob("analysis/*.py"), package / "compiled.py"]):
+    for path in sorted(
+        [
+            *package.glob("parsers/kernels/*.py"),
+            *package.glob("analysis/*.py"),
+            package / "compiled.py",
+            package / "machine_code.py",
+        ]
+    ):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:_DIGEST_LENGTH]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from kafka_forensics import compiled
 from kafka_forensics.compiled import kernel, primitive, use_compiled, using_compiled
+from kafka_forensics.machine_code import MachineCode
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +30,16 @@ def native_form() -> Any:
 def which() -> str:
     """Say which form runs."""
     return "python"
+
+
+def _seven() -> int:
+    return 7
+
+
+@primitive(partial(compiled.compile_function, _seven))
+def form() -> int:
+    """3 as Python runs it, 7 compiled."""
+    return 3
 
 
 @kernel
@@ -53,9 +65,9 @@ def total(limit: int) -> int:
 
 def test_plain_calls_run_the_chosen_form() -> None:
     use_compiled(compiled=False)
-    assert which() == "python"
+    assert form() == 3
     use_compiled(compiled=True)
-    assert which() == "native"
+    assert form() == 7
     assert using_compiled()
 
 
@@ -64,12 +76,12 @@ def test_a_form_calls_only_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None
     use_compiled(compiled=True)
     assert calling_caller.interpreted() == "python!"
     use_compiled(compiled=False)
-    assert calling_caller.compiled() == "native!"
+    assert calling_caller.dispatcher() == "native!"
 
 
 def test_both_forms_of_a_kernel_answer_the_same() -> None:
-    assert total.interpreted(100) == int(total.compiled(100)) == 4950
-    assert hasattr(total.compiled, "nopython_signatures"), "the compiled form is not numba's"
+    assert total.interpreted(100) == total.compiled(100) == 4950
+    assert isinstance(total.compiled, MachineCode)
 
 
 def test_a_kernel_keeps_name_and_words() -> None:
@@ -125,7 +137,8 @@ def test_no_place_to_cache_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_the_digest_changes_with_any_kernel_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package = tmp_path / "kafka_forensics"
     (package / "parsers" / "kernels").mkdir(parents=True)
-    (package / "compiled.py").write_text("a = 1\n")
+    for name in ("compiled.py", "machine_code.py"):
+        (package / name).write_text("a = 1\n")
     source = package / "parsers" / "kernels" / "walk.py"
     source.write_text("b = 1\n")
     monkeypatch.setattr(compiled, "__file__", str(package / "compiled.py"))
@@ -133,3 +146,15 @@ def test_the_digest_changes_with_any_kernel_source(monkeypatch: pytest.MonkeyPat
     assert compiled._sources_digest() == before
     source.write_text("b = 2\n")
     assert compiled._sources_digest() != before
+
+
+def test_caches_of_old_versions_are_forgotten_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    caches = tmp_path / "kafka-forensics"
+    for name in ("0123456789abcdef", "fedcba9876543210", "notes"):
+        (caches / name).mkdir(parents=True)
+    for name in ("0123456789abcdef", "notes"):
+        os.utime(caches / name, (1, 1))
+    made = compiled.kernel_cache.__wrapped__()
+    assert made is not None
+    assert {path.name for path in caches.iterdir()} == {"fedcba9876543210", "notes", Path(made).name}

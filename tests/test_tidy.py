@@ -13,7 +13,8 @@ PACKAGE = "kafka_forensics"
 
 MAY_IMPORT = {
     "errors": "",
-    "compiled": "",
+    "machine_code": "",
+    "compiled": "machine_code",
     "model": "errors compiled",
     "storage": "errors compiled model",
     "parsers": "errors compiled model storage",
@@ -36,8 +37,8 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("report/",),
-    "numba": ("compiled.py", "parsers/kernels/crc_native.py"),
-    "llvmlite": ("compiled.py", "parsers/kernels/crc_native.py"),
+    "numba": ("compiled.py", "machine_code.py", "parsers/kernels/crc_native.py"),
+    "llvmlite": ("machine_code.py", "parsers/kernels/crc_native.py"),
 }
 TOP_LEVEL = f"{PACKAGE}/cli/main.py"
 """Where every error ends, and the only place that may catch them all."""

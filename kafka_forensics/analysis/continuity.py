@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.survey import Survey
 from kafka_forensics.model.batches import BatchColumn, Damage
 
 if TYPE_CHECKING:
@@ -75,8 +76,11 @@ class ContinuityFold:
         self.first_in_segment: dict[int, int] = {}
         """Segment base offset → base offset of its first batch."""
 
-    def step(self, columns: "NDArray[np.int64]", damage: list[Damage]) -> None:
-        """Add the batches of a chunk and the damage between them."""
+    def step(self, columns: "NDArray[np.int64]", damage: list[Damage], seen: Survey | None = None) -> None:
+        """Add the batches of a chunk and the damage between them. `seen` is the survey of its columns, if there are any."""
+        if seen is not None and seen.joined and not any(one.kind in _EXPLAINING for one in damage):
+            self._add_joined(columns)
+            return
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         explained = sorted(one.position for one in damage if one.kind in _EXPLAINING)
         explained += columns[BatchColumn.POSITION][~good].tolist()
@@ -115,6 +119,16 @@ class ContinuityFold:
         behind = bisect_right(explained, int(position[-1]))
         self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
 
+    def _add_joined(self, columns: "NDArray[np.int64]") -> None:
+        """Add the batches of a sound chunk: they are one run."""
+        self.bad_tail = None
+        base, position = int(columns[BatchColumn.BASE_OFFSET, 0]), int(columns[BatchColumn.POSITION, 0])
+        self.first_in_segment.setdefault(self._segment, base)
+        counted = None if self._compacted else _counted_end(columns[:, -1])
+        end_offset = int(columns[BatchColumn.LAST_OFFSET, -1]) + 1
+        self._append(Run(base, end_offset, self._segment, position, columns.shape[1], self.damage_at_end, counted))
+        self.damage_at_end = None
+
     def _follow(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]") -> None:
         """Add the bad batches behind the last good one to those that stand there."""
         sound = np.flatnonzero(good)
@@ -139,7 +153,8 @@ class ContinuityFold:
             if ahead == 0 or (ahead > 0 and self._compacted) or run.start_offset == last.counted_end:
                 self.missing_by_compaction += ahead if self._compacted else 0
                 batches = last.batches + run.batches
-                self.runs[-1] = replace(last, end_offset=run.end_offset, batches=batches, counted_end=run.counted_end)
+                place = (last.segment, last.position)
+                self.runs[-1] = Run(last.start_offset, run.end_offset, *place, batches, last.after_damage, run.counted_end)
                 return
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.survey import Survey
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 
@@ -45,12 +46,15 @@ class BlockDigests:
         self.first_block = 0
         self.sums: NDArray[np.int64] = np.zeros((0, _PARTS), np.int64)
 
-    def step(self, columns: "NDArray[np.int64]") -> None:
-        """Add the batches of a chunk. Negative offsets (hostile) count as block 0's."""
+    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+        """Add the batches of a chunk, of which `seen` is the survey. Negative offsets (hostile) count as block 0's."""
         if columns.shape[1] == 0:
             return
         last = columns[_LAST_OFFSET]
-        low, high = int(last.min()), int(last.max())
+        if seen is not None and seen.joined:
+            low, high = int(last[0]), int(last[-1])
+        else:
+            low, high = int(last.min()), int(last.max())
         if low < 0:
             columns = columns.copy()
             np.maximum(columns[_LAST_OFFSET], 0, out=columns[_LAST_OFFSET])

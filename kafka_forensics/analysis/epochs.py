@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis.survey import Survey
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from kafka_forensics.model.files import EpochEntry
@@ -43,10 +44,13 @@ class EpochsFold:
         self.dropped_runs = 0
         self.batches_without_epoch = 0
 
-    def step(self, columns: "NDArray[np.int64]") -> None:
-        """Add the batches of a chunk."""
+    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+        """Add the batches of a chunk. `seen` is the survey of its columns, if there are any."""
         epoch = columns[BatchColumn.PARTITION_LEADER_EPOCH]
         if epoch.size == 0:
+            return
+        if seen is not None and seen.joined and seen.one_epoch and epoch[0] != NO_PARTITION_LEADER_EPOCH:
+            self._append(self._run(columns, 0, epoch.size))
             return
         absent = epoch == NO_PARTITION_LEADER_EPOCH
         usable = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & ~absent
@@ -59,26 +63,28 @@ class EpochsFold:
         cuts = np.flatnonzero(epoch[1:] != epoch[:-1]) + 1
         edges = [0, *cuts.tolist(), int(epoch.size)]
         for start, end in itertools.pairwise(edges):
-            first, last = columns[:, start], columns[:, end - 1]
-            self._append(
-                EpochRun(
-                    int(epoch[start]),
-                    int(first[BatchColumn.BASE_OFFSET]),
-                    int(last[BatchColumn.LAST_OFFSET]) + 1,
-                    self._segment,
-                    int(first[BatchColumn.POSITION]),
-                    int(first[BatchColumn.SIZE_IN_BYTES]),
-                    end - start,
-                    int(first[BatchColumn.MAX_TIMESTAMP]),
-                    int(last[BatchColumn.MAX_TIMESTAMP]),
-                )
-            )
+            self._append(self._run(columns, start, end))
+
+    def _run(self, columns: "NDArray[np.int64]", start: int, end: int) -> EpochRun:
+        """The run that rows `[start, end)` are."""
+        return EpochRun(
+            int(columns[BatchColumn.PARTITION_LEADER_EPOCH, start]),
+            int(columns[BatchColumn.BASE_OFFSET, start]),
+            int(columns[BatchColumn.LAST_OFFSET, end - 1]) + 1,
+            self._segment,
+            int(columns[BatchColumn.POSITION, start]),
+            int(columns[BatchColumn.SIZE_IN_BYTES, start]),
+            end - start,
+            int(columns[BatchColumn.MAX_TIMESTAMP, start]),
+            int(columns[BatchColumn.MAX_TIMESTAMP, end - 1]),
+        )
 
     def _append(self, run: EpochRun) -> None:
         if self.runs and self.runs[-1].leader_epoch == run.leader_epoch:
             last = self.runs[-1]
-            batches = last.batches + run.batches
-            self.runs[-1] = replace(last, end_offset=run.end_offset, batches=batches, last_timestamp=run.last_timestamp)
+            place = (last.segment, last.position, last.size_in_bytes)
+            counted = (last.batches + run.batches, last.first_timestamp, run.last_timestamp)
+            self.runs[-1] = EpochRun(last.leader_epoch, last.start_offset, run.end_offset, *place, *counted)
             return
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:

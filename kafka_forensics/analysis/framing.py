@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.sample import Sample
-from kafka_forensics.compiled import kernel
+from kafka_forensics.analysis.survey import Survey, survey
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import COMPRESSION_MASK, MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD
 
@@ -14,34 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE"})
-
-
-_CRC: Final = int(BatchColumn.CRC)
-_CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
-_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
-_DELTA: Final = int(BatchColumn.LAST_OFFSET_DELTA)
-_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
-_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
-_MOST_RECORDS: Final = 1 << 20
-"""More records than this in one batch are not believed when they are counted."""
-
-
-@kernel
-def count_batches(columns: "NDArray[np.int64]") -> tuple[int, int, int]:
-    """(records, largest timestamp, batches whose count does not follow from their offsets and size) of the good batches."""
-    records = 0
-    max_timestamp = -1
-    odd = 0
-    for row in range(columns.shape[1]):
-        if columns[_CRC, row] != columns[_CRC_COMPUTED, row]:
-            continue
-        count = int(columns[_RECORDS_COUNT, row])
-        records += min(max(count, 0), _MOST_RECORDS)
-        max_timestamp = max(max_timestamp, int(columns[_MAX_TIMESTAMP, row]))
-        room = (int(columns[_SIZE, row]) - RECORD_BATCH_OVERHEAD) // MIN_RECORD_SIZE
-        if count < 0 or count > room or count != int(columns[_DELTA, row]) + 1:
-            odd += 1
-    return records, max_timestamp, odd
 
 
 @dataclass(slots=True)
@@ -80,8 +52,8 @@ class FramingFold:
         self.by_segment: dict[int, SegmentTotals] = {}
         self.hiding: dict[int, Hiding] = {}
 
-    def step(self, chunk: BatchChunk) -> None:
-        """Add a chunk: its batches, its damage, its bytes."""
+    def step(self, chunk: BatchChunk, seen: Survey | None = None) -> None:
+        """Add a chunk: its batches, its damage, its bytes. `seen` is the survey of its columns, if there are any."""
         columns = chunk.columns
         self.bytes_decoded += chunk.bytes_decoded
         self.bytes_damaged += chunk.bytes_damaged
@@ -92,10 +64,10 @@ class FramingFold:
             self._find_hiding(chunk)
             return
         self.batches += columns.shape[1]
-        records, max_timestamp, odd = count_batches(columns)
-        self.records += int(records)
-        self.max_timestamp = max(self.max_timestamp, int(max_timestamp))
-        if odd:
+        seen = seen or survey(columns)
+        self.records += seen.records
+        self.max_timestamp = max(self.max_timestamp, seen.max_timestamp)
+        if seen.odd:
             self._check_headers(columns, {(one.kind, one.position) for one in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
         totals.batches += columns.shape[1]

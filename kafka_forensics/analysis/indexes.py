@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.analysis.sample import Sample
+from kafka_forensics.analysis.survey import Survey
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
@@ -113,16 +114,19 @@ class IndexFold:
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
         """Numbers of the entries that point into the stretch and agree with it: what stands before it may yet contradict them."""
 
-    def step(self, columns: "NDArray[np.int64]") -> None:
-        """Check the entries that point into this chunk."""
+    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+        """Check the entries that point into this chunk. `seen` is the survey of its columns, if there are any."""
         if columns.shape[1] == 0:
             return
         if self._index is not None and self._index.positions.size:
             self._check_offsets(columns, self._index)
         if self._time is not None and self._time.offsets.size:
             self._check_times(columns, self._time)
-        self.last_offset = max(self.last_offset, int(columns[BatchColumn.LAST_OFFSET].max()))
-        self.max_timestamp = max(self.max_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP].max()))
+        plain = seen is not None and seen.joined
+        last_offset = columns[BatchColumn.LAST_OFFSET, -1] if plain else columns[BatchColumn.LAST_OFFSET].max()
+        self.last_offset = max(self.last_offset, int(last_offset))
+        max_timestamp = seen.max_timestamp if seen is not None and plain else columns[BatchColumn.MAX_TIMESTAMP].max()
+        self.max_timestamp = max(self.max_timestamp, int(max_timestamp))
         self.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
 
     def _check_offsets(self, columns: "NDArray[np.int64]", index: "OffsetIndex") -> None:

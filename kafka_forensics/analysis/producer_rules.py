@@ -247,6 +247,13 @@ def lacks_room(used: "Column", producers: int, heads: int, windows: int, found: 
 
 
 @kernel
+def keep(rows: "Column", at: int, batch: "Column", width: int) -> None:
+    """Write the first `width` facts of a batch to row `at`."""
+    for fact in range(width):
+        rows[at, fact] = batch[fact]
+
+
+@kernel
 def take_batches(start: int, rows: "Column", facts: "Arrays", store: "Arrays", used: "Column", now: "Column", pending: int) -> int:
     """Take the batches at `rows[start:]` of `facts`, in that order; the answer is where it had to stop for want of room.
 
@@ -286,7 +293,7 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", store: "Arrays", u
         if count < pending:
             head = int(used[HEADS_USED])
             used[HEADS_USED] = head + 1
-            heads[head, :] = now
+            keep(heads, head, now, FACTS)
             if count == 0:
                 producers[producer, HEAD] = head
                 continue
@@ -296,15 +303,13 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", store: "Arrays", u
             used[BLOCKS_USED] += 1
             producers[producer, BLOCK] = used[BLOCKS_USED]
             if count == 1:
-                windows[base, :] = heads[int(producers[producer, HEAD]), :WINDOW_WIDTH]
+                keep(windows, base, heads[int(producers[producer, HEAD])], WINDOW_WIDTH)
         elif count >= pending:
             judged = judge(windows, base, count, now)
             if (judged & _KIND_MASK) != LEGAL:
                 report(found, int(used[FOUND_USED]), judged, windows, base, (count - 1) % WINDOW, now)
                 used[FOUND_USED] += 1
-        newest = base + count % WINDOW
-        for fact in range(WINDOW_WIDTH):
-            windows[newest, fact] = now[fact]
+        keep(windows, base + count % WINDOW, now, WINDOW_WIDTH)
         if plain == _PLAIN:
             plain = 0
             end = plain_run(index + 1, rows, facts, now)
@@ -345,5 +350,5 @@ def adopt_windows(
         target = (int(ours[producer, BLOCK]) - 1) * WINDOW
         for back in range(1, WINDOW + 1):
             at = target + (total - back) % WINDOW
-            windows[at, :] = their_windows[source + (count - back) % WINDOW, :]
+            keep(windows, at, their_windows[source + (count - back) % WINDOW], WINDOW_WIDTH)
             windows[at, BREAKS] += shift

@@ -4,12 +4,11 @@ A `break` is a place between two consecutive good batches whose offsets do not j
 missing, twice or out of order at a break is said by the findings about offsets and bytes; here it only explains.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.compiled import compile_function, primitive
+from kafka_forensics.analysis.survey import Survey, survey
 from kafka_forensics.model.batches import BatchColumn
 
 if TYPE_CHECKING:
@@ -53,32 +52,6 @@ class Extremes:
         return self.count == len(self.rows)
 
 
-def _joins_compiled(
-    crc: "NDArray[np.int64]",
-    computed: "NDArray[np.int64]",
-    base: "NDArray[np.int64]",
-    last: "NDArray[np.int64]",
-) -> bool:
-    wrong = 0
-    before = base[0] - 1
-    for row in range(base.size):
-        wrong |= (crc[row] != computed[row]) | (base[row] < 0) | (last[row] < base[row]) | (base[row] - 1 != before)
-        before = last[row]
-    return not wrong
-
-
-@primitive(partial(compile_function, _joins_compiled))
-def joins(crc: "NDArray[np.int64]", computed: "NDArray[np.int64]", base: "NDArray[np.int64]", last: "NDArray[np.int64]") -> bool:
-    """Whether all batches (at least one) are good and each starts where the one before it ends."""
-    return bool(
-        base[0] >= 0
-        and (crc == computed).all()
-        and (base[1:] - 1 == last[:-1]).all()
-        and (last >= base).all()
-        and int(base.min()) >= 0
-    )
-
-
 class OffsetRuns:
     """State: the good batches' first and last place, `breaks` as rows (segment, position of the batch behind, expected offset,
     found offset), and whether damage stands before the first or behind the last of them.
@@ -103,23 +76,25 @@ class OffsetRuns:
         self._damaged_behind = True
         self._damaged_before = self._damaged_before or self.start_offset < 0
 
-    def step(self, columns: "NDArray[np.int64]") -> "tuple[NDArray[np.bool_], NDArray[np.int64]] | None":
-        """Add the next batches; the answer is (which are good, number of breaks before each), or None if all are good and none
-        breaks: then `broken` holds for every one of them."""
+    def step(
+        self, columns: "NDArray[np.int64]", seen: Survey | None = None
+    ) -> "tuple[NDArray[np.bool_], NDArray[np.int64]] | None":
+        """Add the next batches, of which `seen` is the survey.
+
+        The answer is (which are good, number of breaks before each), or None if all are good and none breaks: then `broken` holds
+        for every one of them.
+        """
         if columns.shape[1] == 0:
             return None
+        if not self._damaged_behind and (seen or survey(columns)).joined:
+            first = int(columns[BatchColumn.BASE_OFFSET, 0])
+            if self.start_offset < 0 or first - 1 == self.last_offset:
+                self._begin(first, int(columns[BatchColumn.POSITION, 0]))
+                self.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
+                return None
         crc, computed = columns[BatchColumn.CRC], columns[BatchColumn.CRC_COMPUTED]
         base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
         position = columns[BatchColumn.POSITION]
-        first = int(base[0])
-        if (
-            not self._damaged_behind
-            and (self.start_offset < 0 or first - 1 == self.last_offset)
-            and joins(crc, computed, base, last)
-        ):
-            self._begin(first, int(position[0]))
-            self.last_offset = int(last[-1])
-            return None
         good = (crc == computed) & (base >= 0) & (last >= base)
         rows = np.flatnonzero(good)
         if not rows.size:

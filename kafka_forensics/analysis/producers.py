@@ -16,6 +16,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.producer_runs import Extremes, OffsetRuns, offset_behind
 from kafka_forensics.analysis.producer_table import ProducerTable, doubled
+from kafka_forensics.analysis.survey import Survey, survey
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import COORDINATOR_TOPICS, MAX_SEQUENCE
 from kafka_forensics.model.findings import Confidence, Finding
@@ -65,12 +66,18 @@ class ProducersFold:
         """Number of producers."""
         return len(self._table)
 
-    def step(self, columns: "NDArray[np.int64]") -> None:
-        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC counts as damage."""
-        verdict = self.runs.step(columns)
-        producer_id = columns[BatchColumn.PRODUCER_ID]
-        if not producer_id.size or int(producer_id.max()) < 0:
+    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+        """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC counts as damage.
+
+        `seen` is the survey of the columns, if there are any.
+        """
+        if columns.shape[1] == 0:
             return
+        seen = seen or survey(columns)
+        verdict = self.runs.step(columns, seen)
+        if not seen.producers:
+            return
+        producer_id = columns[BatchColumn.PRODUCER_ID]
         rows = np.flatnonzero((producer_id | columns[BatchColumn.BASE_SEQUENCE]) >= 0)
         if verdict is None:
             breaks = np.full(producer_id.size, self.runs.broken, np.int64)
@@ -100,6 +107,14 @@ class ProducersFold:
     def merge(self, right: "ProducersFold") -> None:
         """Add the stretch that stands behind ours; `right` is left as it was."""
         shift = self.runs.merge(right.runs)
+        if len(right):
+            self._merge_producers(right, shift)
+        for kind, rows in right._found.items():
+            self._found[kind].merge(rows)
+        self._segment = right._segment
+
+    def _merge_producers(self, right: "ProducersFold", shift: int) -> None:
+        """Add the producers of the stretch behind ours, whose breaks count from `shift` on."""
         heads = right._heads[: int(right._table.used[rules.HEADS_USED])].copy()
         heads[:, rules.BREAKS] += shift
         heads[:, rules.LAST_SEQUENCE] = (heads[:, rules.LAST_SEQUENCE] - heads[:, rules.FIRST_SEQUENCE]) & MAX_SEQUENCE
@@ -108,9 +123,6 @@ class ProducersFold:
         matched = np.zeros(len(theirs), np.int64)
         rules.match_producers(theirs, self._store(heads), self._table.used, matched)
         rules.adopt_windows(theirs, right._windows, matched, self._table.rows, self._windows, shift)
-        for kind, rows in right._found.items():
-            self._found[kind].merge(rows)
-        self._segment = right._segment
 
     def _store(self, found: "NDArray[np.int64]") -> "tuple[NDArray[np.int64], ...]":
         table = self._table

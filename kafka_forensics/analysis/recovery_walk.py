@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kafka_forensics.analysis.survey import Survey
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.replication.recovery import (
     BATCH_BEYOND_FILE,
@@ -59,10 +60,12 @@ class RecoveryFold:
             return None
         return Stop(end.position, segment if end.last_offset is None else end.last_offset + 1, end.check)
 
-    def step(self, chunk: BatchChunk) -> None:
-        """Add the batches and the damage of a chunk."""
+    def step(self, chunk: BatchChunk, seen: Survey | None = None) -> None:
+        """Add the batches and the damage of a chunk. `seen` is the survey of its columns, if there are any."""
         last = chunk.columns[BatchColumn.LAST_OFFSET]
-        if self._segment not in self.ends:
+        plain = seen is not None and seen.joined and not chunk.damage
+        inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET
+        if self._segment not in self.ends and not inside:
             self._look(chunk)
         if last.size:
             self._last_offset = int(last[-1])

@@ -11,6 +11,7 @@ from kafka_forensics.analysis.framing import FramingFold
 from kafka_forensics.analysis.indexes import BadEntry, IndexFold, ZeroTail
 from kafka_forensics.analysis.producers import ProducersFold
 from kafka_forensics.analysis.recovery_walk import RecoveryFold
+from kafka_forensics.analysis.survey import survey
 from kafka_forensics.analysis.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchChunk
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, TimeIndex
@@ -55,20 +56,22 @@ class ReplicaState:
 
     def step(self, chunk: BatchChunk) -> None:
         """Add the batches and the damage of a chunk."""
-        self.framing.step(chunk)
-        self.recovery.step(chunk)
-        self.continuity.step(chunk.columns, chunk.damage)
+        seen = survey(chunk.columns) if chunk.rows else None
+        self.framing.step(chunk, seen)
+        self.recovery.step(chunk, seen)
+        self.continuity.step(chunk.columns, chunk.damage, seen)
         if any(one.kind in _LOSING for one in chunk.damage):
             self.producers.damage()
             self.transactions.damage()
         if chunk.rows == 0:
             return
-        self.epochs.step(chunk.columns)
-        self.digests.step(chunk.columns)
-        self.producers.step(chunk.columns)
-        self.transactions.step(chunk.columns)
+        self.epochs.step(chunk.columns, seen)
+        self.digests.step(chunk.columns, seen)
+        self.producers.step(chunk.columns, seen)
+        if seen is None or seen.producers:
+            self.transactions.step(chunk.columns)
         if self.index is not None:
-            self.index.step(chunk.columns)
+            self.index.step(chunk.columns, seen)
 
     def merge(self, right: "ReplicaState") -> None:
         """Add the stretch that follows ours; a segment's indexes are judged when the next segment begins."""

@@ -16,7 +16,7 @@ def choose(what: str, name: str, names: Iterable[str]) -> str:
         return name
     from difflib import get_close_matches  # only a mistake pays for it
 
-    near = get_close_matches(name[:80].lower(), known, n=1, cutoff=0.5)
+    near = get_close_matches(name[:80].lower(), known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
     raise UsageError(f"there is no {what} {name!r}", hint=hint)
 

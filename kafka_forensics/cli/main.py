@@ -4,6 +4,7 @@ A new command is a module beside this one and a line in `COMMANDS`. A command re
 errors of `kafka_forensics.errors`; it never catches what it cannot mend.
 """
 
+import contextlib
 import os
 import select
 import sys
@@ -100,8 +101,15 @@ def build_app() -> typer.Typer:
 
 
 def run() -> NoReturn:
-    """Run the command line of this process and end it with the exit status."""
-    sys.exit(outcome(sys.argv[1:]))
+    """Run the command line of this process and end it with the exit status.
+
+    At once: taking numpy, LLVM and their threads apart in good order takes longer than many a command. Nothing is open by then.
+    """
+    status = outcome(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def outcome(arguments: list[str]) -> int:

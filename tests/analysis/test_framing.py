@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.framing import FramingFold, Hiding, SegmentTotals, count_batches
+from kafka_forensics.analysis.framing import FramingFold, Hiding, SegmentTotals
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from tests.support.folds import folded
 from tests.support.mutations import segments
@@ -182,12 +182,6 @@ def test_headers_that_lie_under_a_right_crc(given: dict[str, Any], kind: str | N
 
 
 @pytest.mark.properties
-@given(items())
-def test_both_forms_of_the_count_agree(log: list[Item]) -> None:
-    columns = chunk(log).columns
-    assert tuple(map(int, count_batches.interpreted(columns))) == tuple(map(int, count_batches.compiled(columns)))
-
-
 @pytest.mark.parametrize("size", [61, 67, 68, 75, 130, 200])
 def test_a_batch_has_room_for_a_record_in_seven_bytes(size: int) -> None:
     """One more than fits, with as many offsets: only the size contradicts it."""

@@ -1,7 +1,6 @@
 """The producers fold holds its laws on any log: any cut gives the whole, a plain answer agrees, both forms of the kernels agree."""
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.producer_runs import joins
 from kafka_forensics.analysis.producers import ProducersFold, ProducerState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from tests.support.producer_log import CONTROL, TRANSACTIONAL, Log, Row, context, matrix, running
@@ -190,22 +188,6 @@ def test_long_runs_are_judged_like_short_ones(form: str, producers: int) -> None
     for kind, rows in expected.items():
         assert found[kind] == (rows if len(rows) <= 32 else rows[:16] + rows[-16:])
     assert set(found) == set(expected) > {"DUPLICATE_BATCH"}
-
-
-@given(logs())
-def test_both_forms_see_the_same_joints(log: Log) -> None:
-    rows = [row for row in log.rows if not row.lost]
-    columns = matrix(rows)
-    for start, end in itertools.pairwise(sorted({0, len(rows) // 2, len(rows)})):
-        part = [np.ascontiguousarray(columns[c, start:end]) for c in (C.CRC, C.CRC_COMPUTED, C.BASE_OFFSET, C.LAST_OFFSET)]
-        assert bool(joins.compiled(*part)) == bool(joins.interpreted(*part))
-
-
-@pytest.mark.parametrize("form", [joins.interpreted, joins.compiled])
-def test_offsets_past_the_last_do_not_join(form: Callable[..., bool]) -> None:
-    good = np.zeros(2, np.int64)
-    assert not form(good, good, np.array([5, -TOP - 1]), np.array([TOP, TOP]))
-    assert form(good, good, np.array([5, TOP]), np.array([TOP - 1, TOP]))
 
 
 def test_no_batches_at_all() -> None:

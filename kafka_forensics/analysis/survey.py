@@ -1,0 +1,82 @@
+"""One look at a chunk before the folds step over it: most chunks are sound, and most rules then need no look of their own."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafka_forensics.compiled import kernel
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_CRC: Final = int(BatchColumn.CRC)
+_CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
+_BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
+_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
+_EPOCH: Final = int(BatchColumn.PARTITION_LEADER_EPOCH)
+_PRODUCER_ID: Final = int(BatchColumn.PRODUCER_ID)
+_RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
+_DELTA: Final = int(BatchColumn.LAST_OFFSET_DELTA)
+_MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
+_SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
+_MOST_RECORDS: Final = 1 << 20
+"""More records than this in one batch are not believed when they are counted."""
+_INT64_MAX: Final = 2**63 - 1
+
+
+@kernel
+def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, int]:
+    """(rough, epoch changes, batches with a producer, records, largest timestamp, odd) of a matrix of at least one batch.
+
+    `rough` is 0 if every CRC is right and each batch starts where the one before it ends, from 0 up and below the largest offset
+    there is. The last three speak of the batches with a right CRC; `odd` are those whose count does not follow from their offsets
+    and size.
+    """
+    rough = 0
+    changes = 0
+    producers = 0
+    records = 0
+    max_timestamp = -1
+    odd = 0
+    before = int(columns[_BASE_OFFSET, 0]) - 1
+    epoch = int(columns[_EPOCH, 0])
+    for row in range(columns.shape[1]):
+        base = int(columns[_BASE_OFFSET, row])
+        last = int(columns[_LAST_OFFSET, row])
+        rough |= (base < 0) | (last < base) | (base - 1 != before) | (last == _INT64_MAX)
+        before = last
+        changes += columns[_EPOCH, row] != epoch
+        producers += columns[_PRODUCER_ID, row] >= 0
+        if columns[_CRC, row] != columns[_CRC_COMPUTED, row]:
+            rough = 1
+            continue
+        count = int(columns[_RECORDS_COUNT, row])
+        records += min(max(count, 0), _MOST_RECORDS)
+        max_timestamp = max(max_timestamp, int(columns[_MAX_TIMESTAMP, row]))
+        room = (int(columns[_SIZE, row]) - RECORD_BATCH_OVERHEAD) // MIN_RECORD_SIZE
+        if count < 0 or count > room or count != int(columns[_DELTA, row]) + 1:
+            odd += 1
+    return rough, changes, producers, records, max_timestamp, odd
+
+
+class Survey(NamedTuple):
+    """What a chunk of at least one batch is like."""
+
+    joined: bool
+    """Every CRC is right, and each batch starts where the one before it ends."""
+    one_epoch: bool
+    """All batches have the same `partition_leader_epoch`."""
+    producers: bool
+    """Some batch has a producer id."""
+    records: int
+    max_timestamp: int
+    """Largest of the good batches, -1 for none."""
+    odd: int
+    """Good batches whose number of records does not follow from their offsets and size."""
+
+
+def survey(columns: "NDArray[np.int64]") -> Survey:
+    """Look over a chunk's (BATCH_COLUMNS, n) matrix, n ≥ 1."""
+    rough, changes, producers, records, max_timestamp, odd = look_over(columns)
+    return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd))

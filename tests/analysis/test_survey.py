@@ -1,0 +1,128 @@
+"""The survey of a chunk: both forms agree with a naive look, and no fold answers otherwise because of it."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.continuity import ContinuityFold
+from kafka_forensics.analysis.digests import BlockDigests
+from kafka_forensics.analysis.epochs import EpochsFold
+from kafka_forensics.analysis.framing import FramingFold
+from kafka_forensics.analysis.indexes import IndexFold
+from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.survey import look_over, survey
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
+
+pytestmark = pytest.mark.properties
+
+TOP = 2**63 - 1
+EDGES = st.sampled_from([-TOP - 1, -1, 0, 1, TOP - 1, TOP])
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    """A chunk that is mostly sound: now and then a jump, an edge of the numbers, a bad CRC, another epoch, a producer."""
+    rows = draw(st.integers(1, 8))
+    columns = np.zeros((BATCH_COLUMNS, rows), np.int64)
+    offset, position, epoch = draw(st.one_of(st.integers(0, 200_000), EDGES)), draw(st.integers(0, 1000)), draw(st.integers(-1, 3))
+    odd = st.integers(0, 19).map(lambda number: number == 0)
+    for row in range(rows):
+        if draw(odd):
+            offset = draw(st.one_of(st.integers(0, 200_000), EDGES))
+        epoch += draw(odd)
+        delta = draw(st.integers(0, 70_000))
+        last = draw(EDGES) if draw(odd) else min(offset + delta, TOP)
+        size = draw(st.integers(61, 90))
+        values = {
+            BatchColumn.POSITION: position,
+            BatchColumn.SIZE_IN_BYTES: size,
+            BatchColumn.BASE_OFFSET: offset,
+            BatchColumn.LAST_OFFSET: last,
+            BatchColumn.LAST_OFFSET_DELTA: delta,
+            BatchColumn.PARTITION_LEADER_EPOCH: epoch,
+            BatchColumn.MAGIC: 2,
+            BatchColumn.CRC: draw(odd),
+            BatchColumn.MAX_TIMESTAMP: draw(st.integers(-1, 5)),
+            BatchColumn.PRODUCER_ID: 7 if draw(odd) else -1,
+            BatchColumn.BASE_SEQUENCE: -1,
+            BatchColumn.RECORDS_COUNT: draw(st.sampled_from([1, delta + 1, -1, 2**31 - 1])),
+            BatchColumn.HASH_HIGH: draw(EDGES),
+        }
+        for column, value in values.items():
+            columns[column, row] = value
+        offset, position = min(last + 1, TOP), position + size
+    return columns
+
+
+def naive(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> tuple[int, ...]:
+    rows = [{column: int(columns[column, row]) for column in BatchColumn} for row in range(columns.shape[1])]
+    good = [row for row in rows if row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]]
+    joins = [left[BatchColumn.LAST_OFFSET] + 1 == right[BatchColumn.BASE_OFFSET] for left, right in itertools.pairwise(rows)]
+    possible = [0 <= row[BatchColumn.BASE_OFFSET] <= row[BatchColumn.LAST_OFFSET] < TOP for row in rows]
+    odd = [
+        row[BatchColumn.RECORDS_COUNT] < 0
+        or 61 + 7 * row[BatchColumn.RECORDS_COUNT] > row[BatchColumn.SIZE_IN_BYTES]
+        or row[BatchColumn.RECORDS_COUNT] != row[BatchColumn.LAST_OFFSET_DELTA] + 1
+        for row in good
+    ]
+    return (
+        int(not (len(good) == len(rows) and all(joins) and all(possible))),
+        sum(row[BatchColumn.PARTITION_LEADER_EPOCH] != rows[0][BatchColumn.PARTITION_LEADER_EPOCH] for row in rows),
+        sum(row[BatchColumn.PRODUCER_ID] >= 0 for row in rows),
+        sum(min(max(row[BatchColumn.RECORDS_COUNT], 0), 1 << 20) for row in good),
+        max((row[BatchColumn.MAX_TIMESTAMP] for row in good), default=-1),
+        sum(odd),
+    )
+
+
+@given(chunks())
+def test_both_forms_see_what_a_naive_look_sees(columns: "np.ndarray[Any, np.dtype[np.int64]]") -> None:
+    expected = naive(columns)
+    assert tuple(int(each) for each in look_over.interpreted(columns)) == expected
+    assert tuple(look_over.compiled(columns)) == expected
+
+
+def state_of(fold: Any) -> Any:
+    """All that a fold knows, as values that compare."""
+    if isinstance(fold, np.ndarray):
+        return fold.tolist()
+    if isinstance(fold, list | tuple):
+        return [state_of(each) for each in fold]
+    if isinstance(fold, dict):
+        return {key: state_of(value) for key, value in fold.items()}
+    names = [*getattr(fold, "__slots__", ()), *getattr(fold, "__dict__", {})]
+    return {name: state_of(getattr(fold, name)) for name in names if name != "keys"} if names else fold
+
+
+@given(st.lists(chunks(), min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_no_fold_answers_otherwise_with_a_survey(parts: list[Any], compacted: bool, damaged: bool) -> None:
+    surveyed: list[Any] = [
+        ContinuityFold(0, compacted=compacted),
+        EpochsFold(0),
+        BlockDigests(),
+        ProducersFold(0),
+        IndexFold(0, None, None),
+    ]
+    plain: list[Any] = [
+        ContinuityFold(0, compacted=compacted),
+        EpochsFold(0),
+        BlockDigests(),
+        ProducersFold(0),
+        IndexFold(0, None, None),
+    ]
+    framings = FramingFold(0), FramingFold(0)
+    for columns in parts:
+        damage = [Damage("FRAMING_LOST", int(columns[BatchColumn.POSITION, -1]) + 61, 10)] if damaged else []
+        seen = survey(columns)
+        for folds, given_survey in ((surveyed, (seen,)), (plain, ())):
+            continuity, *others = folds
+            continuity.step(columns, damage, *given_survey)
+            for fold in others:
+                fold.step(columns, *given_survey)
+        framings[0].step(BatchChunk(columns, damage, 0, 0, 0), seen)
+        framings[1].step(BatchChunk(columns, damage, 0, 0, 0))
+    assert [state_of(fold) for fold in (*surveyed, framings[0])] == [state_of(fold) for fold in (*plain, framings[1])]
