@@ -1,0 +1,115 @@
+"""What `metadata` prints in every format, and how it ends."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.metadata import COLUMNS
+from tests.support.controller_log import ControllerLog, change, partition, record, topic
+from tests.support.faults import TOPIC_ID
+from tests.support.results import EVIL
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `metadata` with these arguments: exit status, stdout, stderr."""
+
+    def metadata(*arguments: object) -> tuple[int, str, str]:
+        status = outcome(["metadata", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return metadata
+
+
+def controller(root: Path, *values: bytes) -> Path:
+    log = ControllerLog().lead([100])
+    for value in values:
+        log.append(value)
+    log.put(root / "c100")
+    return root / "c100"
+
+
+def is_plain(text: str) -> bool:
+    return all(each.isprintable() or each in "\n\t" for each in text)
+
+
+def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) -> None:
+    brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
+    status, out, err = run(*brokers, "--topic", "audit", "--format", "json")
+    assert status == 0
+    rows = json.loads(out)
+    [election] = [row for row in rows if row["is_unclean"]]
+    assert (election["cost"], election["cost_start_offset"], election["cost_end_offset"]) == ("lost", 300, 370)
+    assert (election["previous_leader"], election["leader"], election["isr"]) == (2, 1, [1])
+    assert election["timestamp"].startswith("20")
+    assert "1 unclean election" in err
+    assert "no majority of the voters' copies was given" in err
+    _, table, _ = run(*brokers, "--topic", "audit", "--format", "table")
+    assert "UNCLEAN election: cost offsets 300 to 369" in table
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_every_format_is_safe_and_has_every_change(run: Run, tmp_path: Path, format_name: str) -> None:
+    name = EVIL.encode("utf-8", "replace").decode()
+    path = controller(tmp_path, topic(name), partition([1, 2], 1), change(isr=[1]), change(leader=-1), record(9, topic_id=TOPIC_ID))
+    status, out, err = run(path, "--format", format_name)
+    assert (status, is_plain(out), is_plain(err)) == (0, True, True)
+    if format_name == "json":
+        assert [row["event"] for row in json.loads(out)] == ["created", "changed", "changed", "deleted"]
+    else:
+        head = {"table": 1, "tsv": 1, "markdown": 2}.get(format_name, 0)
+        assert len(out.splitlines()) == 4 + head
+
+
+def test_columns_and_values(run: Run, tmp_path: Path) -> None:
+    _, out, _ = run(controller(tmp_path, topic(), partition([1, 2], 1), change(leader=2, isr=[2])), "--format", "jsonl")
+    created, changed = map(json.loads, out.splitlines())
+    assert tuple(created) == COLUMNS
+    assert (created["timestamp_ms"], created["timestamp"]) == (1_700_001_002_000, "2023-11-14T22:30:02.000Z")
+    assert (changed["leader"], changed["leader_epoch"], changed["partition_epoch"], changed["isr"]) == (2, 1, 1, [2])
+    assert (changed["is_committed"], changed["is_unclean"], changed["unknown_after"], changed["cost"]) == (True, False, None, None)
+
+
+def test_topics_and_partitions_are_chosen(run: Run, tmp_path: Path) -> None:
+    others = (topic("u", OTHER_ID), partition([1], 1, topic_id=OTHER_ID), partition([1], 1, topic_id=OTHER_ID, partition_id=7))
+    path = controller(tmp_path, topic(), partition([1], 1), *others)
+    _, out, _ = run(path, "--topic", "u*", "--partition", 7, "--format", "tsv")
+    assert [line.split("\t")[:2] for line in out.splitlines()[1:]] == [["u", "7"]]
+
+
+def test_behind_a_malformed_record_epochs_are_unknown(run: Run, tmp_path: Path) -> None:
+    path = controller(tmp_path, topic(), partition([1, 2], 1), b"\1\5\x63", change(leader=2, isr=[2]))
+    status, out, err = run(path, "--format", "jsonl")
+    last = json.loads(out.splitlines()[-1])
+    assert (status, last["leader_epoch"], last["unknown_after"]) == (0, None, 3)
+    assert "error: " in err
+    _, table, _ = run(path, "--format", "table")
+    assert "unknown what changed after offset 2" in table
+
+
+def test_what_changed_in_words(run: Run, tmp_path: Path) -> None:
+    made = (topic(), partition([1, 2, 3], 1), change(isr=[1]), change(leader=-1, isr=[], eligible_leader_replicas=[1]))
+    again = (change(leader=1), change(leader=1), change(replicas=[1, 2]), change(leader=2, isr=[2], leader_recovery_state=1))
+    path = controller(tmp_path, *made, *again, change(leader_recovery_state=0))
+    _, out, _ = run(path, "--format", "table")
+    words = ["created", "ISR -2,3", "no leader; ISR -1; ELR +1", "leader 1", "new epoch of the same leader", "replicas reassigned"]
+    unclean = "leader 2; ISR +2; UNCLEAN election: no copy of this partition was given"
+    for line, expected in zip(out.splitlines()[1:], [*words, unclean, "leader recovered"], strict=True):
+        assert line.endswith(f"  {expected}")
+
+
+def test_without_a_controllers_log_it_says_so(run: Run, tmp_path: Path) -> None:
+    status, out, err = run(SAMPLES / "silent-divergence" / "broker-1", "--format", "table")
+    assert (status, out) == (0, "")
+    assert "no copy of __cluster_metadata" in err
+    assert run(tmp_path / "absent")[0] == 2
+    assert run(SAMPLES / "healthy" / "broker-1", "--output", SAMPLES / "healthy" / "broker-1" / "x.tsv")[0] == 2
