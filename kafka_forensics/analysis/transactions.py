@@ -142,12 +142,10 @@ class TransactionsFold:
         theirs = right._table.taken()
         found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         done = 0
-        while True:
+        while done < len(theirs):
             done = rules.join_producers(done, theirs, self._store(found), self._table.used)
             self._keep(found)
-            if done == len(theirs):
-                break
-            if self._table.full:
+            if done < len(theirs) and self._table.full:
                 self._table.grow()
         for counter in (rules.COMMITTED, rules.ABORTED, rules.EMPTY):
             self._table.used[counter] += right._table.used[counter]
