@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.cleaned_batches import surely_equal_where_both
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
 from kafka_forensics.engine.seeking import start_position
 from kafka_forensics.errors import SourceError
@@ -84,24 +85,24 @@ class LogReader:
         self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
     ) -> bool | None:
         """Whether two batches hold equal records, see `BatchReader`."""
-        ours, theirs = self._records(left, left_row), self._records(right, right_row)
+        ours, theirs = self._sound(left, left_row), self._sound(right, right_row)
         if ours is None or theirs is None:
             return None
+        if common and surely_equal_where_both(ours, theirs):
+            return True
+        left_records, right_records = _records(ours, left_row), _records(theirs, right_row)
         if common:
-            shared = ours.keys() & theirs.keys()
-            return all(ours[offset] == theirs[offset] for offset in shared)
-        return ours == theirs
+            shared = left_records.keys() & right_records.keys()
+            return all(left_records[offset] == right_records[offset] for offset in shared)
+        return left_records == right_records
 
-    def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, tuple[object, ...]] | None:
-        """Offset → what must be equal on every replica; None if the batch cannot be decoded."""
+    def _sound(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
+        """A batch opened; None if it cannot be, or there is something wrong inside, which is noted."""
         decoded = self.decoded(replica, row)
-        if decoded is None:
-            return None
-        if decoded.problems:
-            self.problems += [(replica, int(row[BATCH_COLUMNS]), one) for one in decoded.problems]
-            return None
-        producer = tuple(int(row[c]) for c in (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH))
-        return {record.offset: (*_content(record), *producer) for record in decoded.iter_records()}
+        if decoded is None or not decoded.problems:
+            return decoded
+        self.problems += [(replica, int(row[BATCH_COLUMNS]), one) for one in decoded.problems]
+        return None
 
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
@@ -127,6 +128,12 @@ class LogReader:
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
             return None
+
+
+def _records(decoded: DecodedBatch, row: "NDArray[np.int64]") -> dict[int, tuple[object, ...]]:
+    """Offset → what must be equal on every replica."""
+    producer = tuple(int(row[c]) for c in (BatchColumn.PRODUCER_ID, BatchColumn.PRODUCER_EPOCH))
+    return {record.offset: (*_content(record), *producer) for record in decoded.iter_records()}
 
 
 def _content(record: Record) -> tuple[object, ...]:
