@@ -1,0 +1,89 @@
+"""Why consumers cannot read the newest records: the high watermark, the last stable offset, nothing, or nobody can tell."""
+
+from typing import Any
+
+import pytest
+
+from kafka_forensics.analysis.readable import Readable, held_back_finding, readable
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.replica_logs import Logs, batches
+from tests.support.segments import BASE_TIMESTAMP
+
+
+def control(isr: list[int] | None, leader: int | None = 1, **configs: str) -> PartitionControl:
+    given = {name.replace("_", "."): value for name, value in configs.items()}
+    return PartitionControl(leader, 0, isr, None, [1, 2, 3], configs=given)
+
+
+def replicas(**ends: int) -> list[Replica]:
+    """Replicas by name, b1=…, each a prefix of one history."""
+    logs = Logs()
+    return [logs.add(int(name[1:]), batches((0, "a" * end))) for name, end in ends.items()]
+
+
+def stamp(replica: Replica, offset: int) -> int | None:
+    assert offset < replica.log_end_offset
+    return BASE_TIMESTAMP - 60_000
+
+
+def judged(found: list[Replica], about: PartitionControl | None) -> Readable:
+    return readable(found, about, stamp)
+
+
+def test_nothing_holds_readers_back_where_the_whole_isr_has_all() -> None:
+    answer = judged(replicas(b1=9, b2=9, b3=4), control([1, 2]))
+    assert answer == Readable("nothing", 1, 9, 9, 9, isr=(1, 2))
+    assert held_back_finding(replicas(b1=9), answer) == []
+
+
+def test_the_shortest_members_of_the_isr_hold_the_high_watermark() -> None:
+    found = replicas(b1=9, b2=4, b3=4)
+    answer = judged(found, control([1, 2, 3], min_insync_replicas="2"))
+    assert (answer.held_back_by, answer.high_watermark, answer.held_back_at, answer.brokers) == ("high_watermark", 4, 4, (2, 3))
+    assert (answer.since_ms, answer.waiting_ms, answer.min_insync_replicas) == (BASE_TIMESTAMP - 60_000, 60_000, 2)
+    assert answer.last_stable_offset == 4
+    [one] = held_back_finding(found, answer)
+    assert (one.place.offset_start, one.place.offset_end, one.evidence["brokers"], one.evidence["behind"]) == (4, 9, [2, 3], 5)
+
+
+def test_an_isr_below_its_minimum_is_said() -> None:
+    answer = judged(replicas(b1=9, b2=4), control([1, 2], min_insync_replicas="3"))
+    assert answer.isr_below_minimum
+    assert held_back_finding(replicas(b1=9), answer)[0].evidence["reason"] == "isr_below_minimum"
+    assert judged(replicas(b1=9), control([1], min_insync_replicas="2")).isr_below_minimum
+    assert not judged(replicas(b1=9), control([1], min_insync_replicas="no number")).isr_below_minimum
+
+
+@pytest.mark.parametrize("about", [None, control(None), control([1, 2, 3])])
+def test_without_the_isr_or_a_members_log_nobody_can_tell(about: PartitionControl | None) -> None:
+    answer = judged(replicas(b1=9, b2=4), about)
+    assert (answer.held_back_by, answer.high_watermark, answer.held_back_at, answer.brokers) == ("unknown", None, 4, (2,))
+    assert held_back_finding(replicas(b1=9), answer) == []
+
+
+def test_the_leaders_log_counts_even_if_another_is_longer() -> None:
+    answer = judged(replicas(b1=5, b2=5, b3=9), control([1, 2]))
+    assert (answer.held_back_by, answer.leader, answer.log_end_offset) == ("nothing", 1, 5)
+    assert judged(replicas(b1=5, b3=9), control([1, 3], leader=-1)).leader == 3
+
+
+@pytest.mark.parametrize("about", [control([1]), None])
+def test_an_open_transaction_holds_the_last_stable_offset(about: PartitionControl | None) -> None:
+    given: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    plain = write_batch([RecordToWrite(b"k", b"v")], base_offset=0, base_timestamp=BASE_TIMESTAMP)
+    opened = write_batch([RecordToWrite(b"k", b"v")], base_offset=1, base_timestamp=BASE_TIMESTAMP + 5, **given)
+    after = write_batch([RecordToWrite(b"k", b"v")], base_offset=2, base_timestamp=BASE_TIMESTAMP + 9)
+    found = [Logs().add(1, [], data=plain + opened + after, start=0)]
+    answer = judged(found, about)
+    assert (answer.held_back_by, answer.held_back_at, answer.producer_id) == ("last_stable_offset", 1, 7)
+    assert (answer.last_stable_offset, answer.since_ms) == (1, BASE_TIMESTAMP + 5)
+    assert held_back_finding(found, answer) == []
+
+
+def test_a_record_without_a_time_waits_for_an_unknown_time() -> None:
+    found = replicas(b1=9, b2=4)
+    answer = readable(found, control([1, 2]), lambda _replica, _offset: None)
+    assert (answer.held_back_by, answer.since_ms, answer.waiting_ms) == ("high_watermark", None, None)
+    assert held_back_finding(found, answer) == []

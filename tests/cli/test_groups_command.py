@@ -1,0 +1,194 @@
+"""What `groups` prints in every format, what it leaves out, and how it ends."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from tests.support.group_records import (
+    commit_key,
+    commit_value,
+    group_key,
+    group_value,
+    log_of,
+    member,
+    put_offsets,
+    transaction_of,
+)
+from tests.support.replicas import put_replica
+from tests.support.results import EVIL
+from tests.support.segments import BASE_TIMESTAMP, log
+
+FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+EVIL_TEXT = EVIL.encode("utf-8", "replace").decode()
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `groups` with these arguments: exit status, stdout, stderr."""
+
+    def groups(*arguments: object) -> tuple[int, str, str]:
+        status = outcome(["groups", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return groups
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    """Two brokers with ten records of orders-0: one group behind, one beyond the end, one waiting for its transaction."""
+    folder = tmp_path / "copies"
+    records = log_of(
+        (group_key("billing"), group_value(member())),
+        (commit_key("billing", "orders"), commit_value(7, metadata="secret-metadata", leader_epoch=3)),
+        (commit_key(EVIL_TEXT, "orders"), commit_value(15)),
+        (commit_key("billing", EVIL_TEXT, 2), commit_value(1)),
+        (group_key("idle"), group_value()),
+        (commit_key("billing", "orders"), b"\0\x63"),
+    )
+    records += transaction_of((commit_key("streams", "orders"), commit_value(9)), start=6, producer_id=77)
+    for broker in (1, 2):
+        put_offsets(put_replica(folder, broker, b"".join(log(5)), high_watermark=10), records)
+    return folder
+
+
+def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:
+    _, out, _ = run(*arguments, "--format", "json")
+    found: list[dict[str, Any]] = json.loads(out)
+    return found
+
+
+def test_every_number_of_a_row(run: Run, copies: Path) -> None:
+    by_group = {(row["group"], row["topic"]): row for row in rows(run, copies)}
+    billing = by_group["billing", "orders"]
+    expected = {
+        "kind": "classic",
+        "state": "Stable",
+        "members": 1,
+        "generation": 7,
+        "status": "committed",
+        "committed_offset": 7,
+        "log_start_offset": 0,
+        "log_end_offset": 10,
+        "lag": 3,
+        "beyond_end": 0,
+        "committed_ms": BASE_TIMESTAMP,
+        "committed": "2023-11-14T22:13:20.000Z",
+        "leader_epoch": 3,
+        "metadata_length": 15,
+        "offsets_partition": 0,
+        "offsets_broker": 1,
+        "offsets_offset": 1,
+        "unknown_after_offset": 4,
+        "held_back_by": "nothing",
+    }
+    assert {name: billing[name] for name in expected} == expected
+    assert "metadata" not in billing
+    evil = by_group[EVIL_TEXT, "orders"]
+    assert (evil["lag"], evil["beyond_end"], evil["kind"]) == (0, 5, "simple")
+    pending = by_group["streams", "orders"]
+    assert (pending["status"], pending["producer_id"], pending["committed_offset"], pending["in_transaction"]) == (
+        "pending",
+        77,
+        9,
+        True,
+    )
+    assert by_group["billing", EVIL_TEXT]["log_end_offset"] is None
+    assert by_group["idle", None]["state"] == "Empty"
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("payloads", [False, True])
+def test_names_never_reach_the_terminal_raw_and_metadata_only_on_request(
+    run: Run, copies: Path, format_name: str, payloads: bool
+) -> None:
+    status, out, err = run(copies, "--format", format_name, *(["--show-payloads"] if payloads else []))
+    assert status == 0
+    assert all(each.isprintable() or each in "\n\t" for each in out + err)
+    assert ("secret-metadata" in out.replace("\\", "")) == payloads
+    assert "secret-metadata" not in err
+
+
+def test_the_table_says_what_matters_in_words(run: Run, copies: Path) -> None:
+    _, out, err = run(copies, "--format", "table", "--topic", "orders")
+    assert "BEYOND EVERY LOG by 5" in out
+    assert "pending: transaction of producer 77 has no marker" in out
+    assert "unknown after offset 4 of __consumer_offsets-0" in out
+    assert "readable" in out
+    assert "critical: orders-0: group " in err
+    assert "3 groups, 2 committed offsets, 1 beyond every log's end" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "groups"),
+    [
+        (["--group", "bill*"], ["billing", "billing"]),
+        (["--topic", "ord*", "--group", "billing"], ["billing"]),
+        (["--partition", "2"], ["billing"]),
+        (["--group", "nobody"], []),
+    ],
+)
+def test_filters(run: Run, copies: Path, arguments: list[str], groups: list[str]) -> None:
+    assert [row["group"] for row in rows(run, copies, *arguments)] == groups
+
+
+def test_partitions_without_groups_on_request(run: Run, copies: Path) -> None:
+    put_replica(copies / "more", 3, b"".join(log(2)), partition="quiet-0")
+    put_replica(copies / "more", 4, b"".join(log(4)), partition="quiet-0")
+    found = [row for row in rows(run, copies / "more", copies, "--all-partitions") if row["group"] is None]
+    assert {(row["topic"], row["held_back_by"]) for row in found} == {
+        ("__consumer_offsets", "last_stable_offset"),
+        ("quiet", "unknown"),
+    }
+    _, out, _ = run(copies / "more", "--all-partitions", "--format", "table")
+    assert "held at 4 if broker 3 is in the ISR" in out
+
+
+def test_how_it_ends(run: Run, copies: Path, tmp_path: Path) -> None:
+    assert run(copies, "-q")[0] == 0
+    assert run(copies, "-q", "--fail-on", "critical")[0] == 1
+    put_replica(tmp_path / "bare", 1, b"".join(log(2)))
+    status, out, err = run(tmp_path / "bare")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: there is no __consumer_offsets among the inputs\nhint: ")
+    assert run(tmp_path / "missing")[0] == 2
+    status, out, err = run(copies, "--group", "nobody", "-q")
+    assert (status, err) == (0, "nothing to show: no group committed anything, or none is asked for\n")
+
+
+def test_output_never_goes_into_the_evidence(run: Run, copies: Path, tmp_path: Path) -> None:
+    assert run(copies, "--output", copies / "broker-1" / "x.tsv")[0] == 2
+    assert run(copies, "--output", tmp_path / "groups.jsonl", "-q")[0] == 0
+    lines = (tmp_path / "groups.jsonl").read_text().splitlines()
+    assert len(lines) == 5
+    assert all(json.loads(line)["offsets_partition"] == 0 for line in lines)
+
+
+@pytest.mark.corpora
+def test_the_healthy_cluster(run: Run, corpora: Path) -> None:
+    found = rows(run, corpora / "kafka-4.3.0-healthy.tar.xz", "--all-partitions")
+    billing = found[0]
+    assert (billing["group"], billing["topic"], billing["partition"], billing["committed_offset"], billing["lag"]) == (
+        "billing",
+        "orders",
+        0,
+        30000,
+        0,
+    )
+    [ledger] = [row for row in found if row["topic"] == "ledger"]
+    assert (ledger["held_back_by"], ledger["held_back_at"], ledger["held_back_producer_id"]) == ("last_stable_offset", 0, 2002)
+    assert {row["held_back_by"] for row in found if row["topic"] != "ledger"} == {"nothing"}
+
+
+@pytest.mark.corpora
+def test_a_frozen_follower_holds_readers_back(run: Run, corpora: Path) -> None:
+    found = rows(run, corpora / "kafka-4.3.0-lag.tar.xz", "--all-partitions", "--topic", "clicks")
+    [clicks] = [row for row in found if row["topic"] == "clicks"]
+    assert (clicks["held_back_by"], clicks["held_back_at"], clicks["log_end_offset"]) == ("high_watermark", 200, 600)
+    assert clicks["held_back_brokers"] == [1]
+    assert clicks["isr"] is not None
