@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.continuity import ContinuityFold, Course, Run, judge
 from kafka_forensics.analysis.digests import BlockDigests
+from kafka_forensics.analysis.epoch_bumps import EpochBumps
 from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.framing import FramingFold
 from kafka_forensics.analysis.indexes import BadEntry, IndexFold, ZeroTail
@@ -43,6 +44,7 @@ class ReplicaState:
         self.index: IndexFold | None = IndexFold(segment_base_offset, index, time_index)
         self.bad_entries: list[BadEntry] = []
         self.zero_tails: list[ZeroTail] = []
+        self.bumps = EpochBumps()
         self.unread: set[int] = set()
         """Segments that could not be read to their end: nothing may be concluded from what is missing behind."""
 
@@ -70,6 +72,7 @@ class ReplicaState:
         self.producers.step(chunk.columns, seen)
         if seen is None or seen.producers:
             self.transactions.step(chunk.columns)
+        self.bumps.step(chunk.columns)
         if self.index is not None:
             self.index.step(chunk.columns, seen)
 
@@ -90,6 +93,7 @@ class ReplicaState:
         self.digests.merge(right.digests)
         self.producers.merge(right.producers)
         self.transactions.merge(right.transactions)
+        self.bumps.merge(right.bumps)
         self._segment = right._segment
 
     def close_segment(self) -> None:

@@ -1,8 +1,8 @@
-"""Signatures of incidents that only records show: what a cleaner took from one replica alone."""
+"""Signatures of incidents that only records show: what was written twice, what a cleaner took from one replica alone."""
 
 from typing import Final
 
-from kafka_forensics.analysis.signature_rules import each, some, without_epochs
+from kafka_forensics.analysis.signature_rules import each, has, some, without_epochs
 from kafka_forensics.analysis.signatures import Answer, Case, Signature, against, expected, extra, must
 
 _TAKEN: Final = ("vanished", "tombstones", "markers")
@@ -25,7 +25,26 @@ def _transactional(case: Case) -> Answer:
     return any(one.evidence.get("transactional") for one in case.of("COMPACTED_VALUE_DIFFERS"))
 
 
+def _repeated(case: Case) -> Answer:
+    """A batch whose records a producer wrote a second time, having raised its epoch."""
+    for one in case.replicas:
+        if one.repeated_batches:
+            return one.shown(*reversed(one.repeated_batches[0]))
+    return False
+
+
 RECORDS: Final = (
+    Signature(
+        "d14",
+        "confluentinc/librdkafka#4953",
+        "duplicates of an idempotent producer",
+        "librdkafka, not known which",
+        (),
+        (
+            must("a producer repeats a batch under a higher epoch, from 0", _repeated),
+            against("the log also misses or repeats sequences", has("PRODUCER_SEQ_GAP", "DUPLICATE_BATCH")),
+        ),
+    ),
     Signature(
         "d8",
         "Redpanda 2026-06-25",

@@ -45,6 +45,8 @@ class ReplicaFacts:
     """Its last batch is of message format 0 or 1."""
     forgotten_transactions: dict[int, int] = field(default_factory=dict)
     """Producer id → first offset of a transaction that the newest snapshot holds open, though it lies before the log start."""
+    repeated_batches: list[tuple[int, int]] = field(default_factory=list)
+    """(offset of a batch, offset of the one whose records it repeats under a higher epoch of its producer)."""
 
     @property
     def broker(self) -> int | str:

@@ -6,6 +6,7 @@ from kafka_forensics.analysis.signature_rules import HISTORIES
 from kafka_forensics.analysis.signature_rules_files import FILES
 from kafka_forensics.analysis.signature_rules_records import RECORDS
 from kafka_forensics.analysis.signatures import Case, ReplicaFacts, Signature, matches
+from kafka_forensics.engine.repeated import repeated_batches
 from kafka_forensics.model.batches import BatchColumn
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", 
         relatives=sorted(inputs.relatives.get((context.broker, context.topic, context.partition), ())),
         ends_in_old_format=_ends_in_old_format(replica, reader),
         forgotten_transactions=forgotten,
+        repeated_batches=repeated_batches(replica, reader),
     )
 
 

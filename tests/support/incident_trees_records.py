@@ -41,7 +41,31 @@ def cleaned_apart(root: Path, magic: int, *, tombstone: bool) -> Brokers:
     return brokers if magic == 2 else as_before_epochs(brokers)
 
 
+def retried(root: Path, *, same: bool) -> Brokers:
+    """A producer writes three records, and under its next epoch, from sequence 0, the same again or others."""
+    log = Log()
+    log.produce()
+    for epoch, values in ((0, "abc"), (1, "abc" if same else "abd")):
+        records = [RecordToWrite(b"key", value.encode()) for value in values]
+        stamp, first = BASE_TIMESTAMP, log.next_offset
+        data = write_batch(
+            records, base_offset=first, base_timestamp=stamp, producer_id=5000, producer_epoch=epoch, base_sequence=0
+        )
+        log.append(data, first + 2, stamp)
+    brokers = histories(root, {1: log, 2: log, 3: log}, dict.fromkeys((1, 2, 3), 9))
+    for broker in (1, 2, 3):
+        brokers.file(broker, 0, "timeindex").unlink()  # Kafka would have written other entries for equal times
+    return brokers
+
+
 RECORD_TREES = (
+    Tree(
+        "d14 confluentinc/librdkafka#4953",
+        "a producer repeats three records, with their timestamps, under epoch 1 and from sequence 0",
+        lambda root: retried(root, same=True),
+        "one of the three records is another",
+        lambda root: retried(root, same=False),
+    ),
     Tree(
         "d8 Redpanda 2026-06-25",
         "compacted: one replica shows a key that is gone from the others, and so is the tombstone that took it",
