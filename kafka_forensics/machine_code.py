@@ -47,6 +47,10 @@ class _Object:
     code: bytes
 
 
+class _BoundError(Exception):
+    """The code names functions of this process, of numba or of Python, and would be worth nothing in another."""
+
+
 class MachineCode:
     """A kernel's compiled form: called with the kernel's own arguments, made or loaded for each combination of their types."""
 
@@ -56,16 +60,24 @@ class MachineCode:
         self._dispatcher = dispatcher
         self._directory = directory
         self._forms: dict[tuple[Kind, ...], Callable[[list[int]], Any]] = {}
+        self._bound: Any = None
+        """numba's own form, once code turned out to need more than every process has: it cannot be kept."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it without the interpreter's lock."""
+        if self._bound is not None:
+            return self._bound(*arguments)
         kinds: list[Kind] = []
         words: list[int] = []
         _flatten(arguments, kinds, words)
         form = self._forms.get(tuple(kinds))
         if form is None:
-            with _lock:
-                form = self._forms.setdefault(tuple(kinds), self._form(tuple(kinds), len(words)))
+            try:
+                with _lock:
+                    form = self._forms.setdefault(tuple(kinds), self._form(tuple(kinds), len(words)))
+            except _BoundError:
+                self._bound = self._dispatcher()
+                return self._bound(*arguments)
         return form(words)
 
     def _form(self, kinds: tuple[Kind, ...], words: int) -> Callable[[list[int]], Any]:
@@ -171,7 +183,7 @@ def _link(found: _Object) -> int:
 
 
 def _compile(dispatcher: Any, kinds: tuple[Kind, ...]) -> _Object:
-    """Let numba compile a function for such arguments. Raises numba's errors, and RuntimeError for what no kernel may need."""
+    """Let numba compile a function for such arguments. Raises numba's errors, and _BoundError for what cannot be kept."""
     from llvmlite import binding
     from numba import types
     from numba.core import compiler
@@ -198,7 +210,7 @@ def _compile(dispatcher: Any, kinds: tuple[Kind, ...]) -> _Object:
     unused = sorted(named & _NEVER_REACHED)
     foreign = [each for each in sorted(named - _NEVER_REACHED) if not each.startswith("llvm.") and not _in_process(each)]
     if foreign:
-        raise RuntimeError(f"a kernel cannot use {', '.join(foreign)}")
+        raise _BoundError(", ".join(foreign))
     _, _, (code, _) = made.library.serialize_using_object_code()
     return _Object(made.fndesc.llvm_func_name, returns, several, unused, code)
 

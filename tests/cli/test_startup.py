@@ -34,6 +34,23 @@ def test_help_is_there_at_once() -> None:
     assert min(seconds() for _ in range(5)) < CALM_SECONDS
 
 
+def test_kept_kernels_are_loaded_without_numba() -> None:
+    """Each kernel of a deep scan is machine code that a second process finds; none needs numba again."""
+    code = (
+        "import sys; from kafka_forensics.cli.main import outcome\n"
+        "outcome(['scan', '--deep', '-q', '--format', 'json', '--fail-on', 'none', 'sample_logs/healthy'])\n"
+        "print('numba' in sys.modules, file=sys.stderr)"
+    )
+    environment = os.environ | {"KAFKA_FORENSICS_KERNELS": "compiled"}
+    command = [sys.executable, "-c", code]
+    runs = [
+        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=True)
+        for _ in range(2)
+    ]
+    assert runs[1].stderr == "False\n"
+    assert runs[0].stdout == runs[1].stdout
+
+
 def test_help_names_every_command_at_80_columns() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kafka_forensics", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
