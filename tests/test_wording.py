@@ -20,8 +20,9 @@ from tests.support.rich_evidence import RICH
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
-COMMANDS = {"scan", "metadata", "dump", "compare", "groups", "explain", "doctor", "transactions"}
+COMMANDS = {"scan", "epochs", "find", "metadata", "dump", "compare", "groups", "explain", "doctor", "transactions"}
 OPTIONS = {
+    "--key",
     "--topic",
     "--partition",
     "--offset",

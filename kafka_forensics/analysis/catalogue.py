@@ -103,6 +103,8 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "INTERRUPTED_SWAP": Kind(_WARNING, _INFERRED),
     "RECOVERY_WOULD_TRUNCATE": Kind(_WARNING, _INFERRED),
     "FILE_UNKNOWN": Kind(_INFO, _PROVEN),
+    # topics
+    "KEY_PLACEMENT": Kind(_INFO, _INFERRED),
     # known incidents
     "INCIDENT_SIGNATURE": Kind(_INFO, _SUSPECTED),
 }

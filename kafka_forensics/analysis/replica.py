@@ -10,6 +10,7 @@ from kafka_forensics.analysis.epoch_bumps import EpochBumps
 from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.framing import FramingFold
 from kafka_forensics.analysis.indexes import BadEntry, IndexFold, ZeroTail
+from kafka_forensics.analysis.key_placement import KeyPlacementFold
 from kafka_forensics.analysis.producers import ProducersFold
 from kafka_forensics.analysis.recovery_walk import RecoveryFold
 from kafka_forensics.analysis.survey import survey
@@ -41,6 +42,7 @@ class ReplicaState:
         self.digests = BlockDigests()
         self.producers = ProducersFold(segment_base_offset)
         self.transactions = TransactionsFold(segment_base_offset)
+        self.keys = KeyPlacementFold()
         self.index: IndexFold | None = IndexFold(segment_base_offset, index, time_index)
         self.bad_entries: list[BadEntry] = []
         self.zero_tails: list[ZeroTail] = []
@@ -93,6 +95,7 @@ class ReplicaState:
         self.digests.merge(right.digests)
         self.producers.merge(right.producers)
         self.transactions.merge(right.transactions)
+        self.keys.merge(right.keys)
         self.bumps.merge(right.bumps)
         self._segment = right._segment
 

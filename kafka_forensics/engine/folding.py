@@ -12,6 +12,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.key_sampler import KeySampler
 from kafka_forensics.parsers.offset_index import parse_offset_index
 from kafka_forensics.parsers.records import check_batch_in_file
 from kafka_forensics.parsers.segment import SegmentReader
@@ -99,15 +100,18 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexe
     following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
     try:
         with source.open(log.path) as file:
+            keys = KeySampler(plan.bytes) if deep and plan.samples_keys else None
             reader = SegmentReader(
                 file,
                 key=key,
                 next_base_offset=min(split.segment.base_offset + (1 << 31), following),
-                inspect=inspector(deep=deep),
+                inspect=inspector(deep=deep, keys=keys),
                 inspect_alone=check_batch_in_file if deep else None,
             )
             for chunk in reader.chunks(split.start, split.end):
                 state.step(chunk)
+                if keys is not None:
+                    state.keys.step(keys.take())
                 landed = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped
             landed = max(reader.landed, landed)
     except SourceError as error:

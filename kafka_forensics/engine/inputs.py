@@ -59,6 +59,8 @@ class ReplicaPlan:
     directory: PartitionDirectory
     context: ReplicaContext
     bytes: int
+    samples_keys: bool = False
+    """Whether a deep reading shall look at the keys of some records."""
 
 
 @dataclass(slots=True)

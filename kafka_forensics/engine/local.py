@@ -20,6 +20,7 @@ from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
+from kafka_forensics.engine.placement import TopicPlacements
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.signatures import scan_matches
 from kafka_forensics.engine.splits import Split, splits_of
@@ -69,9 +70,11 @@ def scan_inputs(
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)
     across = TransactionsAcross(witnesses.transaction_log, options.as_of_ms)
+    placements = TopicPlacements(inputs, witnesses)
 
     def looked(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         across.add(replicas)
+        placements.add(replicas)
         if look is not None:
             look(replicas, reader, result)
 
@@ -81,7 +84,7 @@ def scan_inputs(
         incomplete += result.incomplete
         _count(totals, result)
     incomplete += [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
-    findings = across.finish(findings, partitions)
+    findings = across.finish(findings, partitions) + placements.finish()
     findings += risky_settings(witnesses.controller, {plan.context.topic for plan in inputs.replicas}, findings, options.as_of_ms)
     findings += changed_findings(inputs)
     findings += scan_matches(findings)

@@ -6,6 +6,7 @@ import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import COMPRESSION_MASK
+from kafka_forensics.parsers.key_sampler import KeySampler
 from kafka_forensics.parsers.legacy import open_wrapper
 from kafka_forensics.parsers.records import check_rows
 from kafka_forensics.parsers.segment import Inspector
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def inspector(*, deep: bool) -> Inspector:
-    """The function a `SegmentReader` calls with each run of fresh rows."""
+def inspector(*, deep: bool, keys: KeySampler | None = None) -> Inspector:
+    """The function a `SegmentReader` calls with each run of fresh rows; a deep one lets `keys` look at some records' keys."""
+    opened = None if keys is None else keys.opened
 
     def inspect(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
-        damage = check_rows(buffer, position, columns, first, end) if deep else []
+        damage = check_rows(buffer, position, columns, first, end, opened) if deep else []
+        if deep and keys is not None:
+            keys.plain(buffer, position, columns, first, end)
         if int(columns[BatchColumn.MAGIC, first:end].min()) < 2:
             _open_wrappers(buffer, position, columns, first, end)
         return damage

@@ -164,11 +164,18 @@ def check_batch(batch: bytes | memoryview, position: int = 0) -> list[Damage]:
     return decode_batch(batch, position=position).problems
 
 
-def check_rows(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
+def check_rows(
+    buffer: "NDArray[np.uint8]",
+    position: int,
+    columns: "NDArray[np.int64]",
+    first: int,
+    end: int,
+    opened: Callable[["NDArray[np.int64]", int, bytes | memoryview], None] | None = None,
+) -> list[Damage]:
     """What is wrong inside the batches of rows `[first, end)` of a chunk, at most one row each; for millions of batches.
 
     `buffer[0]` is byte `position` of the file, and the bytes of every one of the batches are in `buffer`. Batches whose CRC is
-    wrong are passed over.
+    wrong are passed over. `opened(columns, row, payload)` is shown what each batch holds that had to be opened for it.
     """
     verdicts = np.empty((4, end - first), np.int64)
     scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
@@ -176,7 +183,10 @@ def check_rows(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.
     damage: list[Damage] = []
     for row in verdicts[0, :found].tolist():
         start, size = (int(columns[column, row]) for column in (BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES))
-        damage.extend(check_batch(buffer[start - position : start - position + size].data, start))
+        decoded = decode_batch(buffer[start - position : start - position + size].data, position=start)
+        damage.extend(decoded.problems)
+        if opened is not None:
+            opened(columns, row, decoded.payload)
     return damage
 
 

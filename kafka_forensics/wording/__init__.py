@@ -27,6 +27,7 @@ from kafka_forensics.wording import (
     replicas,
     segments,
     small_files,
+    topics,
     transactions,
     witnesses,
 )
@@ -186,6 +187,10 @@ def _offsets(finding: Finding) -> str | None:
     return _span(finding.place.offset_start, finding.place.offset_end, "offset")
 
 
+def _topic(finding: Finding) -> str | None:
+    return None if finding.place.topic is None else _clean(finding.place.topic)
+
+
 def _file(finding: Finding) -> str:
     """The file's name, with its directory where that is not simply the partition's."""
     place = finding.place
@@ -248,7 +253,7 @@ def _end_transaction(finding: Finding) -> str | None:
 
 
 _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
-    each.__name__[1:]: each for each in (_batch, _bytes, _compare, _cut, _dump, _end_transaction, _file, _offsets, _versions)
+    each.__name__[1:]: each for each in (_batch, _bytes, _compare, _cut, _dump, _end_transaction, _file, _offsets, _topic, _versions)
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "brokers": _brokers,
@@ -271,5 +276,6 @@ _SUBJECTS: Final = (
     incidents,
     witnesses,
     compaction,
+    topics,
 )
 _WORDS: Final = _parse("".join(each.PROSE for each in _SUBJECTS))

@@ -119,4 +119,12 @@ RICH: dict[str, Any] = {
     "unknown": ["other replicas hold other records there"],
     "affected_versions": "before 0.11.0.0",
     "fixed_in": ["0.11.0"],
+    "partitioner": "crc32",
+    "partition_count": 6,
+    "partitioner_before": "murmur2",
+    "partition_count_before": 4,
+    "changed_timestamp": 1_700_000_000_000,
+    "elsewhere_percent": 7,
+    "keys_in_several_partitions": 3,
+    "keys_looked_at": 50,
 }
