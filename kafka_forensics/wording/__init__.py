@@ -253,7 +253,8 @@ def _end_transaction(finding: Finding) -> str | None:
 
 
 _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
-    each.__name__[1:]: each for each in (_batch, _bytes, _compare, _cut, _dump, _end_transaction, _file, _offsets, _topic, _versions)
+    each.__name__[1:]: each
+    for each in (_batch, _bytes, _compare, _cut, _dump, _end_transaction, _file, _offsets, _topic, _versions)
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "brokers": _brokers,
