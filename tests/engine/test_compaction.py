@@ -1,0 +1,144 @@
+"""Comparing compacted replicas inside a scan: spilling, archives, old formats, large batches, what must not be written."""
+
+import struct
+import tarfile
+import tempfile
+import zlib
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kafka_forensics.analysis.key_rows import ROW_WIDTH
+from kafka_forensics.engine import compaction, key_reader, local
+from kafka_forensics.engine.key_runs import KeyRuns
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import SourceError
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.compacted import History, compacted
+from tests.support.faults import Brokers
+from tests.support.faults_verdict import only, said, verdict
+from tests.support.replicas import put_replica
+
+CLEANED = 600
+
+
+def many(tmp_path: Path) -> Brokers:
+    """One record missing and one superseded among some hundreds of keys."""
+    story = History()
+    for number in range(CLEANED + 5):
+        story.put((f"key-{number % 250}", str(number)))
+    return compacted(
+        tmp_path,
+        {1: story.left(roll=CLEANED), 2: story.left(set(range(350)) | {400}, roll=CLEANED)},
+        {1: 0, 2: CLEANED},
+    )
+
+
+def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = many(tmp_path / "brokers")
+    whole = verdict(brokers)
+    assert said(whole) == [("COMPACTED_VALUE_DIFFERS", "critical", None), ("COMPACTION_SKEW", "info", None)]
+    differs = only(whole, "COMPACTED_VALUE_DIFFERS").evidence
+    assert (differs["keys"], differs["vanished"], [one["offset"] for one in differs["records"]]) == (1, 1, [400])
+    (tmp_path / "room").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "room"))
+    runs = []
+
+    def small(evidence: list[str]) -> KeyRuns:
+        runs.append(KeyRuns(evidence, capacity=64))
+        return runs[-1]
+
+    monkeypatch.setattr(compaction, "KeyRuns", small)
+    assert verdict(brokers).findings == whole.findings
+    assert runs[0].spilled > 3
+    assert list((tmp_path / "room").iterdir()) == []
+
+
+def test_nothing_is_spilled_into_the_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    rows = np.arange(8 * ROW_WIDTH).reshape(8, ROW_WIDTH)
+    with KeyRuns([str(tmp_path)], capacity=4) as runs:
+        runs.add(rows)
+        assert np.array_equal(np.concatenate(list(runs.blocks())), rows)
+    with KeyRuns(["/"], capacity=4) as runs, pytest.raises(SourceError, match="part of the input"):
+        runs.add(rows)
+
+
+def test_no_room_for_runs_makes_the_scan_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = many(tmp_path)
+    monkeypatch.setattr(compaction, "KeyRuns", lambda _: KeyRuns(["/"], capacity=64))
+    result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions())
+    assert [one.reason for one in result.incomplete] == [
+        "no room for a temporary file: every directory for temporary files is part of the input"
+    ]
+    assert said(result) == []
+
+
+def test_archives_that_cannot_seek_give_the_same(tmp_path: Path) -> None:
+    brokers = many(tmp_path / "brokers")
+    bundle = tmp_path / "bundle.tar.gz"
+    with tarfile.open(bundle, "w:gz") as archive:
+        for path in brokers.log_dirs:
+            archive.add(path, path.name)
+    plain, packed = verdict(brokers), local.scan([str(bundle)], ScanOptions())
+    assert [(one.kind, one.evidence) for one in packed.findings] == [(one.kind, one.evidence) for one in plain.findings]
+
+
+def legacy(offset: int, key: str, value: str | None, stamp: int = 7) -> bytes:
+    """An entry of magic 1."""
+    body = struct.pack(">bbqi", 1, 0, stamp, len(key)) + key.encode()
+    body += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value.encode()
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def lifted(offset: int, key: str, value: str | None, stamp: int = 7) -> bytes:
+    """The same as a cleaner of Kafka 4 writes it anew."""
+    records = [RecordToWrite(key.encode(), None if value is None else value.encode())]
+    return write_batch(records, base_offset=offset, base_timestamp=stamp, partition_leader_epoch=-1)
+
+
+@pytest.mark.parametrize(("lost", "kinds"), [([], set()), ([0], {"COMPACTION_SKEW"}), ([1], {"COMPACTED_VALUE_DIFFERS"})])
+def test_old_formats_compare_with_what_the_cleaner_made_of_them(tmp_path: Path, lost: list[int], kinds: set[str]) -> None:
+    entries = [(0, "a", "1"), (1, "b", "1"), (2, "a", "2"), (3, "c", "1")]
+    old = b"".join(legacy(*one) for one in entries)
+    new = b"".join(lifted(*one) for one in entries if one[0] not in lost)
+    log_dirs = [put_replica(tmp_path, 1, old, high_watermark=4), put_replica(tmp_path, 2, new, high_watermark=4)]
+    for log_dir in log_dirs:
+        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 4\n")
+    result = local.scan([str(path) for path in log_dirs], ScanOptions())
+    assert {one.kind for one in result.findings} & {"COMPACTION_SKEW", "COMPACTED_VALUE_DIFFERS"} == kinds
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read record by record, as one of which only a part is held, it says what it says when it is read in matrices."""
+    log_dirs = []
+    for broker, lost in ((1, None), (2, 5)):
+        records = [RecordToWrite(b"%d" % n, b"v", offset_delta=n) for n in range(20) if n != lost]
+        data = write_batch(records, base_offset=0, base_timestamp=9, compression_type=codec, last_offset_delta=19)
+        log_dirs.append(put_replica(tmp_path, broker, data, high_watermark=20))
+        (log_dirs[-1] / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    scan = partial(local.scan, [str(path) for path in log_dirs], ScanOptions())
+    in_matrices = scan()
+    monkeypatch.setattr(key_reader, "HELD_BYTES", 1)
+    assert scan().findings == in_matrices.findings
+    assert only(in_matrices, "COMPACTED_VALUE_DIFFERS").evidence["missing"] == 1
+
+
+def test_a_batch_that_no_window_holds_is_opened_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = write_batch([RecordToWrite(b"large", bytes(17 << 20))], base_offset=0, base_timestamp=9)
+    small = write_batch([RecordToWrite(b"small", b"v")], base_offset=1, base_timestamp=9)
+    log_dirs = [put_replica(tmp_path, 1, large + small, high_watermark=2), put_replica(tmp_path, 2, small, high_watermark=2)]
+    for log_dir in log_dirs:
+        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    scan = partial(local.scan, [str(path) for path in log_dirs], ScanOptions(deep=False))
+    assert only(scan(), "COMPACTED_VALUE_DIFFERS").evidence["records"][0]["offset"] == 0
+    monkeypatch.setattr(key_reader, "MAX_BATCH_BYTES", 16 << 20)
+    result = scan()
+    assert [one.reason for one in result.incomplete] == [
+        f"batch of {len(large)} bytes at byte 0 is too large to compare its records"
+    ]
+    assert not [one for one in result.findings if one.kind == "COMPACTED_VALUE_DIFFERS"]
