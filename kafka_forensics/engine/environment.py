@@ -4,6 +4,7 @@ import os
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
+from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place
@@ -30,6 +31,7 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
             ids[str(log_dir.broker)] = log_dir.meta.cluster_id
     if len(set(ids.values())) > 1:
         found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
+    found += lone_leftovers(inputs)
     for broker, names in inputs.clashes:
         found.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
     return found

@@ -13,7 +13,7 @@ from kafka_forensics.model.constants import INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
-from kafka_forensics.parsers.file_names import parse_partition_name
+from kafka_forensics.parsers.file_names import FileKind, parse_partition_name
 from kafka_forensics.parsers.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
 from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
 from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, PartitionDirectory, SegmentFiles, discover
@@ -77,6 +77,8 @@ class Inputs:
     """(node id, log directories) of brokers that claim one id and hold the same partitions."""
     relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
     """(broker, topic, partition) → suffixes (`delete`, `future`, `stray`) of the directories beside the live one."""
+    aside: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
+    """(topic, partition) → directories among those asked for with log files that no broker reads: on their way in or out."""
     manifest: Manifest = field(default_factory=Manifest)
     sources: list[ByteSource] = field(default_factory=list)
 
@@ -112,9 +114,11 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
         for directory in one.found.partitions:
             if directory.legal and directory.suffix is not None:
                 inputs.relatives.setdefault((one.broker, directory.topic, directory.partition), set()).add(directory.suffix)
+            wanted, internal = directory.legal and _wanted(one, directory, options), directory.topic in WITNESS_TOPICS
+            if wanted and (directory.suffix is not None or any(each.kind is FileKind.LOG for each in directory.leftovers)):
+                inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((one, directory))
             if not directory.legal or directory.suffix is not None:
                 continue
-            wanted, internal = _wanted(one, directory, options), directory.topic in WITNESS_TOPICS
             if wanted or internal:
                 plan = _plan(inputs, one, directory, compacted, options)
                 inputs.replicas += [plan] if wanted else []

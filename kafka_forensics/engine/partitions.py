@@ -10,6 +10,7 @@ from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.compaction import compacted_findings
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.leftovers import leftovers_judged, lone_indexes_judged
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.recovery import recovery_judged
 from kafka_forensics.engine.signatures import partition_matches
@@ -46,6 +47,7 @@ def judge_partition(
     for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
         own.append([*replica_file_findings(plan), *own_findings(replica), *transaction_findings(plan, replica, snapshot)])
         own[-1] += recovery_judged(plan, replica, snapshot.inputs, own[-1], reader.incomplete)
+        own[-1] += lone_indexes_judged(plan, replica, snapshot.inputs, own[-1])
     comparisons = []
     for group in groups:
         members = [replicas[number] for number in group]
@@ -60,11 +62,13 @@ def judge_partition(
         comparisons.append(compared)
     comparison = _over_groups(comparisons)
     findings = _once(findings)
+    context = replicas[0].context
+    inputs = snapshots[0].inputs
+    findings += leftovers_judged((context.topic, context.partition), replicas, inputs, findings, reader.incomplete)
     if any(one.context.live for one in replicas):
         findings = [_capped(one) for one in findings]
     findings += partition_matches(plans, replicas, snapshots, reader, findings)
     findings.sort(key=Finding.sort_key)
-    context = replicas[0].context
     ids = {plan.context.topic_id for plan in plans} - {None}
     summary = PartitionSummary(
         context.topic,

@@ -11,4 +11,7 @@ RECOVERY_WOULD_TRUNCATE: log that a start would cut
     a broker that starts on this copy loses [{offsets}|the end of its log][ ({reason})][, {batches_recovered:good batch} behind
     the first bad byte among them][; its log then ends at offset {log_end_foretold}]<held>
     > Copy this log directory elsewhere before the broker starts: a start cuts {file}[ and removes {segments_deleted:list}]. <look>
+LEFTOVER_HOLDS_DATA: file on its way out that still holds data
+    [{files:list}|a file] will be removed by Kafka and still [has {batches:good batch}|holds data] where the live log lacks
+    [{offsets}|offsets][{expired:if}, which retention took][; it would fill {fills:list}]
 """

@@ -1,0 +1,167 @@
+"""Faults F17 and F47: files on their way in or out, directories that wait to be removed, and indexes whose log is gone."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.writers.checkpoints import write_partition_metadata
+from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
+from tests.support.faults_verdict import offsets, only, said, scan, verdict
+
+pytestmark = pytest.mark.faults
+
+ASIDE = "t-0.0123456789abcdef0123456789abcdef"
+SUFFIXES = ("log", "index", "timeindex", "txnindex")
+
+
+@pytest.fixture(name="brokers")
+def three_equal_replicas(tmp_path: Path) -> Brokers:
+    return healthy(tmp_path)
+
+
+def rename(brokers: Brokers, broker: int, segment: int, ending: str) -> None:
+    """What Kafka does to the files of a segment before it removes or swaps them."""
+    for suffix in SUFFIXES:
+        path = brokers.file(broker, segment, suffix)
+        if path.exists():
+            path.rename(path.with_name(f"{path.name}.{ending}"))
+
+
+def remove(brokers: Brokers, broker: int, segment: int, *suffixes: str) -> None:
+    for suffix in suffixes or SUFFIXES:
+        brokers.file(broker, segment, suffix).unlink(missing_ok=True)
+
+
+def test_f47_deleted_segment_in_the_middle_would_fill_the_gap(brokers: Brokers) -> None:
+    rename(brokers, 2, 29, "deleted")
+    result = verdict(brokers)
+    assert said(result) == [
+        ("LEFTOVER_HOLDS_DATA", "info", 2),
+        ("OFFSET_GAP", "critical", 2),
+        ("SEGMENT_MISSING", "error", 2),
+    ]
+    file = f"t-0/{29:020d}.log.deleted"
+    for kind in ("OFFSET_GAP", "SEGMENT_MISSING"):
+        assert only(result, kind).evidence["also_in"] == [file]
+    one = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (one.place.file, offsets(one)) == (file, (29, 55))
+    assert one.evidence == {
+        "files": [file],
+        "suffix": "deleted",
+        "batches": len(HEALTHY.of_segment(29)),
+        "offsets": [[29, 55]],
+        "expired": False,
+        "behind_log_end": False,
+        "fills": ["OFFSET_GAP on broker 2", "SEGMENT_MISSING on broker 2"],
+    }
+
+
+def test_f47_deleted_segment_may_fill_the_gap_of_another_broker(brokers: Brokers) -> None:
+    for broker in (1, 2, 3):
+        remove(brokers, broker, 29)
+    (brokers.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(b"".join(one.data for one in HEALTHY.of_segment(29)))
+    result = verdict(brokers)
+    file = f"t-0/{29:020d}.log.deleted"
+    assert only(result, "COMMITTED_LOST_EVERYWHERE").evidence["also_in"] == [f"broker 3: {file}"]
+    gaps = {one.place.broker: one.evidence["also_in"] for one in result.findings if one.kind == "OFFSET_GAP"}
+    assert gaps == {1: [f"broker 3: {file}"], 2: [f"broker 3: {file}"], 3: [file]}
+
+
+def test_f47_segments_that_retention_takes_are_expired(brokers: Brokers) -> None:
+    rename(brokers, 2, 0, "deleted")
+    result = verdict(brokers)
+    assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
+    one = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (offsets(one), one.evidence["expired"], one.evidence["fills"]) == ((0, 29), True, [])
+
+
+def test_f47_truncated_tail_waits_behind_the_log_end(brokers: Brokers) -> None:
+    for broker in (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), "replication", 55)
+    rename(brokers, 2, 55, "deleted")
+    write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
+    brokers.file(2, LOG_END, "snapshot").unlink()
+    brokers.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n2\n0 0\n1 32\n")
+    result = verdict(brokers)
+    assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2), ("REPLICA_LAGS", "info", 2)]
+    one = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (offsets(one), one.evidence["behind_log_end"]) == ((55, LOG_END), True)
+
+
+def test_f47_leftovers_of_what_the_log_has_say_nothing(brokers: Brokers) -> None:
+    for ending in ("deleted", "cleaned"):
+        path = brokers.file(2, 29)
+        shutil.copy(path, path.with_name(f"{path.name}.{ending}"))
+    path = brokers.file(1, 29)
+    shutil.copy(path, path.with_name(f"{path.name}.deleted"))
+    assert said(verdict(brokers)) == [("INTERRUPTED_SWAP", "warning", 2)]
+
+
+@pytest.mark.parametrize("suffix", ["delete", "stray"])
+def test_f47_directory_on_its_way_out(brokers: Brokers, suffix: str) -> None:
+    directory = brokers.log_dir(2) / "t-0"
+    directory.rename(directory.with_name(f"{ASIDE}-{suffix}"))
+    result = verdict(brokers)
+    assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
+    one = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (one.evidence["suffix"], offsets(one), len(one.evidence["files"])) == (suffix, (0, LOG_END), 3)
+    assert one.place.topic == "t"
+
+
+def test_f47_directory_on_its_way_out_is_all_that_is_left(brokers: Brokers) -> None:
+    directory = brokers.log_dir(2) / "t-0"
+    directory.rename(directory.with_name(f"{ASIDE}-delete"))
+    result = scan([brokers.log_dir(2)])
+    assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
+    assert result.partitions == []
+
+
+def test_f47_directory_of_an_earlier_topic_fills_nothing(brokers: Brokers) -> None:
+    remove(brokers, 2, 29)
+    directory = brokers.log_dir(2) / f"{ASIDE}-delete"
+    shutil.copytree(brokers.log_dir(1) / "t-0", directory)
+    (directory / "partition.metadata").write_bytes(write_partition_metadata("AAAAAAAAAAAAAAAAAAAAAQ"))
+    result = verdict(brokers)
+    one = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (one.evidence["topic_id"], one.evidence["fills"]) == ("AAAAAAAAAAAAAAAAAAAAAQ", [])
+    assert "also_in" not in only(result, "OFFSET_GAP").evidence
+
+
+def test_f47_future_copy_of_a_log_that_is_there_says_nothing(brokers: Brokers) -> None:
+    shutil.copytree(brokers.log_dir(2) / "t-0", brokers.log_dir(2) / f"{ASIDE}-future")
+    assert said(verdict(brokers)) == []
+
+
+def test_f17_indexes_left_behind_prove_the_segment(brokers: Brokers) -> None:
+    remove(brokers, 1, 29, "log")
+    result = verdict(brokers)
+    assert said(result) == [("OFFSET_GAP", "critical", 1), ("SEGMENT_MISSING", "error", 1)]
+    one = only(result, "SEGMENT_MISSING")
+    assert one.evidence["index_files"] == [f"{29:020d}.{suffix}" for suffix in SUFFIXES[1:]]
+    assert (offsets(one), one.confidence.value) == ((29, 55), "proven")
+
+
+def test_f17_first_segment_missing_is_no_retention_where_its_index_is_left(brokers: Brokers) -> None:
+    remove(brokers, 1, 0, "log")
+    result = verdict(brokers)
+    assert said(result) == [("SEGMENT_MISSING", "error", 1)]
+    one = only(result, "SEGMENT_MISSING")
+    assert (offsets(one), one.evidence["missing"], one.evidence["held_by"]) == ((0, 29), 29, [2, 3])
+    write_checkpoint(brokers.log_dir(1), "log-start", 29)
+    assert said(verdict(brokers)) == []
+
+
+def test_f17_last_segment_missing_is_named_by_its_index(brokers: Brokers) -> None:
+    remove(brokers, 1, 55, "log")
+    brokers.file(1, LOG_END, "snapshot").unlink()
+    result = verdict(brokers)
+    assert ("SEGMENT_MISSING", "error", 1) in said(result)
+    one = only(result, "SEGMENT_MISSING")
+    assert (offsets(one), one.evidence["held_by"]) == ((55, LOG_END), [2, 3])
+
+
+def test_f17_index_beside_its_deleted_log_proves_nothing(brokers: Brokers) -> None:
+    path = brokers.file(1, 0)
+    path.rename(path.with_name(f"{path.name}.deleted"))
+    assert said(verdict(brokers)) == [("LEFTOVER_HOLDS_DATA", "info", 1)]
