@@ -136,6 +136,9 @@ class TransactionsAcross:
         }
         if committed:
             evidence["committed_in"] = committed
+        behind = facts.marker_before(producer_id, int(evidence["first_offset"]), began)
+        if behind is not None:
+            evidence["late_write_after"] = behind
         return finding(
             "TXN_HANGING", place, evidence, confidence=one.confidence if one.confidence is not Confidence.PROVEN else None
         )

@@ -86,6 +86,14 @@ class PartitionFacts:
         """Whether the marker at this offset ended a transaction with data in this copy."""
         return bool((self.ended[:, 4] == marker_offset).any())
 
+    def marker_before(self, producer_id: int, offset: int, timestamp: int) -> int | None:
+        """Offset of the producer's last marker before `offset`, if that was written later than `timestamp`: data that stand behind
+        it though they are older than it came late (KAFKA-9144)."""
+        markers = self.markers
+        before = markers[(markers[:, PRODUCER_ID] == producer_id) & (markers[:, OFFSET] < offset)]
+        late = len(before) and int(before[-1, TIMESTAMP]) >= timestamp
+        return int(before[-1, OFFSET]) if late else None
+
     def previous_marker_offset(self, timestamp: int) -> int | None:
         """Offset of the last marker that is older than `timestamp`."""
         older = self.markers[self.markers[:, TIMESTAMP] < timestamp, OFFSET]

@@ -1,0 +1,212 @@
+"""Faults F41, F42 and F43: transactions that stay open, judged by the coordinators' log."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.model.results import ScanResult
+from tests.support.faults_verdict import Said, offsets, only, said, scan, span
+from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, OTHER_ID, CoordinatorLog, DataLog, Logs, write_cluster
+
+pytestmark = pytest.mark.faults
+
+TOO_LATE = 20 * 60 + 1
+"""Seconds: the maximum timeout of 15 minutes, five more, and one."""
+OPEN: Said = [("TXN_OPEN", "info", broker) for broker in BROKERS]
+
+
+def left_open(later: float) -> DataLog:
+    """Two transactions end, a third begins at 10 s and is written to for two; somebody else goes on at `later`."""
+    log = DataLog()
+    for number, commit in enumerate((True, False)):
+        log.data(number)
+        log.marker(number + 0.07, commit=commit)
+    log.data(10)
+    log.traffic(11)
+    log.data(12)
+    log.traffic(later)
+    return log
+
+
+def coordinator(later: float, *third: tuple[float, str, tuple[int, ...]]) -> CoordinatorLog:
+    """What the coordinator wrote meanwhile; `third` is what it says of the third transaction."""
+    log = CoordinatorLog()
+    for number, commit in enumerate((True, False)):
+        log.transaction(number, (0,), commit=commit)
+    for at, state, partitions in third:
+        log.state(at, state, partitions)
+    for at in (11, later):
+        log.transaction(at, (0,), commit=True, name=OTHER)
+    return log
+
+
+def judged(root: Path, data: DataLog, state: CoordinatorLog | None, **options: bool) -> ScanResult:
+    """The verdict on `t-0` and the coordinators' log on all brokers."""
+    logs = {"t-0": data} if state is None else {"t-0": data, "__transaction_state-0": state}
+    return scan(write_cluster(root, logs), **options)
+
+
+def test_transactions_that_end_as_decided_are_no_finding(tmp_path: Path) -> None:
+    data = left_open(15)
+    data.marker(16, commit=True)
+    state = coordinator(15, (10, "Ongoing", (0,)), (15.99, "PrepareCommit", (0,)), (16.01, "CompleteCommit", ()))
+    assert said(judged(tmp_path, data, state)) == []
+
+
+@pytest.mark.parametrize("reason", ["partition_not_listed", "no_description", "no_transactional_id"])
+def test_f41_hanging_transaction(tmp_path: Path, reason: str) -> None:
+    later = 12 + TOO_LATE
+    data, state = left_open(later), coordinator(later)
+    if reason == "no_description":
+        state.expire(later)
+    if reason == "no_transactional_id":
+        state = CoordinatorLog()
+        state.transaction(11, (0,), commit=True, name=OTHER)
+        state.transaction(later, (0,), commit=True, name=OTHER)
+    result = judged(tmp_path, data, state)
+    assert said(result) == [("TXN_HANGING", "error", 1)]
+    one = only(result, "TXN_HANGING")
+    opened = data.at(6)
+    assert (span(one), offsets(one)) == ((opened.position, opened.end), (6, 13))
+    expected = {
+        "reason": reason,
+        "producer_id": APP_ID,
+        "producer_epoch": 0,
+        "first_offset": 6,
+        "last_offset": 12,
+        "last_stable_offset": 6,
+        "hidden_records": data.next_offset - 6,
+        "open_on": [1, 2, 3],
+        "safe_to_abort": True,
+        "command": "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 6",
+    }
+    assert {name: one.evidence[name] for name in expected} == expected
+    assert one.evidence.get("transactional_id") == (None if reason == "no_transactional_id" else APP)
+    for replica in result.partitions[-1].replicas:
+        assert (replica.transactions.open, replica.transactions.hanging) == (1, 1)
+    assert result.partitions[-1].verdict == "error"
+
+
+def test_f41_a_commit_on_record_makes_it_unsafe_to_abort(tmp_path: Path) -> None:
+    """The coordinator committed it, listing t-1 too, before it forgot the marker: not hanging but torn; see F44."""
+    later = 12 + TOO_LATE
+    data = left_open(later)
+    state = coordinator(later, (10, "Ongoing", (0, 1)), (12.5, "PrepareCommit", (0, 1)), (12.6, "CompleteCommit", ()))
+    result = judged(tmp_path, data, state)
+    assert said(result) == [("TXN_TORN", "critical", 1)]
+
+
+@pytest.mark.parametrize("later", [13, 12 + TOO_LATE - 2])
+def test_f41_what_is_not_overdue_does_not_hang(tmp_path: Path, later: float) -> None:
+    result = judged(tmp_path, left_open(later), coordinator(later))
+    assert said(result) == OPEN
+    assert {one.evidence["coordinator"] for one in result.findings} == {"does not list it"}
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "PrepareAbort", "PrepareEpochFence"])
+def test_f42_what_the_coordinator_will_end_never_hangs(tmp_path: Path, state: str) -> None:
+    later = 12 + 100 * TOO_LATE
+    result = judged(tmp_path, left_open(later), coordinator(later, (later, state, (0, 1))))
+    assert said(result) == OPEN
+    for one in result.findings:
+        assert (one.evidence["transactional_id"], one.evidence["coordinator_state"]) == (APP, state)
+        assert (one.evidence["last_stable_offset"], one.evidence["safe_to_abort"]) == (6, False)
+        assert one.evidence["age_ms"] == 100 * TOO_LATE * 1000 + 90
+    assert {one.transactions.hanging for one in result.partitions[-1].replicas} == {0}
+
+
+def test_f42_without_the_coordinators_log_it_is_open_and_overdue(tmp_path: Path) -> None:
+    assert said(judged(tmp_path / "recent", left_open(13), None)) == OPEN
+    late = judged(tmp_path / "late", left_open(12 + TOO_LATE), None)
+    assert said(late) == [("TXN_OPEN", "warning", broker) for broker in BROKERS]
+    assert {(one.confidence.value, one.evidence["coordinator"]) for one in late.findings} == {("suspected", "not among the copies")}
+
+
+def test_f41_an_unread_partition_of_the_coordinators_log_may_know_it(tmp_path: Path) -> None:
+    """Only `__transaction_state-1` was copied, so that there must be a partition 0."""
+    later = 12 + TOO_LATE
+    state = CoordinatorLog()
+    state.transaction(11, (0,), commit=True, name=OTHER)
+    result = scan(write_cluster(tmp_path, {"t-0": left_open(later), "__transaction_state-1": state}))
+    assert said(result) == OPEN
+    assert all(0 in one.evidence["missing_partitions"] for one in result.findings)
+
+
+def test_f41_a_live_copy_may_be_older_than_the_marker(tmp_path: Path) -> None:
+    later = 12 + TOO_LATE
+    data = left_open(13)
+    result = judged(tmp_path / "live", data, coordinator(later, (later, "CompleteAbort", ())), live=True)
+    assert said(result) == OPEN
+    assert ("TXN_HANGING", "error", 1) in said(judged(tmp_path / "still", data, coordinator(later, (later, "CompleteAbort", ()))))
+
+
+def test_f41_a_replica_that_lags_behind_the_marker_does_not_hang(tmp_path: Path) -> None:
+    later = 12 + TOO_LATE
+    behind, ahead = left_open(later), left_open(later)
+    ahead.marker(later + 1, commit=False)
+    logs: Logs = {"t-0": {1: ahead, 2: ahead, 3: behind}, "__transaction_state-0": coordinator(later)}
+    result = scan(write_cluster(tmp_path, logs))
+    assert [one for one in said(result) if one[0].startswith("TXN")] == [("TXN_OPEN", "info", 3)]
+    assert only(result, "TXN_OPEN").evidence["ended_on"] == [1]
+
+
+def test_f43_late_write_of_a_fenced_epoch_hangs(tmp_path: Path) -> None:
+    """KAFKA-9144: the transaction timed out, was aborted with a bumped epoch, and then a delayed request arrived."""
+    later = 12 + TOO_LATE
+    data, state = DataLog(), CoordinatorLog()
+    data.data(0)
+    data.marker(5.07, commit=False, epoch=1)
+    late = data.data(6)
+    data.traffic(later)
+    state.state(0, "Ongoing", (0,))
+    state.state(5.05, "PrepareAbort", (0,), epoch=1, since=0)
+    state.state(5.09, "CompleteAbort", epoch=1, since=0)
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    result = judged(tmp_path, data, state)
+    hanging = [("TXN_HANGING", "error", 1)]
+    regress = [("PRODUCER_EPOCH_REGRESSION", "warning", broker) for broker in BROKERS]
+    written = [("TXN_LATE_WRITE", "error", broker) for broker in BROKERS]
+    assert [one for one in said(result) if one not in regress] == sorted(hanging + written, key=str)
+    for one in (each for each in result.findings if each.kind != "INCIDENT_SIGNATURE"):
+        assert (span(one), offsets(one)) == ((late.position, late.end), (3, 5))
+    assert only(result, "TXN_HANGING").evidence["reason"] == "partition_not_listed"
+
+
+def test_f43_late_write_of_the_same_epoch_hangs(tmp_path: Path) -> None:
+    """Before KIP-890 the abort may carry the epoch of the data: then only the coordinator knows that the rest is late."""
+    later = 12 + TOO_LATE
+    data, state = DataLog(), CoordinatorLog()
+    data.data(0)
+    data.marker(5.07, commit=False)
+    data.data(4.9)
+    data.traffic(later)
+    state.state(0, "Ongoing", (0,))
+    state.state(5.05, "PrepareAbort", (0,), since=0)
+    state.state(5.09, "CompleteAbort", since=0)
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    result = judged(tmp_path, data, state)
+    assert said(result) == [("TXN_HANGING", "error", 1)]
+    one = only(result, "TXN_HANGING")
+    assert (one.evidence["late_write_after"], offsets(one)) == (2, (3, 5))
+
+
+@pytest.mark.parametrize("client", [0, 2])
+def test_epochs_of_every_version_are_no_finding(tmp_path: Path, client: int) -> None:
+    """Version 2 raises the epoch by one a transaction (early 4.0: by two where it fenced); before, it stays."""
+    data, state = DataLog(), CoordinatorLog()
+    epoch = 0
+    for number in range(6):
+        commit = number % 2 == 0
+        twice = client == 2 and number == 3
+        data.data(number, epoch=epoch)
+        state.state(number, "Ongoing", (0,), epoch=epoch, client=client)
+        epoch += (client == 2) + twice
+        data.marker(number + 0.07, commit=commit, epoch=epoch)
+        verdict = "Commit" if commit else "Abort"
+        state.state(number + 0.05, f"Prepare{verdict}", (0,), epoch=epoch, since=number, client=client)
+        state.state(number + 0.09, f"Complete{verdict}", epoch=epoch, since=number, client=client)
+    result = judged(tmp_path, data, state)
+    assert said(result) == []
+    counts = result.partitions[-1].replicas[0].transactions
+    assert (counts.committed, counts.aborted, counts.open) == (3, 3, 0)
+    assert OTHER_ID not in data.producers

@@ -1,0 +1,256 @@
+"""Faults F44 and F48: what the coordinator decided against the markers of two partitions, and records of its log that lie."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.writers.transaction_state import write_transaction_log_key
+from tests.support.faults import Log
+from tests.support.faults_verdict import Said, kinds, offsets, only, said, scan, span
+from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, DataLog, Logs, write_cluster
+
+pytestmark = pytest.mark.faults
+
+LATE = 20 * 60 + 20
+COMMIT, ABORT, NOTHING = True, False, None
+VERSIONS = pytest.mark.parametrize("client", [0, 2], ids=["version 0", "version 2"])
+
+
+def ended(at: float, commit: bool | None, *, client: int = 0, traffic: float | None = 20.0) -> DataLog:
+    """A partition with a transaction at `at` that ended so (None: not at all), and others before and behind it."""
+    log = DataLog()
+    log.traffic(0)
+    log.data(at)
+    if commit is not None:
+        log.marker(at + 0.07, commit=commit, epoch=client // 2)
+    if traffic is not None:
+        log.traffic(at + traffic)
+    return log
+
+
+def decided(at: float, partitions: tuple[int, ...] = (0, 1), *, commit: bool = True, client: int = 0) -> CoordinatorLog:
+    """The coordinator's log of one transaction over both partitions."""
+    log = CoordinatorLog()
+    log.transaction(0, (0, 1), commit=True, name=OTHER)
+    log.transaction(at, partitions, commit=commit, client=client)
+    return log
+
+
+def cluster(first: DataLog, second: DataLog, state: CoordinatorLog | None = None) -> dict[str, Log]:
+    logs: dict[str, Log] = {"t-0": first, "t-1": second}
+    return logs if state is None else logs | {"__transaction_state-0": state}
+
+
+@VERSIONS
+@pytest.mark.parametrize("commit", [True, False])
+def test_both_partitions_as_decided_are_no_finding(tmp_path: Path, client: int, commit: bool) -> None:
+    first, second = (ended(30, commit, client=client) for _ in range(2))
+    logs = cluster(first, second, decided(30, commit=commit, client=client))
+    assert said(scan(write_cluster(tmp_path, logs))) == []
+
+
+@VERSIONS
+def test_f44_committed_here_and_aborted_there(tmp_path: Path, client: int) -> None:
+    torn = ended(30, ABORT, client=client)
+    logs = cluster(ended(30, COMMIT, client=client), torn, decided(30, client=client))
+    result = scan(write_cluster(tmp_path, logs))
+    assert said(result) == [("TXN_TORN", "critical", 1)]
+    one = only(result, "TXN_TORN")
+    marker = torn.at(5)
+    assert (one.place.partition, offsets(one), span(one)) == (1, (5, 6), (marker.position, marker.end))
+    expected = {
+        "reason": "opposite_marker",
+        "decision": "commit",
+        "transactional_id": APP,
+        "producer_id": APP_ID,
+        "partitions_of_transaction": ["t-0", "t-1"],
+        "coordinator_state": "CompleteCommit",
+        "coordinator_partition": 0,
+        "coordinator_broker": 1,
+        "coordinator_offset": 4,
+    }
+    assert {name: one.evidence[name] for name in expected} == expected
+
+
+def test_f44_aborted_by_the_coordinator_and_committed_there(tmp_path: Path) -> None:
+    logs = cluster(ended(30, ABORT), ended(30, COMMIT), decided(30, commit=False))
+    assert said(scan(write_cluster(tmp_path, logs))) == [("TXN_TORN", "error", 1)]
+
+
+@VERSIONS
+def test_f44_committed_here_and_never_ended_there(tmp_path: Path, client: int) -> None:
+    logs = cluster(ended(30, COMMIT, client=client), ended(30, NOTHING, client=client), decided(30, client=client))
+    result = scan(write_cluster(tmp_path, logs))
+    assert said(result) == [("TXN_TORN", "critical", 1)]
+    one = only(result, "TXN_TORN")
+    assert (one.evidence["reason"], one.place.partition, offsets(one)) == ("no_marker", 1, (3, 5))
+
+
+@pytest.mark.parametrize(("later", "torn"), [(LATE, True), (60, False)])
+def test_f44_a_decision_whose_markers_are_on_their_way_is_torn_only_when_overdue(tmp_path: Path, later: float, torn: bool) -> None:
+    state = CoordinatorLog()
+    state.transaction(0, (0, 1), commit=True, name=OTHER)
+    state.state(30, "Ongoing", (0, 1))
+    state.state(30.05, "PrepareCommit", (0, 1), since=30)
+    result = scan(write_cluster(tmp_path, cluster(ended(30, COMMIT, traffic=later), ended(30, NOTHING, traffic=later), state)))
+    still: Said = [("TXN_OPEN", "info", broker) for broker in BROKERS]
+    assert said(result) == ([("TXN_TORN", "critical", 1)] if torn else still)
+
+
+def test_f44_a_copy_older_than_the_decision_is_not_judged(tmp_path: Path) -> None:
+    logs = cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30))
+    result = scan(write_cluster(tmp_path, logs, clean=False))
+    assert [one for one in said(result) if one[1] != "info"] == []
+    assert kinds(result)["TXN_OPEN", "info"] == 3
+
+
+def test_f44_without_the_coordinators_log_the_markers_disagree(tmp_path: Path) -> None:
+    logs = cluster(ended(30, COMMIT, client=2), ended(30, ABORT, client=2))
+    result = scan(write_cluster(tmp_path, logs))
+    assert said(result) == [("TXN_MARKERS_DISAGREE", "error", 1)]
+    one = only(result, "TXN_MARKERS_DISAGREE")
+    assert (one.place.partition, offsets(one), one.evidence["committed_in"]) == (1, (3, 6), ["t-0"])
+    assert (one.evidence["producer_id"], one.evidence["shown_as"]) == (APP_ID, "aborted")
+
+
+def test_f44_without_the_coordinators_log_and_epochs_of_their_own_it_is_a_suspicion(tmp_path: Path) -> None:
+    result = scan(write_cluster(tmp_path, cluster(ended(30, COMMIT), ended(30, ABORT))))
+    assert said(result) == [("TXN_MARKERS_DISAGREE", "warning", 1)]
+    assert only(result, "TXN_MARKERS_DISAGREE").confidence.value == "suspected"
+
+
+@VERSIONS
+def test_f44_two_transactions_that_ended_differently_are_no_finding(tmp_path: Path, client: int) -> None:
+    """One partition each, one after the other: in version 2 the second has an epoch of its own."""
+    second = DataLog()
+    second.traffic(0)
+    second.data(30.2, epoch=client // 2)
+    second.marker(30.27, commit=False, epoch=client)
+    second.traffic(50)
+    assert said(scan(write_cluster(tmp_path, cluster(ended(30, COMMIT, client=client), second)))) == []
+
+
+def test_f44_one_torn_among_many_that_share_their_epoch(tmp_path: Path) -> None:
+    """A hundred transactions, a tenth of a second each, by clocks that differ by seven seconds."""
+    for name, torn in (("sound", None), ("torn", 47)):
+        first, second, state = DataLog(), DataLog(), CoordinatorLog()
+        first.traffic(0)
+        second.traffic(0)
+        for number in range(100):
+            at = 30 + number / 10
+            commit = number % 3 != 0
+            for log, skew in ((first, 0.0), (second, 7.0)):
+                log.data(at)
+                shown = commit if log is first or number != torn else not commit
+                log.marker(at + skew + 0.07, commit=shown)
+            state.transaction(at, (0, 1), commit=commit)
+        first.traffic(80)
+        second.traffic(80)
+        result = scan(write_cluster(tmp_path / name, cluster(first, second, state)))
+        assert said(result) == ([] if torn is None else [("TXN_TORN", "critical", 1)])
+
+
+def test_a_committed_transaction_whose_records_are_gone_everywhere(tmp_path: Path) -> None:
+    """Every copy of t-1 was cut before the transaction, and then went on."""
+    lost = DataLog()
+    lost.traffic(0)
+    lost.lead(1)
+    lost.traffic(60)
+    logs = cluster(ended(30, COMMIT), lost, decided(30))
+    result = scan(write_cluster(tmp_path, logs))
+    assert said(result) == [("TXN_PARTLY_LOST", "critical", 1)]
+    one = only(result, "TXN_PARTLY_LOST")
+    assert (one.evidence["reason"], one.evidence["held_by"], one.place.partition) == ("nothing_left", [], 1)
+    kept: Logs = {"t-0": ended(30, COMMIT), "t-1": {1: lost, 2: ended(30, COMMIT), 3: lost}, "__transaction_state-0": decided(30)}
+    assert "TXN_PARTLY_LOST" not in {kind for kind, _, _ in said(scan(write_cluster(tmp_path / "kept", kept)))}
+
+
+def test_a_committed_transaction_whose_segment_is_gone_everywhere(tmp_path: Path) -> None:
+    second = DataLog()
+    second.traffic(0)
+    second.roll()
+    second.data(30)
+    second.roll()
+    second.marker(30.07, commit=True)
+    second.traffic(60)
+    paths = write_cluster(tmp_path, cluster(ended(30, COMMIT), second, decided(30)))
+    for path in paths:
+        for file in (path / "t-1").glob(f"{3:020d}.*"):
+            file.unlink()
+    result = scan(paths)
+    one = only(result, "TXN_PARTLY_LOST")
+    assert (one.evidence["reason"], offsets(one), one.severity.value) == ("records_missing", (3, 5), "critical")
+    assert kinds(result)["COMMITTED_LOST_EVERYWHERE", "critical"] == 1
+
+
+def test_what_retention_took_is_not_lost(tmp_path: Path) -> None:
+    second = DataLog(next_offset=90)
+    second.traffic(60)
+    assert said(scan(write_cluster(tmp_path, cluster(ended(30, COMMIT), second, decided(30))))) == []
+
+
+def test_a_marker_of_a_replaced_coordinator(tmp_path: Path) -> None:
+    log = DataLog()
+    for number, epoch in enumerate((3, 5, 4, 5)):
+        log.data(number)
+        log.marker(number + 0.07, commit=True, coordinator_epoch=epoch)
+    result = scan(write_cluster(tmp_path, {"t-0": log}))
+    assert said(result) == [("TXN_COORDINATOR_EPOCH_REGRESSION", "warning", broker) for broker in BROKERS]
+    one = result.findings[0]
+    assert (offsets(one), one.evidence["coordinator_epoch"], one.evidence["previous_coordinator_epoch"]) == ((8, 9), 4, 5)
+
+
+HEAD = struct.pack(">hqhib", 1, APP_ID, 0, 60_000, 1)
+TIMES = struct.pack(">qq", 2, 1)
+HUGE = b"\xff\xff\xff\xff\x07"
+LIES = {
+    "version": struct.pack(">h", 9) + HEAD[2:] + b"\0" + TIMES + b"\0",
+    "short": HEAD + HUGE + b"\x02t\x02\0\0\0\0\0" * 3,
+    "short of tags": HEAD + b"\0" + TIMES + HUGE,
+    "state": HEAD[:-1] + b"\x63\0" + TIMES + b"\0",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("restated", [False, True])
+def test_f48_a_malformed_state_leaves_that_id_unknown_until_it_is_stated_again(tmp_path: Path, lie: str, restated: bool) -> None:
+    log, state = ended(30, NOTHING, traffic=LATE), CoordinatorLog()
+    state.transaction(0, (0,), commit=True, name=OTHER)
+    state.state(20, "Empty")
+    wrong = state.value(30, write_transaction_log_key(APP), LIES[lie])
+    state.transaction(40, (0,), commit=True, name=OTHER)
+    if restated:
+        state.state(50, "Empty")
+    result = scan(write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state}))
+    unknown: Said = [("TXN_OPEN", "info", broker) for broker in BROKERS]
+    concluded: Said = [("TXN_HANGING", "error", 1)]
+    assert said(result) == sorted([("METADATA_RECORD_MALFORMED", "error", 1), *(concluded if restated else unknown)], key=str)
+    one = only(result, "METADATA_RECORD_MALFORMED")
+    assert (one.place.topic, span(one), offsets(one)) == ("__transaction_state", (wrong.position, wrong.end), (4, 5))
+    assert (one.evidence["reason"], one.evidence["transactional_id"]) == (lie.split()[0], APP)
+    if not restated:
+        told = {one.evidence.get("unknown_after_offset") for one in result.findings if one.kind == "TXN_OPEN"}
+        assert told == {3}
+
+
+def test_f48_a_malformed_key_may_have_been_anybodys(tmp_path: Path) -> None:
+    log, state = ended(30, NOTHING, traffic=LATE), CoordinatorLog()
+    state.state(20, "Empty")
+    state.value(30, b"\0\x07\0\x05app-1", b"")
+    state.state(50, "Empty")
+    result = scan(write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state}))
+    assert kinds(result) == {("METADATA_RECORD_MALFORMED", "error"): 1, ("TXN_OPEN", "info"): 3}
+    assert only(result, "METADATA_RECORD_MALFORMED").evidence["reason"] == "key_version"
+    assert {one.evidence.get("unknown_after_offset") for one in result.findings if one.kind == "TXN_OPEN"} == {0}
+
+
+def test_f48_a_copy_of_the_log_that_is_damaged_yields_to_one_that_is_not(tmp_path: Path) -> None:
+    paths = write_cluster(tmp_path, cluster(ended(30, COMMIT), ended(30, ABORT), decided(30)))
+    file = paths[0] / "__transaction_state-0" / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[-5] ^= 1
+    file.write_bytes(data)
+    result = scan(paths)
+    assert only(result, "TXN_TORN").evidence["coordinator_broker"] == 2
+    assert {one.kind for one in result.findings if one.place.topic == "t"} - {"INCIDENT_SIGNATURE"} == {"TXN_TORN"}
