@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.group_log import GroupReplay
+from kafka_forensics.compiled import using_compiled
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.engine.log_records import MAX_BATCH_BYTES
 from kafka_forensics.errors import SourceError
@@ -35,6 +36,7 @@ from kafka_forensics.parsers.consumer_offsets import (
     read_key,
     read_offset_commit,
 )
+from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.parsers.records import decode_batch
 from kafka_forensics.parsers.segment import SegmentReader
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 MALFORMED_KEPT: Final = 1000
+WORTH_SKIPPING_BYTES: Final = 4 << 20
+"""In logs of at least this size, commits that later ones supersede are passed over by a kernel."""
 _KEYS_CACHED: Final = 1 << 17
 _ROW_FACTS: Final = (
     BatchColumn.POSITION,
@@ -99,22 +103,28 @@ def _best(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
     """The first copy that is whole, else the one that reaches furthest."""
     logs: list[GroupLog] = []
     for plan in plans:
-        log = _LogWalk(inputs, plan).replayed()
+        log = replay_log(inputs, plan, Superseded() if using_compiled() and plan.bytes >= WORTH_SKIPPING_BYTES else None)
         if log.complete and all(log.end_offset >= one.end_offset for one in logs):
             return log
         logs.append(log)
     return max(logs, key=lambda one: one.end_offset)
 
 
+def replay_log(inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None = None) -> GroupLog:
+    """One replica's log, replayed; the answer is the same with `superseded`, which knows what need not be looked at."""
+    return _LogWalk(inputs, plan, superseded).replayed()
+
+
 class _LogWalk:
     """Hands every record of one replica's log to a replay, in file order."""
 
-    def __init__(self, inputs: Inputs, plan: ReplicaPlan) -> None:
+    def __init__(self, inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None) -> None:
         self._inputs = inputs
         self._plan = plan
         self._log = GroupLog(plan.context.partition, plan.context.broker, cluster_of(plan))
         self._replay = GroupReplay(self._log)
         self._keys: dict[bytes, GroupKey | str] = {}
+        self._superseded = superseded
         self._file = ""
         self._batch = (0, 0)
 
@@ -153,6 +163,8 @@ class _LogWalk:
     ) -> list[Damage]:
         """Rows whose bytes are at hand."""
         good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
+        if self._superseded is not None:
+            good &= self._superseded.alive(buffer, position, columns, first, end)
         facts = columns[list(_ROW_FACTS), first:end][:, good].T.tolist()
         for start, size, base_offset, magic, attributes, producer_id, count, control in facts:
             at = start - position
