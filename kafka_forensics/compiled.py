@@ -22,8 +22,8 @@ from types import FunctionType
 from typing import Any, Final
 
 _ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
-COMPILED_ABOVE_BYTES: Final = 512 << 10
-"""Work of more bytes than this is worth loading compiled kernels (0.4 s)."""
+COMPILED_ABOVE_BYTES: Final = 128 << 10
+"""Work of more bytes than this is worth loading compiled kernels (some hundredths of a second)."""
 COMPILING_ABOVE_BYTES: Final = 24 << 20
 """Work of more bytes than this is worth compiling them first (several seconds, once for each version of them)."""
 

@@ -104,8 +104,11 @@ class BlockDigests:
 
 
 def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: int) -> list[tuple[int, int]]:
-    """Ranges of offsets in `[start, end)` that must be read again: runs of blocks whose digests differ, and blocks that the
-    range covers only in part, whose digests prove nothing. Both states must be of the same scan's key."""
+    """Ranges of offsets in `[start, end)` that must be read again: runs of blocks whose digests differ.
+
+    Equal digests prove equal batches, also of a block that the range covers only in part; there, different ones prove nothing yet.
+    Both states must be of the same scan's key.
+    """
     if start >= end:
         return []
     shift = max(left.shift, right.shift)
@@ -115,10 +118,6 @@ def differing_blocks(left: BlockDigests, right: BlockDigests, start: int, end: i
     right.coarsen(shift)
     first, last = start >> shift, (end - 1) >> shift
     differs = np.any(_rows(left, first, last) != _rows(right, first, last), axis=1)
-    if start != first << shift:
-        differs[0] = True
-    if end != (last + 1) << shift:
-        differs[-1] = True
     edges = np.flatnonzero(np.diff(np.concatenate(([False], differs, [False])).astype(np.int8)))
     ranges = zip(edges[0::2].tolist(), edges[1::2].tolist(), strict=True)
     return [(max((first + a) << shift, start), min((first + b) << shift, end)) for a, b in ranges]
