@@ -50,7 +50,7 @@ TOMBSTONE: Final = 1
 TRANSACTIONAL: Final = 2
 
 
-def place(replica: int, interval: "Ints", state: int) -> "Ints":
+def place(replica: int, interval: "Ints", state: "int | Ints") -> "Ints":
     """`Row.PLACE`: sorts by replica, then by interval."""
     packed: Ints = (replica << 32) + (interval << 2) + state
     return packed

@@ -14,11 +14,19 @@ from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
 from kafka_forensics.engine.key_runs import KeyRuns
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
-from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.model.records import RecordColumn
+from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+)
+from kafka_forensics.model.records import RECORD_COLUMNS, RECORD_ROWS, RecordColumn
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.codecs import HELD_BYTES
 from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.kernels.gather import gather_records
+from kafka_forensics.parsers.kernels.records import readable
 from kafka_forensics.parsers.records import DecodedBatch, decode_batch
 from kafka_forensics.parsers.segment import SegmentReader
 
@@ -71,6 +79,8 @@ class KeyReader:
     _pending: bool = False
     _bad: set[int] = field(default_factory=set)
     _segment: int = 0
+    _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64))
+    _batch_of: "Ints" = field(default_factory=lambda: np.empty(RECORD_ROWS, np.int64))
 
     def __post_init__(self) -> None:
         """Ask the folded log which transactions were aborted."""
@@ -133,10 +143,63 @@ class KeyReader:
         marked = columns[BatchColumn.BASE_OFFSET, first:end][wanted & control]
         np.add.at(self.counts.markers, np.searchsorted(self.cuts, marked, side="right"), 1)
         wanted &= ~control & (columns[BatchColumn.RECORDS_COUNT, first:end] != 0)
-        for row in (np.flatnonzero(wanted) + first).tolist():
+        plain = np.zeros(columns.shape[1], bool)
+        plain[first:end] = wanted & (columns[BatchColumn.MAGIC, first:end] >= 2)
+        plain[first:end] &= columns[BatchColumn.ATTRIBUTES, first:end] & COMPRESSION_MASK == 0
+        alone = np.flatnonzero(wanted & ~plain[first:end]) + first
+        for row in [*alone.tolist(), *self._gather(buffer, position, columns, plain, (first, end))]:
             start, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             self._open(buffer[start - position : start - position + size].tobytes(), start)
         return []
+
+    def _gather(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "Ints", plain: "NDArray[np.bool_]", rows: tuple[int, int]
+    ) -> Iterator[int]:
+        """Add the records of plain batches, many at a time; gives those that must be opened by themselves."""
+        row, end = rows
+        readable_buffer = readable(buffer)
+        while row < end:
+            stop, records, _ = gather_records(readable_buffer, position, columns, plain, row, end, self._matrix, self._batch_of)
+            if records:
+                self._add_gathered(buffer, columns, self._matrix[:, :records], self._batch_of[:records])
+            elif stop < end:
+                yield stop
+                stop += 1
+            row = stop
+
+    def _add_gathered(self, buffer: "NDArray[np.uint8]", columns: "Ints", records: "Ints", batch_of: "Ints") -> None:
+        """Add records of several batches; their positions count in `buffer`."""
+        attributes, base = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.BASE_TIMESTAMP]
+        start, end = (
+            int(records[RecordColumn.POSITION, 0]),
+            int((records[RecordColumn.POSITION] + records[RecordColumn.SIZE_IN_BYTES])[-1]),
+        )
+        payload = buffer[start:end].tobytes()
+        keys = _pieces(payload, records[RecordColumn.KEY_POSITION] - start, records[RecordColumn.KEY_LENGTH])
+        values = _pieces(payload, records[RecordColumn.VALUE_POSITION] - start, records[RecordColumn.VALUE_LENGTH])
+        stamped = attributes[batch_of] & TIMESTAMP_TYPE_MASK != 0
+        deltas = records[RecordColumn.TIMESTAMP_DELTA]
+        transactional = attributes[batch_of] & TRANSACTIONAL_MASK != 0
+        states = np.zeros(len(batch_of), np.int64)
+        batches, batch = np.unique(batch_of[transactional], return_inverse=True)
+        owners = zip(
+            columns[BatchColumn.PRODUCER_ID, batches].tolist(), columns[BatchColumn.BASE_OFFSET, batches].tolist(), strict=True
+        )
+        states[transactional] = np.array([self._transactions.state(*owner) for owner in owners], np.int64)[batch]
+        self._add(
+            _Records(
+                records[RecordColumn.OFFSET_DELTA] + columns[BatchColumn.BASE_OFFSET][batch_of],
+                np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP][batch_of], base[batch_of] + deltas),
+                _hashed(keys, self.seed),
+                records[RecordColumn.KEY_LENGTH],
+                _shown(keys),
+                _hashed(values, self.seed)[:, 0],
+                records[RecordColumn.VALUE_LENGTH],
+            ),
+            states,
+            TRANSACTIONAL * transactional,
+            np.where(attributes[batch_of] & DELETE_HORIZON_MASK != 0, base[batch_of], _INT64_MAX),
+        )
 
     def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
         """Open a batch that stands behind damage or is large."""
@@ -173,16 +236,17 @@ class KeyReader:
             if records is None:
                 self._bad.add(position)
                 continue
-            self._add(records, state, flags, horizon)
+            every = np.ones(len(records.offsets), np.int64)
+            self._add(records, state * every, flags * every, horizon * every)
 
-    def _add(self, records: "_Records", state: State, flags: int, horizon: int) -> None:
-        """Add some records of one batch as rows, all of one state."""
+    def _add(self, records: "_Records", states: "Ints", flags: "Ints", horizons: "Ints") -> None:
+        """Add some records as rows, each with its `State`, its flags but for TOMBSTONE, and its batch's delete horizon."""
         intervals = np.searchsorted(self.cuts, records.offsets, side="right")
         wanted = intervals > 0
         keyless = wanted & (records.key_lengths < 0)
         np.add.at(self.counts.keyless, intervals[keyless], 1)
         wanted &= ~keyless
-        np.add.at(self.counts.records[state], intervals[wanted], 1)
+        np.add.at(self.counts.records, (states[wanted], intervals[wanted]), 1)
         count = int(wanted.sum())
         if not count:
             return
@@ -190,13 +254,13 @@ class KeyReader:
         timestamps = records.timestamps[wanted]
         rows = np.empty((count, ROW_WIDTH), np.int64)
         rows[:, Row.KEY_HIGH : Row.PLACE] = records.keys[wanted]
-        rows[:, Row.PLACE] = place(self.number, intervals[wanted], state)
+        rows[:, Row.PLACE] = place(self.number, intervals[wanted], states[wanted])
         rows[:, Row.OFFSET] = records.offsets[wanted]
         rows[:, Row.VALUE] = np.where(deleted, 0, records.values[wanted])
         rows[:, Row.EXPIRY] = np.minimum(
-            np.minimum(timestamps, _INT64_MAX - self.delete_retention_ms) + self.delete_retention_ms, horizon
+            np.minimum(timestamps, _INT64_MAX - self.delete_retention_ms) + self.delete_retention_ms, horizons[wanted]
         )
-        rows[:, Row.FLAGS] = flags + TOMBSTONE * deleted
+        rows[:, Row.FLAGS] = flags[wanted] + TOMBSTONE * deleted
         rows[:, Row.RECORDS] = 1
         rows[:, Row.KEY_SHOWN] = records.shown[wanted]
         self.runs.add(rows)

@@ -1,0 +1,101 @@
+"""Records gathered from many batches are the records of each, in both forms of the kernel, for any bytes in the batches."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.records import RECORD_COLUMNS, RecordColumn
+from kafka_forensics.parsers.kernels.gather import gather_records
+from kafka_forensics.parsers.kernels.records import COUNT_LIE, FULL, OK, readable
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+pytestmark = pytest.mark.properties
+
+FORMS = ("interpreted", "compiled")
+START = 1000
+"""Where the buffer begins in its file."""
+POSITIONS = (RecordColumn.POSITION, RecordColumn.KEY_POSITION, RecordColumn.VALUE_POSITION, RecordColumn.HEADERS_POSITION)
+
+Gathered = list[tuple[int, tuple[int, ...]]]
+"""(row of the batch, columns of the record with positions that count in its payload)."""
+
+
+def header(count: int) -> dict[str, int]:
+    fields = ("base_offset", "partition_leader_epoch", "attributes", "last_offset_delta", "base_timestamp", "max_timestamp")
+    return dict.fromkeys((*fields, "producer_id", "producer_epoch", "base_sequence"), 0) | {"records_count": count}
+
+
+SOUND = st.lists(
+    st.builds(RecordToWrite, st.none() | st.binary(max_size=3), st.none() | st.binary(max_size=3), st.just([("h", b"1")])),
+    max_size=4,
+).map(lambda records: write_batch(records, base_offset=0, base_timestamp=0))
+BATCHES = st.lists(SOUND | st.builds(write_raw_batch, st.integers(-1, 3).map(header), st.binary(max_size=12)), max_size=6)
+
+
+def rows(batches: list[bytes]) -> "NDArray[np.int64]":
+    """What the kernel needs to know of batches that follow each other."""
+    columns = np.zeros((BATCH_COLUMNS, len(batches)), np.int64)
+    columns[BatchColumn.SIZE_IN_BYTES] = sizes = [len(one) for one in batches]
+    columns[BatchColumn.POSITION] = START + np.cumsum([0, *sizes])[:-1]
+    columns[BatchColumn.RECORDS_COUNT] = [int.from_bytes(one[57:61], "big", signed=True) for one in batches]
+    return columns
+
+
+def gathered(form: str, batches: list[bytes], wanted: "NDArray[np.bool_]", room: int) -> tuple[Gathered, list[int]]:
+    """Every record, and the rows of the batches that were refused."""
+    buffer = readable(b"".join(batches), compiled=form == "compiled")
+    columns, row = rows(batches), 0
+    out, batch_of = np.empty((RECORD_COLUMNS, room), np.int64), np.empty(room, np.int64)
+    found, refused = [], []
+    while row < len(batches):
+        stop, records, code = getattr(gather_records, form)(buffer, START, columns, wanted, row, len(batches), out, batch_of)
+        for number in range(records):
+            record = out[:, number].copy()
+            payload = int(columns[BatchColumn.POSITION, batch_of[number]]) - START + RECORD_BATCH_OVERHEAD
+            record[list(POSITIONS)] -= payload
+            found.append((int(batch_of[number]), tuple(record.tolist())))
+        if code != OK and not records:
+            refused.append(stop)
+            stop += 1
+        row = stop
+    return found, refused
+
+
+@given(BATCHES, st.data(), st.integers(1, 9))
+@settings(max_examples=150, deadline=None)
+def test_what_is_gathered_is_what_each_batch_holds(batches: list[bytes], draw: st.DataObject, room: int) -> None:
+    wanted = np.array([draw.draw(st.integers(0, 4)) > 0 for _ in batches], bool)
+    expected: Gathered = []
+    refused = []
+    for row in np.flatnonzero(wanted).tolist():
+        decoded = decode_batch(batches[row])
+        if decoded.problems or decoded.records_count > room:
+            refused.append(row)
+        else:
+            expected += [(row, tuple(one)) for columns in decoded.iter_columns() for one in columns.T.tolist()]
+    assert gathered("interpreted", batches, wanted, room) == (expected, refused)
+    assert gathered("compiled", batches, wanted, room) == (expected, refused)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_says_why_it_stops(form: str) -> None:
+    two = write_batch([RecordToWrite(b"a", b"1"), RecordToWrite(b"b", b"2")], base_offset=0, base_timestamp=0)
+    liar = write_batch([RecordToWrite(b"a", b"1")], base_offset=2, base_timestamp=0, records_count=2)
+    data, columns = [two, two, liar], rows([two, two, liar])
+    out, batch_of = np.empty((RECORD_COLUMNS, 4), np.int64), np.empty(4, np.int64)
+    buffer = readable(b"".join(data), compiled=form == "compiled")
+    gather = getattr(gather_records, form)
+    every = np.ones(3, bool)
+    assert tuple(gather(buffer, START, columns, every, 0, 3, out[:, :3].copy(), batch_of)) == (1, 2, FULL)
+    assert tuple(gather(buffer, START, columns, every, 0, 2, out, batch_of)) == (2, 4, OK)
+    assert tuple(gather(buffer, START, columns, every, 2, 3, out, batch_of)) == (2, 0, COUNT_LIE)
+    assert tuple(gather(buffer, START, columns, ~every, 0, 3, out, batch_of)) == (3, 0, OK)
