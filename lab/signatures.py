@@ -17,9 +17,6 @@ from tests.support.incidents import TREES
 
 PAGE: Final = LAB.parent / "docs" / "incidents.md"
 UNNAMED: Final = {
-    "d9": ("KAFKA-14402", "hanging transaction", "no signature: an open transaction has a finding of its own"),
-    "d11": ("KAFKA-9144", "a coordinator's epoch goes backwards", "no signature: it shows in markers alone"),
-    "d12": ("no issue", "torn transaction", "no signature: it shows in two partitions together"),
     "d26": ("no issue", "a dead cluster of which only volumes are left", "no fault of the logs: scan them, keep the best copies"),
     "d27": (
         "redpanda-data/redpanda#11360",

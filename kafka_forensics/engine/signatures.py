@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.analysis.signature_rules import HISTORIES
 from kafka_forensics.analysis.signature_rules_files import FILES
 from kafka_forensics.analysis.signature_rules_records import RECORDS
+from kafka_forensics.analysis.signature_rules_transactions import TRANSACTIONS
 from kafka_forensics.analysis.signatures import Case, ReplicaFacts, Signature, matches
 from kafka_forensics.engine.repeated import repeated_batches
 from kafka_forensics.model.batches import BatchColumn
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from kafka_forensics.engine.transactions import SnapshotCheck
     from kafka_forensics.model.findings import Finding
 
-SIGNATURES: Final[tuple[Signature, ...]] = (*HISTORIES, *FILES, *RECORDS)
+SIGNATURES: Final[tuple[Signature, ...]] = (*HISTORIES, *FILES, *RECORDS, *TRANSACTIONS)
 """Every signature."""
 
 

@@ -1,0 +1,33 @@
+"""Which incidents real brokers' log directories match: the two of Kafka 0.10.2.2 and the unclean election, and no healthy one."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Confidence
+
+pytestmark = pytest.mark.corpora
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kafka-0.10.2.2-hw-truncation", [("d4", "ledger", 0, 10)]),
+        ("kafka-0.10.2.2-hw-divergence", [("d4", "ledger", 0, 3)]),
+        ("kafka-4.3.0-unclean", [("d6", "audit", 300, 370)]),
+        ("kafka-4.3.0-healthy", []),
+        ("kafka-4.3.0-lag", []),
+        ("kafka-4.3.0-clean-end", []),
+        ("public-five-brokers", []),
+        ("public-magic0-golden", []),
+    ],
+)
+def test_what_real_directories_match(corpora: Path, name: str, expected: list[tuple[str, str, int, int]]) -> None:
+    found = scan([str(corpora / f"{name}.tar.xz")], ScanOptions()).findings
+    matched = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
+    places = [(one.evidence["incident"], one.place.topic, one.place.offset_start, one.place.offset_end) for one in matched]
+    assert places == expected
+    assert {one.confidence for one in matched} <= {Confidence.INFERRED}
+    assert all(one.evidence["does_not_fit"] == [] for one in matched)
