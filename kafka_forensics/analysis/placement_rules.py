@@ -217,15 +217,26 @@ class _Rules:
         if found and not _one_partition_then(found):
             self._prior[[rule.partition_count == 1 for rule in self._rules]] = -np.inf
             found = self._found()
+        counts = [one.rule.partition_count for one, _ in found]
+        if counts != sorted(counts):
+            return [], []  # partitions are never taken away, so times are not those of appending
         changes = [self._where(before, after) for (_, before), (_, after) in itertools.pairwise(found)]
         return [one for one, _ in found], changes
 
     def _found(self) -> "list[tuple[Stretch, Hits]]":
-        """Stretches of different rules, each with where its rule is right; none if of one too little was seen to say."""
+        """Stretches of different rules, each with where its rule is right; none if of one too little was seen to say.
+
+        A rule that fits only by and large fits here better and there worse by chance, so that no change is claimed with it.
+        """
         has_times = bool((self._keys.timestamp >= 0).any())
         cuts = self._cuts(0, self._keys.size, _MOST_CHANGES) if has_times else []
+        found = self._between([0, *cuts, self._keys.size])
+        vague = any(one.share < _LEAST_SHARE for one, _ in found)
+        return self._between([0, self._keys.size]) if cuts and vague else found
+
+    def _between(self, edges: list[int]) -> "list[tuple[Stretch, Hits]]":
         found: list[tuple[Stretch, Hits]] = []
-        for start, end in itertools.pairwise([0, *cuts, self._keys.size]):
+        for start, end in itertools.pairwise(edges):
             rule, hits = self._best(start, end)
             if rule is None:
                 return []

@@ -1,0 +1,219 @@
+"""Both hashes in both forms, against vectors of real clients; and which keys are looked at, in whatever bytes."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Producer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics import compiled
+from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
+from kafka_forensics.model.key_samples import KEY_SAMPLE_COLUMNS
+from kafka_forensics.model.records import RECORD_COLUMNS
+from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.kernels.crc import crc32
+from kafka_forensics.parsers.kernels.partitioners import (
+    MOST_OF_A_BATCH,
+    is_sampled,
+    murmur2,
+    room_for,
+    sample_batches,
+    sample_payload,
+)
+from kafka_forensics.parsers.kernels.records import readable
+from kafka_forensics.parsers.key_sampler import LEAST_GRAIN, SAMPLED_BATCHES, KeySampler
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
+from tests.support.records import payloads
+from tests.support.segments import BASE_TIMESTAMP, columns_of, flipped, legacy_entry, read
+
+FORMS = ("interpreted", "compiled")
+JAVA = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+    bytes([12, 42, 56, 24, 109, 111]): 274204207,
+}
+"""Key → what Java's client computes, as its own tests have it."""
+KEYS = [
+    b"21",
+    b"foobar",
+    b"order-1",
+    b"\xff\x00\x01",
+    "\u043a\u043b\u044e\u0447".encode(),
+    b"a" * 33,
+    *(b"k%d" % n for n in range(40)),
+]
+MOCK_PARTITIONS = 4
+"""Of a topic that librdkafka's mock cluster makes."""
+
+
+def hashed(kernel: Any, form: str, key: bytes) -> int:
+    buffer = readable(key, compiled=form == "compiled")
+    return int(getattr(kernel, form)(buffer, 0, len(key), *((0,) if kernel is crc32 else ())))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_murmur2_is_that_of_javas_client(form: str) -> None:
+    for key, expected in JAVA.items():
+        assert hashed(murmur2, form, key) == expected % 2**32
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "kernel"), [("consistent_random", crc32), ("consistent", crc32), ("murmur2_random", murmur2)]
+)
+def test_partitions_are_those_that_librdkafka_chooses(partitioner: str, kernel: Any) -> None:
+    chosen: dict[bytes, int] = {}
+    producer = Producer({"test.mock.num.brokers": 1, "partitioner": partitioner, "log_level": 0})
+
+    def delivered(_: Any, sent: Any) -> None:
+        chosen[sent.key()] = sent.partition()
+
+    for key in KEYS:
+        producer.produce("topic", b"value", key=key, on_delivery=delivered)
+    assert producer.flush(20) == 0
+    for key in KEYS:
+        for form in FORMS:
+            assert (hashed(kernel, form, key) & (0x7FFFFFFF if kernel is murmur2 else -1)) % MOCK_PARTITIONS == chosen[key]
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=40), st.integers(0, 5), st.integers(0, 5))
+def test_both_forms_hash_any_stretch_alike(data: bytes, before: int, behind: int) -> None:
+    padded = b"\x81" * before + data + b"\x7e" * behind
+    answers = set()
+    for form in FORMS:
+        buffer = readable(padded, compiled=form == "compiled")
+        answers.add(int(getattr(murmur2, form)(buffer, before, before + len(data))))
+        assert getattr(crc32, form)(buffer, before, before + len(data), 0) == zlib.crc32(data)
+    assert len(answers) == 1
+    assert 0 <= answers.pop() < 2**32
+
+
+def batch_of(count: int, **facts: int) -> Any:
+    wide = {BatchColumn[name.upper()]: value for name, value in facts.items()}
+    return columns_of([{BatchColumn.RECORDS_COUNT: count, BatchColumn.BASE_TIMESTAMP: 7, **wide}])
+
+
+@pytest.mark.properties
+@given(
+    payload=payloads(),
+    count=st.integers(-5, 2**31 - 1),
+    base_offset=st.sampled_from([0, 9, -1, 2**63 - 1]),
+    log_append=st.booleans(),
+)
+def test_both_forms_look_at_the_same_keys_of_any_payload(payload: bytes, count: int, base_offset: int, log_append: bool) -> None:
+    batch = batch_of(count, base_offset=base_offset, attributes=8 * log_append, base_timestamp=2**63 - 1 if count % 2 else 5)
+    answers = []
+    for form in FORMS:
+        out = np.full((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH + 1), -77, np.int64)
+        scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
+        buffer = readable(payload, compiled=form == "compiled")
+        written = getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, scratch, out, 1)
+        assert (out[:, 0] == -77).all()
+        assert (out[:, int(written) :] == -77).all()
+        answers.append(out[:, 1 : int(written)].tolist())
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.properties
+@given(st.lists(st.integers(1, 3000), max_size=30), st.integers(1, 5000))
+def test_a_batch_is_looked_at_for_each_grain_that_begins_in_it(sizes: list[int], grain: int) -> None:
+    position, sampled = 0, 0
+    for size in sizes:
+        expected = any(at % grain == 0 for at in range(position, position + size))
+        assert {bool(getattr(is_sampled, form)(position, size, grain)) for form in FORMS} == {expected}
+        sampled += expected
+        position += size
+    assert sampled <= position // grain + 1
+
+
+@pytest.mark.properties
+@given(
+    st.lists(st.tuples(st.integers(61, 4000), st.integers(-(2**31), 2**31 - 1), st.integers(0, 7)), max_size=12),
+    st.binary(max_size=64),
+)
+def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, int]], noise: bytes) -> None:
+    columns = columns_of(
+        [
+            {BatchColumn.SIZE_IN_BYTES: size, BatchColumn.RECORDS_COUNT: count, BatchColumn.ATTRIBUTES: attributes}
+            for size, count, attributes in headers
+        ]
+    )
+    filler = (noise or b"\x00") + write_record(RecordToWrite(b"k", b""), 0, 0)
+    total = int(columns[BatchColumn.SIZE_IN_BYTES].sum())
+    data = (filler * (total // len(filler) + 1))[:total]
+    answers = []
+    for form in FORMS:
+        room = room_for(columns)
+        out = np.zeros((KEY_SAMPLE_COLUMNS, room), np.int64)
+        buffer = readable(data, compiled=form == "compiled")
+        scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
+        written = int(getattr(sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, scratch, out))
+        assert written <= room <= len(headers) + total // 7 // 32
+        answers.append(out[:, :written].tolist())
+    assert answers[0] == answers[1]
+    assert columns.shape[0] == BATCH_COLUMNS
+
+
+def sampled(data: bytes, log_bytes: int = 0) -> list[tuple[int, ...]]:
+    """(offset, timestamp, key length, murmur2, CRC-32) of what a deep reading looks at."""
+    sampler = KeySampler(log_bytes)
+    read(data, inspect=inspector(deep=True, keys=sampler))
+    rows = [tuple(row) for row in sampler.take().T.tolist()]
+    assert sampler.take().shape == (KEY_SAMPLE_COLUMNS, 0)
+    return rows
+
+
+def expected(offset: int, timestamp: int, key: bytes | None) -> tuple[int, ...]:
+    if key is None:
+        return offset, timestamp, -1, 0, 0
+    return offset, timestamp, len(key), hashed(murmur2, "interpreted", key), zlib.crc32(key)
+
+
+def long_batch(base_offset: int, **given: Any) -> bytes:
+    records = [RecordToWrite(b"k%d" % n if n % 3 else None, b"v" * 20, timestamp_delta=n) for n in range(100)]
+    return write_batch(records, base_offset=base_offset, base_timestamp=BASE_TIMESTAMP, **given)
+
+
+@pytest.mark.parametrize("use", [False, True], ids=FORMS)
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+def test_the_first_records_of_batches_of_every_kind(monkeypatch: pytest.MonkeyPatch, use: bool, codec: str) -> None:
+    monkeypatch.setattr(compiled, "_state", {"compiled": use})
+    rows = sampled(long_batch(7, compression_type=codec))
+    assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(4)]
+    appended = long_batch(0, compression_type=codec, timestamp_type="LogAppendTime", max_timestamp=99)
+    assert {row[1] for row in sampled(appended)} == {99}
+
+
+def test_old_messages_are_looked_at_and_markers_and_damaged_batches_are_not() -> None:
+    assert sampled(legacy_entry(4, 1, timestamp=77)) == [expected(4, 77, b"key")]
+    assert sampled(legacy_entry(4, 0)) == [expected(4, -1, b"key")]
+    marker = write_marker(base_offset=0, timestamp=5, producer_id=4, producer_epoch=0, commit=True, coordinator_epoch=0)
+    assert sampled(marker) == []
+    assert sampled(flipped(long_batch(0), 200)) == []
+
+
+def test_of_a_long_log_few_batches_whatever_the_cut() -> None:
+    one = write_batch([RecordToWrite(b"k", b"v" * 100)], base_offset=0, base_timestamp=5)
+    log = [write_batch([RecordToWrite(b"k", b"v" * 100)], base_offset=n, base_timestamp=5) for n in range(300)]
+    data, size = b"".join(log), len(one)
+    near = {-(-grain // size) if grain % size else grain // size for grain in range(0, 300 * size, LEAST_GRAIN)}
+    assert (
+        len(sampled(data))
+        == len({at for at in range(300) if is_sampled.interpreted(at * size, size, LEAST_GRAIN)})
+        <= len(near) + 1
+    )
+    whole = sampled(data, 4000 * SAMPLED_BATCHES)
+    assert len(whole) == -(-len(data) // 4000)
+    sampler = KeySampler(4000 * SAMPLED_BATCHES)
+    pieces = []
+    for start, end in ((0, 100 * size), (100 * size, len(data))):
+        read(data, start, end, inspect=inspector(deep=True, keys=sampler))
+        pieces += [tuple(row) for row in sampler.take().T.tolist()]
+    assert pieces == whole
