@@ -14,7 +14,7 @@ from kafka_forensics.analysis.key_placement import KeyPlacementFold
 from kafka_forensics.analysis.producers import ProducersFold
 from kafka_forensics.analysis.recovery_walk import RecoveryFold
 from kafka_forensics.analysis.survey import survey
-from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold
 from kafka_forensics.model.batches import BatchChunk
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, TimeIndex
 from kafka_forensics.model.findings import Finding
@@ -121,6 +121,8 @@ class Replica:
     findings: list[Finding] = field(default_factory=list)
     recovery: RecoveryOutlook | None = None
     """What a start on this copy would make of it, once that is judged."""
+    forgotten: list[OpenTransaction] = field(default_factory=list)
+    """Transactions that the newest snapshot holds open and whose records retention removed; without a place in the log."""
     entries_beyond: Counter[tuple[int, str]] = field(init=False)
     """(segment, `index` or `timeindex`) → entries that point beyond the segment's log."""
     gap_starts: frozenset[int] = field(init=False)

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transaction_log import describes
+from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_decided import Contradiction, contradictions
 from kafka_forensics.analysis.transactions_disagree import disagreements
 from kafka_forensics.analysis.transactions_facts import CollectedFacts, PartitionFacts
-from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import PartitionSummary, verdict_of
 from kafka_forensics.model.transaction_log import (
     DEFAULT_MAX_TIMEOUT_MS,
@@ -51,7 +53,7 @@ class TransactionsAcross:
         settled = {(one.topic_partition, one.decision.producer_id) for one in torn if one.reason == "no_marker"}
         judged: list[Finding] = []
         hanging: dict[tuple[TopicPartition, int], Finding] = {}
-        for one in findings:
+        for one in [*findings, *(each for _, of in sorted(facts.items()) for each in _forgotten(of))]:
             key = _transaction(one)
             if key is None or key in settled:
                 judged += [one] if key is None else []
@@ -75,6 +77,7 @@ class TransactionsAcross:
         opened = None if facts is None else facts.open.get(producer_id)
         elsewhere = [] if facts is None else facts.ended_elsewhere.get(producer_id, [])
         ended_here = facts is not None and (opened is None or opened.first_offset != evidence["first_offset"])
+        ended_here = ended_here and "hidden_by_retention" not in evidence
         if ended_here or elsewhere:
             known = {"ended_on": elsewhere or [facts.context.broker]} if facts is not None else {}
             return replace(one, evidence=evidence | known | {"safe_to_abort": False})
@@ -119,16 +122,11 @@ class TransactionsAcross:
         producer_id, epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
         began = int(evidence["first_timestamp"])
         committed = self._committed_elsewhere(producer_id, epoch, (context.topic, context.partition), began)
-        place = context.place(
-            context.log_file(facts.open[producer_id].segment),
-            byte_start=facts.open[producer_id].position,
-            byte_end=facts.open[producer_id].position + facts.open[producer_id].size_in_bytes,
-            offset_start=one.place.offset_start,
-            offset_end=one.place.offset_end,
-        )
+        opened = facts.open.get(producer_id)
+        place = one.place if opened is None else _place(context, opened)
         evidence = evidence | {
             "reason": reason,
-            "last_stable_offset": facts.last_stable_offset,
+            "last_stable_offset": facts.last_stable_offset if opened is not None else evidence["last_stable_offset"],
             "open_on": facts.brokers,
             "safe_to_abort": not committed,
             "command": abort_command(context.topic, context.partition, int(evidence["first_offset"])),
@@ -187,6 +185,40 @@ def _without_coordinator(one: Finding, evidence: Evidence) -> Finding:
     if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS:
         return replace(one, evidence=evidence)
     return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
+
+
+def _place(context: ReplicaContext, opened: OpenTransaction) -> Place:
+    return context.place(
+        context.log_file(opened.segment),
+        byte_start=opened.position,
+        byte_end=opened.position + opened.size_in_bytes,
+        offset_start=opened.first_offset,
+        offset_end=opened.last_offset + 1,
+    )
+
+
+def _forgotten(facts: PartitionFacts) -> list[Finding]:
+    """What the snapshot still holds open and the log no longer has, as open transactions."""
+    start, end = facts.log_start_offset, facts.log_end_offset
+    return [
+        finding(
+            "TXN_OPEN",
+            facts.context.place(offset_start=start, offset_end=max(end, start)),
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "first_offset": one.first_offset,
+                "last_offset": one.last_offset,
+                "first_timestamp": one.last_timestamp,
+                "last_timestamp": one.last_timestamp,
+                "last_stable_offset": start,
+                "hidden_records": max(end - start, 0),
+                "hidden_by_retention": True,
+            },
+            confidence=Confidence.INFERRED,
+        )
+        for one in facts.forgotten
+    ]
 
 
 def _transaction(one: Finding) -> tuple[TopicPartition, int] | None:

@@ -13,6 +13,7 @@ from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions import OpenTransaction
+from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.model.transaction_log import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,10 +47,13 @@ class PartitionFacts:
     open: dict[int, OpenTransaction]
     """Producer id → its open transaction."""
     last_stable_offset: int
+    log_start_offset: int
     log_end_offset: int
     newest_timestamp: int
     elsewhere: "NDArray[np.int64]"
     """Markers that only other copies have."""
+    forgotten: list[OpenTransaction]
+    """Open by the newest snapshot of some copy, though no copy's log has anything of them."""
     ended_elsewhere: dict[int, list[int | str]] = field(default_factory=dict)
     """Producer id → brokers whose copy has the marker of the transaction that is open here."""
 
@@ -102,8 +106,7 @@ class PartitionFacts:
 
 def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     """The facts of one partition, None if no copy of it has transactions."""
-    with_transactions = [one for one in replicas if len(one.state.transactions.last_markers.markers.rows) or _opens(one)]
-    if not with_transactions:
+    if not any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas):
         return None
     best = max(replicas, key=_reach)
     fold, context = best.state.transactions, best.context
@@ -121,9 +124,11 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         fold.ended(),
         opened,
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
+        best.log_start_offset,
         best.log_end_offset,
         max(one.state.transactions.last_markers.newest_timestamp for one in replicas),
         _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
+        [one for one in best.forgotten if not any(other.state.transactions.view([one.producer_id]) for other in replicas)],
     )
     for other in replicas:
         if other is not best and opened:
@@ -165,6 +170,24 @@ def _reach(replica: Replica) -> tuple[bool, bool, int, int]:
     control = replica.context.control
     leads = control is not None and control.leader == replica.broker
     return _is_whole(replica), leads, max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
+
+
+def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
+    """Transactions that a snapshot at `snapshot_offset` holds open though the log, from before it on, has nothing of them.
+
+    A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog).
+    """
+    if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
+        return []
+    gone = [one for one in entries if one.current_txn_first_offset < replica.log_start_offset]
+    seen = replica.state.transactions.view([one.producer_id for one in gone])
+    return [
+        OpenTransaction(
+            one.producer_id, one.producer_epoch, one.current_txn_first_offset, one.last_offset, -1, one.timestamp, -1, -1, 0, -1
+        )
+        for one in gone[:OPEN_KEPT]
+        if one.producer_id not in seen
+    ]
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.producer_snapshot_check import compare_with_snapshot
 from kafka_forensics.analysis.replica import Replica, ReplicaState
+from kafka_forensics.analysis.transactions_facts import forgotten_transactions
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot, TransactionIndex
@@ -22,7 +23,8 @@ class SnapshotCheck:
         self.findings: list[Finding] = []
         self.open_entries: list[ProducerEntry] = []
         """Producers with an open transaction, by the newest snapshot read so far."""
-        self._newest = -1
+        self.newest_offset = -1
+        """Offset of that snapshot."""
 
     def at(self, offset: int, state: ReplicaState) -> None:
         """The log before `offset` is folded into `state`: judge the snapshot of that offset, if there is one."""
@@ -46,8 +48,8 @@ class SnapshotCheck:
         """The snapshot parsed; its damage is a finding at once."""
         plan = self._plan
         snapshot = self.inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
-        if snapshot is not None and offset > self._newest:
-            self._newest = offset
+        if snapshot is not None and offset > self.newest_offset:
+            self.newest_offset = offset
             self.open_entries = [one for one in snapshot.entries if one.current_txn_first_offset >= 0]
         if snapshot is not None and snapshot.damage:
             first = snapshot.damage[0]
@@ -81,6 +83,7 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
         found += [one for one in told if replica.end_is_known or one.kind != "TXN_OPEN"]  # its marker may be in what was not read
         found += state.transactions.compare_with_index(indexes, context, replica.log_start_offset, runs, copied)
         found += _missing_snapshots(plan, replica)
+        replica.forgotten = forgotten_transactions(replica, snapshots.open_entries, snapshots.newest_offset)
     return found + snapshots.findings
 
 

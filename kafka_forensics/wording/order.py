@@ -28,7 +28,8 @@ PRODUCER_SEQ_REGRESSION: sequence numbers going back
 PRODUCER_EPOCH_REGRESSION: producer epoch going back
     [producer {producer_id}|a producer] goes back to an older epoch[ ({producer_epoch} after {previous_epoch})] at {batch}
 TXN_OPEN: open transaction
-    [producer {producer_id}|a producer] has a transaction open[ since offset {first_offset}][, transactional id
+    [producer {producer_id}|a producer] has a transaction open[ since offset {first_offset}][{hidden_by_retention:if}, known from
+    a producer snapshot only][, transactional id
     {transactional_id:list}][, which its coordinator calls {coordinator_state}][, last written to at
     {last_timestamp:time}][; read_committed readers wait at offset {last_stable_offset}][, {hidden_records:offset} held back]
     > Normal while the producer works; if it stays, let kafka-transactions.sh find-hanging judge it on the running cluster.

@@ -210,3 +210,27 @@ def test_epochs_of_every_version_are_no_finding(tmp_path: Path, client: int) -> 
     counts = result.partitions[-1].replicas[0].transactions
     assert (counts.committed, counts.aborted, counts.open) == (3, 3, 0)
     assert OTHER_ID not in data.producers
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_f41_a_snapshot_remembers_what_retention_took(tmp_path: Path, listed: bool) -> None:
+    """The transaction's records are gone with their segment; the snapshot at the log start still holds it open."""
+    later = 12 + TOO_LATE
+    data = DataLog()
+    data.data(10)
+    data.roll()
+    data.traffic(later)
+    state = CoordinatorLog()
+    state.state(10, "Ongoing" if listed else "Empty", (0,) if listed else ())
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    paths = write_cluster(tmp_path, {"t-0": data, "__transaction_state-0": state})
+    for path in paths:
+        for file in (path / "t-0").glob(f"{0:020d}.*"):
+            file.unlink()
+        (path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 2\n")
+    result = scan(paths)
+    [one] = [each for each in result.findings if each.kind.startswith("TXN")]
+    assert (one.kind, one.severity.value) == (("TXN_OPEN", "info") if listed else ("TXN_HANGING", "error"))
+    assert (one.evidence["first_offset"], one.evidence["last_stable_offset"], offsets(one)) == (0, 2, (2, 5))
+    assert (one.evidence["hidden_by_retention"], one.evidence["transactional_id"]) == (True, APP)
+    assert {each.kind for each in result.findings} <= {one.kind, "INCIDENT_SIGNATURE"}
