@@ -1,0 +1,135 @@
+"""Placement of keys in a whole scan: logs of several brokers in, one finding a topic or none out."""
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.analysis.placement_rules import CRC32, MURMUR2, Placement, Rule
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.placement import TopicPlacements
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.parsers.kernels.partitioners import murmur2
+from kafka_forensics.wording import message
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP
+
+Partitioner = Callable[[bytes, int], int]
+
+
+def java(key: bytes, count: int) -> int:
+    return (int(murmur2.interpreted(key, 0, len(key))) & 0x7FFFFFFF) % count
+
+
+def librdkafka(key: bytes, count: int) -> int:
+    return zlib.crc32(key) % count
+
+
+def put_topic(folder: Path, runs: list[tuple[Partitioner, int]], *, topic: str = "orders", codec: str = "none") -> None:
+    """A topic on two brokers: for each run 200 keys, a batch each, sent by that partitioner over so many partitions."""
+    logs: dict[int, list[bytes]] = {number: [] for number in range(max(count for _, count in runs))}
+    time = BASE_TIMESTAMP
+    for by, count in runs:
+        for number in range(200):
+            key = b"order-%d" % number
+            log = logs[by(key, count)]
+            record = RecordToWrite(key, b"v" * 600)
+            log.append(write_batch([record], base_offset=len(log), base_timestamp=time, compression_type=codec))
+            time += 1000
+    for number, log in logs.items():
+        for broker in (1, 2):
+            put_replica(folder / f"{topic}-{number}-{broker}", broker, b"".join(log), partition=f"{topic}-{number}")
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Finding], dict[str, Placement]]]:
+    """Scan a folder: findings about placement, and every placement judged by topic."""
+    seen: list[TopicPlacements] = []
+
+    class Kept(TopicPlacements):
+        def finish(self) -> list[Finding]:
+            seen.append(self)
+            return super().finish()
+
+    monkeypatch.setattr(local, "TopicPlacements", Kept)
+
+    def run(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], dict[str, Placement]]:
+        result = local.scan([str(path)], options or ScanOptions(deep=True))
+        return [one for one in result.findings if one.kind == "KEY_PLACEMENT"], {one.topic: one for one in seen[-1].placements}
+
+    return run
+
+
+Judged = Callable[..., tuple[list[Finding], dict[str, Placement]]]
+
+
+@pytest.mark.parametrize(("by", "name"), [(java, MURMUR2), (librdkafka, CRC32)])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_one_client_is_recognised_and_nothing_said(tmp_path: Path, judged: Judged, by: Partitioner, name: str, codec: str) -> None:
+    put_topic(tmp_path, [(by, 3)], codec=codec)
+    findings, placements = judged(tmp_path)
+    assert findings == []
+    assert [one.rule for one in placements["orders"].stretches] == [Rule(name, 3)]
+
+
+def test_a_raised_number_of_partitions_is_told_in_a_sentence(tmp_path: Path, judged: Judged) -> None:
+    put_topic(tmp_path, [(java, 2), (java, 4)])
+    ((told,), placements) = judged(tmp_path)
+    assert [one.rule for one in placements["orders"].stretches] == [Rule(MURMUR2, 2), Rule(MURMUR2, 4)]
+    assert (told.severity, told.place.topic, told.place.partition) == (Severity.INFO, "orders", None)
+    moved = told.evidence["keys_in_several_partitions"]
+    assert 60 < moved < 140
+    assert message(told) == (
+        "Keys of topic orders went by murmur2 over 2 partitions until 2023-11-14T22:16:41Z, and since then by murmur2 over 4"
+        f" partitions; {moved} keys of 200 looked at lie in several partitions, so that nothing keeps the order of their records."
+    )
+    assert told.evidence["premises"][0].startswith("number of partitions: the partition directories")
+
+
+def test_another_clients_hash_is_told(tmp_path: Path, judged: Judged) -> None:
+    put_topic(tmp_path, [(java, 3), (librdkafka, 3)])
+    ((told,), _) = judged(tmp_path)
+    assert (told.evidence["partitioner_before"], told.evidence["partitioner"]) == ("murmur2", "crc32")
+
+
+def test_a_single_partition_of_many_is_judged_by_the_count_of_all(tmp_path: Path, judged: Judged) -> None:
+    put_topic(tmp_path, [(librdkafka, 3)])
+    findings, placements = judged(tmp_path, ScanOptions(deep=True, partition=1))
+    assert findings == []
+    assert placements["orders"].partition_count == 3
+    assert [one.rule.partitioner for one in placements["orders"].stretches] == [CRC32]
+
+
+def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(tmp_path: Path, judged: Judged) -> None:
+    put_topic(tmp_path / "one", [(java, 1)])
+    put_topic(tmp_path / "own", [(java, 2), (librdkafka, 2)], topic="__own")
+    assert judged(tmp_path) == ([], {})
+    put_topic(tmp_path / "two", [(java, 2), (librdkafka, 2)])
+    assert len(judged(tmp_path)[0]) == 1
+    assert judged(tmp_path, ScanOptions(deep=False)) == ([], {})
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_the_answer_does_not_depend_on_splits_and_jobs(
+    tmp_path: Path, judged: Judged, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    put_topic(tmp_path, [(java, 2), (librdkafka, 4)])
+    whole = judged(tmp_path)
+    monkeypatch.setattr("kafka_forensics.engine.splits.SPLIT_BYTES", 5000)
+    assert judged(tmp_path, ScanOptions(deep=True, jobs=jobs)) == whole
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("archive", ["kafka-4.3.0-healthy", "kafka-4.3.0-clean-end"])
+def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_brokers(
+    corpora: Path, judged: Judged, archive: str
+) -> None:
+    ((told,), placements) = judged(corpora / f"{archive}.tar.xz")
+    assert (told.place.topic, told.severity) == ("orders", Severity.INFO)
+    assert told.evidence["partitioner"] == "no_known_hash"
+    assert told.evidence["premises"][0] == "number of partitions: the controller's log"
+    assert told.evidence["keyless_percent"] == {"0": 0, "1": 100}
+    assert sorted(topic for topic, one in placements.items() if not one.is_plain) == ["orders"]
