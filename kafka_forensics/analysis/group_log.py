@@ -6,7 +6,7 @@ An unreadable value leaves its key as it was, with a note from which record on t
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from kafka_forensics.model.group_log import (
@@ -24,6 +24,8 @@ from kafka_forensics.model.group_log import (
 
 MAX_KEYS: Final = 1 << 20
 """Keys (of offsets, of members, of open transactions) that are followed; what is new beyond that is left out."""
+MAX_TEXT: Final = 128 << 20
+"""Characters of names and metadata that are held for them; beyond, keys are left out, and metadata and lists of members dropped."""
 _DOUBTS_KEPT: Final = 1024
 
 _Key = TypeVar("_Key")
@@ -54,29 +56,31 @@ class GroupReplay:
         self._doubtful: dict[GroupKey, int] = {}
         self._doubtful_groups: dict[str, int] = {}
         self._doubtful_logs: list[int] = []
+        self._text = 0
 
     def commit(self, key: GroupKey, commit: OffsetCommit, record_offset: int, producer_id: int = -1) -> None:
         """An offset commit; of a transactional batch with its producer's id."""
         if producer_id < 0:
             self._put(key, commit, record_offset, in_transaction=False)
             return
-        pending = self._pending.setdefault(producer_id, {})
-        if key not in pending:
-            if self._pending_size >= MAX_KEYS:
-                self.log.limited = True
-                return
-            self._pending_size += 1
-            self._waiting.setdefault(key, set()).add(producer_id)
-        pending[key] = (commit, record_offset)
+        known = self._pending.get(producer_id, {}).get(key)
+        before = 0 if known is None else _text_of(key, known[0])
+        if (known is None and self._is_full(self._pending_size)) or not self._swap(before, _text_of(key, commit)):
+            return
+        self._pending_size += known is None
+        self._waiting.setdefault(key, set()).add(producer_id)
+        self._pending.setdefault(producer_id, {})[key] = (commit, record_offset)
 
     def _put(self, key: GroupKey, commit: OffsetCommit, record_offset: int, *, in_transaction: bool) -> None:
         slot = self._slots.get(key)
         if slot is None:
-            if len(self._slots) >= MAX_KEYS:
-                self.log.limited = True
+            if self._is_full(len(self._slots)) or not self._swap(0, _text_of(key, commit)):
                 return
             self._slots[key] = _Slot(commit, record_offset, commit, record_offset, in_transaction)
         else:
+            if not self._swap(len(slot.last.metadata), len(commit.metadata)):
+                commit = commit._replace(metadata="")
+                self._swap(len(slot.last.metadata), 0)
             slot.last, slot.record_offset, slot.in_transaction = commit, record_offset, in_transaction
             if commit.offset >= slot.greatest.offset:
                 slot.greatest, slot.greatest_record_offset = commit, record_offset
@@ -85,10 +89,12 @@ class GroupReplay:
 
     def tombstone(self, key: GroupKey) -> None:
         """The committed offset of `key` was deleted, or has expired."""
-        self._slots.pop(key, None)
+        slot = self._slots.pop(key, None)
+        if slot is not None:
+            self._swap(_text_of(key, slot.last), 0)
         self._doubtful.pop(key, None)
         for producer_id in self._waiting.pop(key, ()):
-            del self._pending[producer_id][key]
+            self._swap(_text_of(key, self._pending[producer_id].pop(key)[0]), 0)
             self._pending_size -= 1
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -98,6 +104,7 @@ class GroupReplay:
         if not commit:
             self.log.aborted_commits += len(pending)
         for key, (value, record_offset) in pending.items():
+            self._swap(_text_of(key, value), 0)
             self._waiting[key].discard(producer_id)
             if not self._waiting[key]:
                 del self._waiting[key]
@@ -107,6 +114,10 @@ class GroupReplay:
 
     def classic_group(self, name: str, metadata: GroupMetadata) -> None:
         """The metadata of a classic group."""
+        known = self.log.groups.get(name)
+        if not self._swap(_members_text(None if known is None else known.metadata), _members_text(metadata)):
+            metadata = replace(metadata, members=())
+            self._swap(_members_text(None if known is None else known.metadata), 0)
         state = "Stable" if metadata.members_count and metadata.protocol is not None else "Empty"
         self._follow(Group(name, "classic", state, metadata.members_count, metadata.generation, metadata))
 
@@ -121,15 +132,13 @@ class GroupReplay:
         if key.record_type in METADATA_OF_MEMBER and key.member_id is not None:
             members = self._members.setdefault(key.group, set())
             if key.member_id not in members:
-                if self._members_size >= MAX_KEYS:
-                    self.log.limited = True
+                if self._is_full(self._members_size) or not self._swap(0, len(key.member_id)):
                     return
                 self._members_size += 1
                 members.add(key.member_id)
 
     def _follow(self, group: Group) -> None:
-        if group.group not in self.log.groups and len(self.log.groups) >= MAX_KEYS:
-            self.log.limited = True
+        if group.group not in self.log.groups and (self._is_full(len(self.log.groups)) or not self._swap(0, len(group.group))):
             return
         self.log.groups[group.group] = group
         self._doubtful_groups.pop(group.group, None)
@@ -141,10 +150,25 @@ class GroupReplay:
             members = self._members.get(key.group, set())
             if key.member_id in members:
                 members.remove(key.member_id)
+                self._swap(len(key.member_id), 0)
                 self._members_size -= 1
         elif known is not None and METADATA_OF_GROUP.get(key.record_type) == known.kind:
             del self.log.groups[key.group]
+            self._swap(len(key.group) + _members_text(known.metadata), 0)
             self._doubtful_groups.pop(key.group, None)
+
+    def _is_full(self, keys: int) -> bool:
+        """Whether there is no room for one more beside so many keys."""
+        self.log.limited |= keys >= MAX_KEYS
+        return keys >= MAX_KEYS
+
+    def _swap(self, before: int, after: int) -> bool:
+        """Whether so many characters can be held where there were `before`; if so, they are counted."""
+        if after > before and self._text - before + after > MAX_TEXT:
+            self.log.limited = True
+            return False
+        self._text += after - before
+        return True
 
     def unreadable(self, key: GroupKey | None, record_offset: int) -> None:
         """A record could not be read; `key` is None if not even its key could. What it changed is unknown behind the one before."""
@@ -202,6 +226,15 @@ class GroupReplay:
         for group in groups.values():
             own = self._doubtful_groups.get(group.group)
             group.unknown_after = min([*self._doubtful_logs[:1], *([] if own is None else [own])], default=None)
+
+
+def _text_of(key: GroupKey, commit: OffsetCommit) -> int:
+    return len(key.group) + len(key.topic or "") + len(commit.metadata)
+
+
+def _members_text(metadata: GroupMetadata | None) -> int:
+    members = () if metadata is None else metadata.members
+    return sum(len(one.member_id) + len(one.client_id) + len(one.client_host) for one in members)
 
 
 def _note(doubts: dict[_Key, int], key: _Key, record_offset: int) -> None:

@@ -51,6 +51,7 @@ MALFORMED_KEPT: Final = 1000
 WORTH_SKIPPING_BYTES: Final = 4 << 20
 """In logs of at least this size, commits that later ones supersede are passed over by a kernel."""
 _KEYS_CACHED: Final = 1 << 17
+_KEYS_BYTES: Final = 32 << 20
 _ROW_FACTS: Final = (
     BatchColumn.POSITION,
     BatchColumn.SIZE_IN_BYTES,
@@ -124,6 +125,7 @@ class _LogWalk:
         self._log = GroupLog(plan.context.partition, plan.context.broker, cluster_of(plan))
         self._replay = GroupReplay(self._log)
         self._keys: dict[bytes, GroupKey | str] = {}
+        self._keys_size = 0
         self._superseded = superseded
         self._file = ""
         self._batch = (0, 0)
@@ -218,8 +220,10 @@ class _LogWalk:
         if key is None:
             key = read_key(raw_key)
             if raw_key is not None:
-                if len(self._keys) >= _KEYS_CACHED:
+                self._keys_size += len(raw_key)
+                if len(self._keys) >= _KEYS_CACHED or self._keys_size > _KEYS_BYTES:
                     self._keys.clear()
+                    self._keys_size = len(raw_key)
                 self._keys[raw_key] = key
         if isinstance(key, str):
             self._malformed(None, offset, key)

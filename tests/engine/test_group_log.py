@@ -229,3 +229,20 @@ def test_groups_of_kafka_2(corpora: Path) -> None:
     assert ends["EmailService", "ECOMMERCE_SEND_EMAIL", 1] == 3
     members = {group.group: group.members_count for log in found.logs for group in log.groups.values()}
     assert members["CreateUserService"] == 1
+
+
+def test_what_is_held_is_limited_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_forensics.analysis.group_log.MAX_TEXT", 400)
+    many = [(commit_key(f"group-{number}"), commit_value(number, metadata="m" * 20)) for number in range(40)]
+    read = replayed(tmp_path / "text", log_of(*many))
+    assert (len(read.committed), read.limited) == (14, True)
+    again = [(KEY, commit_value(number, metadata="m" * (number % 100))) for number in range(200)]
+    read = replayed(tmp_path / "again", log_of(*again, (KEY, None), *many[:14], (KEY, None), (KEY, None)))
+    assert (len(read.committed), read.limited) == (14, False)
+    grown = replayed(tmp_path / "grown", log_of((KEY, commit_value(1)), (KEY, commit_value(2, metadata="m" * 500))))
+    assert (only(grown).last.offset, only(grown).last.metadata, grown.limited) == (2, "", True)
+    monkeypatch.setattr("kafka_forensics.analysis.group_log.MAX_KEYS", 3)
+    pending = replayed(tmp_path / "keys", transaction_of(*many[:9], start=0) + log_of(*many[:9], start=9))
+    assert (len(pending.pending), len(pending.committed), pending.limited) == (3, 3, True)
+    groups = [(group_key(f"g-{number}"), group_value(member())) for number in range(9)]
+    assert len(replayed(tmp_path / "groups", log_of(*groups)).groups) == 3
