@@ -33,6 +33,8 @@ class ReplicaContext:
     """None if there is no `leader-epoch-checkpoint`."""
     control: PartitionControl | None = None
     """The controller's last word on the partition."""
+    node_id: int | str | None = None
+    """The broker's id in the controller's log, where `broker` is a name that was given."""
     committed: list[Committed] = field(default_factory=list)
     """What groups committed on the partition."""
     segment_base_offsets: list[int] = field(default_factory=list)

@@ -50,6 +50,7 @@ _BEGIN, _END, _ABORT = 23, 24, 25
 class _Known:
     """A partition while its log is replayed."""
 
+    topic: str
     history: PartitionHistory
     state: PartitionState
     stated: int
@@ -94,6 +95,7 @@ class Replay:
         self._setting_marks = _Marks()
         self._kinds: Counter[str] = Counter()
         self._held: list[tuple[int, int, MetadataRecord]] | None = None
+        self._with_elr: dict[int, _Known] = {}
         self._committed_end = committed_end
         if log_start_offset > 0:
             self.gap(log_start_offset)
@@ -280,7 +282,7 @@ class Replay:
         partition = fields["partition_id"]
         known = topic.partitions.get(partition)
         if known is None:
-            known = topic.partitions[partition] = _Known(PartitionHistory(), state, offset, NO_LEADER)
+            known = topic.partitions[partition] = _Known(topic.history.topic, PartitionHistory(), state, offset, NO_LEADER)
             topic.history.partitions[partition] = known.history
         elif kind == "snapshot" and state == known.state:
             known.stated = offset
@@ -298,12 +300,9 @@ class Replay:
         self._note(known, replace(event, is_unclean=is_unclean(known.state, fields)))
 
     def _clear_elr(self, offset: int, timestamp_ms: int, name: str) -> None:
-        for topic in self._topics.values():
-            if name in ("", topic.history.topic):
-                for known in topic.partitions.values():
-                    if known.state.elr or known.state.last_known_elr:
-                        state = replace(known.state, elr=(), last_known_elr=())
-                        self._note(known, self._event(known, offset, timestamp_ms, "changed", state))
+        for known in [one for one in self._with_elr.values() if name in ("", one.topic)]:
+            state = replace(known.state, elr=(), last_known_elr=())
+            self._note(known, self._event(known, offset, timestamp_ms, "changed", state))
 
     def _event(self, known: _Known, offset: int, timestamp_ms: int, kind: str, state: PartitionState) -> PartitionEvent:
         return PartitionEvent(
@@ -317,11 +316,13 @@ class Replay:
             is_committed=None if self._committed_end is None else offset < self._committed_end,
         )
 
-    @staticmethod
-    def _note(known: _Known, event: PartitionEvent) -> None:
+    def _note(self, known: _Known, event: PartitionEvent) -> None:
         history = known.history
         history.events.append(event)
         known.state = event.state
+        self._with_elr.pop(id(known), None)
+        if event.kind != "deleted" and (event.state.elr or event.state.last_known_elr):
+            self._with_elr[id(known)] = known
         if event.state.leader != NO_LEADER:
             known.last_leader = event.state.leader
         if len(history.events) > MAX_EVENTS:

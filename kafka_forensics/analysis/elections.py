@@ -32,7 +32,8 @@ def judged_by_controller(
     judged = [_with_election(control, one) for one in findings]
     short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader)
     told = {one.place.broker for one in short}
-    judged = [_with_isr(control, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
+    nodes = {one.broker: _node(one) for one in replicas}
+    judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
     return judged + short + _unclean_elections(replicas, control, judged)
 
 
@@ -63,11 +64,16 @@ def _elections(control: PartitionControl) -> list[PartitionEvent]:
     return [one for one in events if one.state.leader != NO_LEADER and one.kind in ("created", "changed")]
 
 
-def _with_isr(control: PartitionControl, one: Finding) -> Finding:
+def _node(one: Replica) -> int | str:
+    """What the controller calls the replica's broker."""
+    return one.broker if one.context.node_id is None else one.context.node_id
+
+
+def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one: Finding) -> Finding:
     """A replica that lags, with whether the controller counted it as in sync."""
     if one.kind != "REPLICA_LAGS" or control.isr is None:
         return one
-    return replace(one, evidence=one.evidence | {"isr": control.isr, "in_isr": one.place.broker in control.isr})
+    return replace(one, evidence=one.evidence | {"isr": control.isr, "in_isr": nodes.get(one.place.broker or 0) in control.isr})
 
 
 def _with_election(control: PartitionControl, one: Finding) -> Finding:
@@ -99,17 +105,20 @@ class _Committed:
 def _short_members(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, reader: BatchReader) -> list[Finding]:
     """Replicas that may be elected cleanly though they lack committed records; said of logs that agree as far as they go."""
     members = [] if control.isr is None else [*control.isr, *(control.elr or [])]
+    nodes = [_node(one) for one in replicas]
     found = []
     for index, one in enumerate(replicas):
-        if one.broker not in members or not one.end_is_known or any(index in pair for pair in conflicts):
+        if nodes[index] not in members or not one.end_is_known or any(index in pair for pair in conflicts):
             continue
+        if nodes.count(nodes[index]) > 1:
+            continue  # copies of one broker from different times: which one it has is not known
         committed = _committed(replicas, conflicts, control, index)
         if committed is None or not _seen_by_controller(replicas, committed, one, control, reader):
             continue
-        alone = set(members) == {one.broker}
+        alone = set(members) == {nodes[index]}
         place = one.context.place(offset_start=one.log_end_offset, offset_end=committed.end)
         evidence = {
-            "membership": "isr" if one.broker in (control.isr or []) else "elr",
+            "membership": "isr" if nodes[index] in (control.isr or []) else "elr",
             "isr": control.isr,
             "elr": control.elr,
             "high_watermark": committed.end,

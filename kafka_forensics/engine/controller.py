@@ -1,7 +1,7 @@
 """Reading the controller's log: every copy of `__cluster_metadata` once, one replay of what they agree on."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,6 +37,8 @@ NO_OP_BYTES: Final = 72
 """Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6
 NODES_NAMED: Final = 64
+REPLAYED: Final = frozenset({2, 3, 4, 5, 9, 23, 24, 25, 28})
+"""Kinds whose fields a replay takes."""
 
 _Key = tuple[int, int]
 """(base offset, identity) of a batch."""
@@ -75,12 +77,20 @@ def read_controller(inputs: Inputs) -> ControllerEvidence | None:
     return _replayed(reading, log, snapshots)
 
 
-def take_control(context: ReplicaContext, witnesses: Witnesses) -> None:
+def _node_id(plan: ReplicaPlan) -> int | str:
+    """What the controller calls the broker, whatever name it was given."""
+    meta = plan.log_dir.meta
+    return plan.context.broker if meta is None or meta.node_id is None else meta.node_id
+
+
+def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     """Give a replica the controller's last word on its partition, and what that says of compaction.
 
     Internal topics stay compacted whatever their settings say. Where the controller does not know, the cleaner's checkpoint has
     the word.
     """
+    context = plan.context
+    context.node_id = _node_id(plan)
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
     if control is not None and control.was_compacted is not None and context.topic not in INTERNAL_TOPICS:
         context.compacted = control.was_compacted
@@ -135,7 +145,7 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
     rising[1:] = found[0, 1:] > np.maximum.accumulate(found[1])[:-1]
     found = found[:, rising]
     epoch = int(found[3].max()) if found.shape[1] else -1
-    return MetadataCopy(plan.context.broker, found[0], found[1], found[2], epoch)
+    return MetadataCopy(_node_id(plan), found[0], found[1], found[2], epoch)
 
 
 def _read_segment(reading: _Reading, plan: ReplicaPlan, log: "Entry", file: "ByteFile") -> Iterator["NDArray[np.int64]"]:
@@ -191,10 +201,15 @@ def open_batch(data: bytes | memoryview) -> MetadataBatch:
         for record in decoded.iter_records():
             voters = _voters(record.key, record.value) or voters
         return MetadataBatch(header.base_offset, header.last_offset, header.max_timestamp, voters=voters)
-    records = [(record.offset, decode_metadata_record(record.value)) for record in decoded.iter_records()]
+    records = [(record.offset, _needed(decode_metadata_record(record.value))) for record in decoded.iter_records()]
     if decoded.problems:
         records.append((header.last_offset, _UNREADABLE))
     return MetadataBatch(header.base_offset, header.last_offset, header.max_timestamp, tuple(records))
+
+
+def _needed(record: MetadataRecord) -> MetadataRecord:
+    """The record, without the fields of kinds that are not replayed: logs hold many of them."""
+    return record if record.fields is None or record.api_key in REPLAYED else replace(record, fields=None)
 
 
 _UNREADABLE: Final = MetadataRecord(-1, "UNKNOWN", -1, 0, None, "batch")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.controller import read_controller
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
@@ -63,13 +64,16 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     """
     inputs = gather(paths, options)
     evidence = read_controller(inputs)
+    problems = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
     if evidence is None:
-        problems = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
         return ControllerEvents(None, incomplete=[*inputs.incomplete, *problems])
     rows = list(_rows(evidence.history, options))
     unclean = {(row.topic, row.partition) for row in rows if row.event.is_unclean}
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]
-    result = scan_inputs(inputs, options, progress)
+    if not inputs.replicas:
+        rows = [_with_cost(row, None) for row in rows]
+        return ControllerEvents(evidence.history, rows, evidence.findings, [*inputs.incomplete, *problems])
+    result = scan_inputs(inputs, options, progress, witnesses=Witnesses(controller=evidence.history))
     elections = {
         (one.place.topic, one.place.partition, one.evidence["election_offset"]): one
         for one in result.findings

@@ -64,7 +64,7 @@ def scan_inputs(
     totals = Totals(records_decoded=deep)
     witnesses = read_witnesses(inputs) if witnesses is None else witnesses
     for plan in inputs.replicas:
-        take_control(plan.context, witnesses)
+        take_control(plan, witnesses)
         take_commits(plan, witnesses)
     findings = environment_findings(inputs) + witnesses.findings
     partitions: list[PartitionSummary] = []
@@ -131,11 +131,11 @@ def _partitions(
     pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]] = []
     for plan, replica, snapshot in _replicas(inputs, key, options.jobs, deep, report):
         if pending and _partition(pending[0][0]) != _partition(plan):
-            yield _judged(pending, key, look)
+            yield _judged(pending, key, options, look)
             pending = []
         pending.append((plan, replica, snapshot))
     if pending:
-        yield _judged(pending, key, look)
+        yield _judged(pending, key, options, look)
 
 
 def _partition(plan: ReplicaPlan) -> tuple[str, int]:
@@ -143,11 +143,11 @@ def _partition(plan: ReplicaPlan) -> tuple[str, int]:
 
 
 def _judged(
-    pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]], key: "NDArray[np.int64]", look: Look | None
+    pending: list[tuple[ReplicaPlan, Replica, SnapshotCheck]], key: "NDArray[np.int64]", options: ScanOptions, look: Look | None
 ) -> PartitionResult:
     plans = [plan for plan, _, _ in pending]
     replicas = [replica for _, replica, _ in pending]
-    reader = LogReader(plans, key)
+    reader = LogReader(plans, key, options.as_of_ms)
     result = judge_partition(plans, replicas, [snapshot for _, _, snapshot in pending], reader)
     if look is not None:
         look(replicas, reader, result)

@@ -7,8 +7,10 @@ import pytest
 
 from kafka_forensics.engine.controller import ControllerEvidence, open_batch, parse_snapshot, read_controller
 from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.model.findings import Severity
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_meta_properties
 from tests.support.controller_log import START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
@@ -125,6 +127,13 @@ def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
     assert read_controller(gather([str(tmp_path)], ScanOptions(topic_glob="none"))) is None
 
 
+def test_named_nodes_are_voters_by_their_ids(tmp_path: Path) -> None:
+    paths = put(tmp_path, log(), log())
+    found = read_controller(gather([f"first={paths[0]}", f"second={paths[1]}"], ScanOptions()))
+    assert found is not None
+    assert found.history.committed_end_offset == 4
+
+
 def test_idle_controllers_give_the_time_of_their_copy(tmp_path: Path) -> None:
     one = history(*put(tmp_path, log(*[record(20)] * 50, voters=(100,))))
     assert (one.last_ms, last(one).as_of_ms, one.log_end_offset) == (START_MS + 51_000, START_MS + 51_000, 54)
@@ -162,3 +171,28 @@ def test_real_controllers_tell_isr_policies_and_kinds(corpora: Path) -> None:
     assert Counter(control.leader_epoch for control in one.partitions.values()) == {0: 16}
     assert (one.kinds["TOPIC_RECORD"], one.kinds["PARTITION_RECORD"], one.kinds["CONFIG_RECORD"]) == (11, 16, 22)
     assert one.defaults == {"min.insync.replicas": "1"}
+
+
+@pytest.mark.corpora
+def test_a_scan_tells_the_unclean_election_with_time_and_cost(corpora: Path) -> None:
+    result = scan([str(corpora / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(topic_glob="audit"))
+    [election] = [one for one in result.findings if one.kind == "UNCLEAN_ELECTION"]
+    assert (election.place.topic, election.place.offset_start, election.place.offset_end) == ("audit", 300, 370)
+    assert (election.evidence["election_time"], election.evidence["old_leader"]) == ("2026-11-21T02:02:24.589Z", 2)
+    assert (election.evidence["new_leader"], election.evidence["leader_epoch"], election.evidence["held_by"]) == (1, 2, [2])
+    [loss] = [one for one in result.findings if one.kind == "UNCLEAN_LOSS"]
+    assert loss.evidence["election"]["unclean"] is True
+    [partition] = result.partitions
+    assert (partition.leader, partition.leader_epoch, partition.isr, partition.replica_assignment) == (1, 2, [1], [2, 3, 1])
+
+
+@pytest.mark.corpora
+def test_a_scan_tells_thirteen_unclean_elections_that_are_over(corpora: Path) -> None:
+    result = scan([str(corpora / "kafka-4.3.0-clean-end.tar.xz")], ScanOptions())
+    elections = [one for one in result.findings if one.kind == "UNCLEAN_ELECTION"]
+    assert {one.severity for one in elections} == {Severity.INFO}
+    assert Counter("same_leader" in one.evidence for one in elections) == {True: 12, False: 1}
+    [audit] = [one for one in elections if one.place.topic == "audit"]
+    assert (audit.evidence["agree_again"], audit.evidence["epoch_start_offset"]) == (True, 300)
+    policies = {one.topic: one.cleanup_policy for one in result.partitions}
+    assert (policies["profiles"], policies["__consumer_offsets"], policies["orders"]) == ("compact", "compact", "unknown")

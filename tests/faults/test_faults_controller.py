@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
 from tests.faults.test_faults_replicas import history
 from tests.support.controller_log import HUGE, ControllerLog, change, partition, record, setting, topic
-from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories, write_checkpoint
+from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories, write_checkpoint, write_replica
 from tests.support.faults_verdict import offsets, only, said, verdict
 
 pytestmark = pytest.mark.faults
@@ -62,6 +64,19 @@ def test_f33_outside_the_isr_it_only_lags(f33: Brokers) -> None:
 def test_f33_what_is_newer_than_the_controllers_copy_is_not_judged(f33: Brokers) -> None:
     controlled_by(f33, *in_sync([1, 3]), start_ms=1_600_000_000_000)
     assert said(verdict(f33)) == [("REPLICA_LAGS", "info", 3)]
+
+
+def test_f33_brokers_that_were_given_names_are_known_by_their_ids(f33: Brokers) -> None:
+    controlled_by(f33, *in_sync([1, 3]))
+    named = [f"{path.name}={path}" for path in f33.log_dirs]
+    assert said(local.scan(named, ScanOptions())) == [("ISR_MEMBER_MISSING_COMMITTED", "critical", "b3")]
+
+
+def test_f33_of_two_copies_of_one_broker_neither_is_judged(f33: Brokers) -> None:
+    controlled_by(f33, *in_sync([1, 3]))
+    write_replica(f33.root / "b3-later", 3, f33.log, 1)
+    named = [f"{path.name}={path}" for path in f33.log_dirs]
+    assert said(local.scan(named, ScanOptions())) == [("REPLICA_LAGS", "info", "b3")]
 
 
 def test_f33_of_another_topic_of_that_name_the_controller_says_nothing(f33: Brokers) -> None:
