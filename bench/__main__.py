@@ -6,12 +6,12 @@ import platform
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from bench.limit import limit_seconds
-from bench.workloads import Workload, logs, make, workloads
+from bench.workloads import GIB, Workload, logs, make, make_many, make_producers, workloads
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from lab.jvm import DUMP_LOG_SEGMENTS, java_command
@@ -23,9 +23,10 @@ DUMP_TIMEOUT_SECONDS: Final = 1200
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process: seconds from start to end, and the most memory it held, in MiB."""
+    """One process: seconds from start to end, seconds of all cores, and the most memory it held, in MiB."""
 
     seconds: float
+    cpu_seconds: float
     peak_mib: float
 
 
@@ -35,7 +36,7 @@ def run(command: list[str], *, allowed: tuple[int, ...] = (0,)) -> Run:
     told = subprocess.run([*clock, *command], stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout.split()
     if int(told[0]) not in allowed:
         raise SystemExit(f"{command[0]} ended with status {int(told[0])}")
-    return Run(float(told[1]), int(told[2]) / 1024)
+    return Run(float(told[1]), float(told[2]), int(told[3]) / 1024)
 
 
 def dump_log(workload: Workload, files: list[str]) -> Run:
@@ -43,6 +44,12 @@ def dump_log(workload: Workload, files: list[str]) -> Run:
     deep = ["--deep-iteration", "--skip-record-metadata"] if workload.name == "packed" else []
     arguments = [*deep, "--files", ",".join(files)]
     return run(java_command(DUMP_LOG_SEGMENTS, arguments, jars=kafka_jars(), options=["-Xmx256m"]))
+
+
+def scan_command(paths: list[Path], jobs: int, *, deep: bool) -> list[str]:
+    """A scan whose answer nobody reads."""
+    how = ["--deep" if deep else "--no-deep", "--jobs", str(jobs), "--format", "json", "-q", "--fail-on", "none"]
+    return [sys.executable, "-m", "kafka_forensics", "scan", *map(str, paths), *how]
 
 
 def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
@@ -54,17 +61,7 @@ def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
             while file.read(1 << 24):
                 pass
     deep = workload.name == "packed"
-    command = [
-        sys.executable,
-        "-m",
-        "kafka_forensics",
-        "scan",
-        str(log_dir),
-        "--deep" if deep else "--no-deep",
-        "--jobs",
-        str(jobs),
-    ]
-    command += ["--format", "json", "-q"]
+    command = scan_command([log_dir], jobs, deep=deep)
     run(command)
     ours = min((run(command) for _ in range(3)), key=lambda one: one.seconds)
     options = ScanOptions(jobs=jobs, deep=deep)
@@ -88,6 +85,38 @@ def measure(workload: Workload, jobs: int, *, against_kafka: bool) -> list[str]:
     return row
 
 
+def memory(workload: Workload, jobs: int) -> None:
+    """The most memory a scan of 1 GiB and of 8 GiB holds, of the same batches."""
+    peaks = []
+    for size in (GIB, 8 * GIB):
+        log_dir = make(replace(workload, total_bytes=size), WORK)
+        command = scan_command([log_dir], jobs, deep=False)
+        peaks.append(max(run(command).peak_mib for _ in range(3)))
+    print(f"peak memory, {workload.title}: {peaks[0]:.0f} MiB at 1 GiB, {peaks[1]:.0f} MiB at 8 GiB", flush=True)
+
+
+def many_small(partitions: int, jobs: int) -> None:
+    """CPU that a replica of a few batches costs: three brokers with `partitions` partitions each."""
+    brokers = make_many(partitions, WORK)
+    command = scan_command(brokers, jobs, deep=True)
+    run(command)
+    ours = min((run(command) for _ in range(3)), key=lambda one: one.cpu_seconds)
+    each = 1000 * ours.cpu_seconds / (3 * partitions)
+    print(
+        f"{partitions} partitions x 3 replicas of small files: {ours.seconds:.2f} s, {each:.2f} ms of CPU a replica (start-up "
+        f"included), {ours.peak_mib:.0f} MiB",
+        flush=True,
+    )
+
+
+def many_producers(producers: int, jobs: int) -> None:
+    """A log in which every batch has a producer of its own."""
+    command = scan_command([make_producers(producers, WORK)], jobs, deep=False)
+    run(command)
+    ours = min((run(command) for _ in range(2)), key=lambda one: one.seconds)
+    print(f"{producers} producers: {ours.seconds:.2f} s, {ours.peak_mib:.0f} MiB", flush=True)
+
+
 def _timed(log_dir: Path, options: ScanOptions) -> float:
     begin = time.perf_counter()
     local.scan([str(log_dir)], options)
@@ -98,7 +127,8 @@ def main() -> None:
     """Parse the flags, measure, print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
-    parser.add_argument("--only", action="append", help="name of a workload (large, packed, small, large-bare, small-bare)")
+    names = "large, packed, small, large-bare, small-bare, memory, many-partitions, many-producers"
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"of {names}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-kafka", action="store_true", help="leave kafka-dump-log out (no Java, no Maven)")
     arguments = parser.parse_args()
@@ -109,6 +139,15 @@ def main() -> None:
         if arguments.only and workload.name not in arguments.only:
             continue
         print("| " + " | ".join(measure(workload, arguments.jobs, against_kafka=not arguments.no_kafka)) + " |", flush=True)
+    print()
+    if not arguments.only or "memory" in arguments.only:
+        for workload in workloads(arguments.scale):
+            if workload.name in ("large", "small"):
+                memory(workload, arguments.jobs)
+    if not arguments.only or "many-partitions" in arguments.only:
+        many_small(int(1000 * arguments.scale), arguments.jobs)
+    if not arguments.only or "many-producers" in arguments.only:
+        many_producers(int(10_000_000 * arguments.scale), arguments.jobs)
 
 
 main()

@@ -9,7 +9,10 @@ from typing import Final
 
 import numpy as np
 
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.model.constants import CRC_START
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_leader_epochs, write_meta_properties, write_offset_checkpoint
 from kafka_forensics.writers.indexes import write_offset_index
@@ -122,6 +125,70 @@ def _blocks(template: bytes, first: int, count: int, records: int) -> Iterator[m
         offsets = np.arange(start, start + len(part), dtype=np.int64) * records
         part[:, :8] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
         yield part.data
+
+
+def make_many(partitions: int, root: Path) -> list[Path]:
+    """Three brokers that hold the same `partitions` partitions of ten batches, with preallocated indexes; their log directories."""
+    brokers = [root / f"many-{partitions}" / f"broker-{number}" for number in (1, 2, 3)]
+    record = [RecordToWrite(b"key", b"v" * 100)]
+    log = b"".join(write_batch(record, base_offset=offset, base_timestamp=1_700_000_000_000 + offset) for offset in range(10))
+    for number, broker in enumerate(brokers, 1):
+        if (broker / "meta.properties").exists():
+            continue
+        ends = {(f"topic-{index % 50}", index // 50): 10 for index in range(partitions)}
+        for topic, partition in ends:
+            directory = broker / f"{topic}-{partition}"
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / f"{0:020d}.log").write_bytes(log)
+            for suffix, entry in ((".index", 8), (".timeindex", 12)):
+                with open(directory / f"{0:020d}{suffix}", "wb") as file:
+                    file.truncate((10 << 20) // entry * entry)
+            (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+            (broker / name).write_bytes(write_offset_checkpoint(ends))
+        (broker / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=number, cluster_id="bench"))
+    return brokers
+
+
+def make_producers(producers: int, root: Path) -> Path:
+    """A log of one small batch from each of `producers` idempotent producers, each with a right CRC; its log directory."""
+    log_dir = root / f"producers-{producers}" / "broker-1"
+    if (log_dir / "meta.properties").exists():
+        return log_dir
+    directory = log_dir / "bench-0"
+    directory.mkdir(parents=True, exist_ok=True)
+    use_compiled(True)
+    template = write_batch(
+        [RecordToWrite(b"k", b"v")],
+        base_offset=0,
+        base_timestamp=1_700_000_000_000,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    a_segment = SEGMENT_BYTES // len(template)
+    for first in range(0, producers, a_segment):
+        with open(directory / f"{first:020d}.log", "wb", buffering=0) as file:
+            file.writelines(
+                _one_a_producer(template, start, min(BLOCK_BATCHES, first + a_segment - start, producers - start)).data
+                for start in range(first, min(first + a_segment, producers), BLOCK_BATCHES)
+            )
+    (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(0, 0)]))
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (log_dir / name).write_bytes(write_offset_checkpoint({("bench", 0): producers}))
+    (log_dir / "meta.properties").write_bytes(write_meta_properties(version=1, node_id=1, cluster_id="bench"))
+    return log_dir
+
+
+def _one_a_producer(template: bytes, start: int, count: int) -> "np.ndarray":
+    """`count` batches from offset `start` on, each of a producer named after its offset."""
+    block = np.tile(np.frombuffer(template, np.uint8), (count, 1))
+    numbers = np.arange(start, start + count, dtype=np.int64).astype(">i8").view(np.uint8).reshape(-1, 8)
+    block[:, :8] = numbers
+    block[:, 43:51] = numbers
+    for row in block:
+        row[17:21] = np.frombuffer(int(crc32c(row, CRC_START, row.size, 0)).to_bytes(4, "big"), np.uint8)
+    return block
 
 
 def logs(log_dir: Path) -> list[str]:
