@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
-from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, Written, healthy, histories, write_checkpoint
+from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import kinds, offsets, only, said, span, verdict
+from tests.support.injections import cleaned, with_right_crc
 
 pytestmark = pytest.mark.faults
 
@@ -21,12 +21,6 @@ OFFSETS = (39, 42)
 @pytest.fixture(name="brokers")
 def three_equal_replicas(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
-
-
-def put_with_right_crc(brokers: Brokers, batch: Written, byte: int, data: bytes, *, on: tuple[int, ...] = (2,)) -> None:
-    changed = fix_crc(batch.data[:byte] + data + batch.data[byte + len(data) :])
-    for broker in on:
-        brokers.overwrite(broker, batch, changed)
 
 
 def test_f00_untouched_replicas_give_no_finding(brokers: Brokers) -> None:
@@ -143,7 +137,7 @@ def assert_magic(brokers: Brokers, kind: str, magic: int) -> None:
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 1000])
 @pytest.mark.parametrize("deep", [True, False])
 def test_f09_lying_records_count(brokers: Brokers, count: int, deep: bool) -> None:
-    put_with_right_crc(brokers, TARGET, 57, struct.pack(">i", count))
+    with_right_crc(brokers, TARGET, 57, struct.pack(">i", count))
     result = verdict(brokers, deep=deep)
     assert said(result) == [("BATCH_COUNT_LIE", "error", 2)]
     one = only(result, "BATCH_COUNT_LIE")
@@ -156,7 +150,7 @@ def test_f09_lying_records_count(brokers: Brokers, count: int, deep: bool) -> No
 
 @pytest.mark.parametrize("delta", [3, 1, 0, 4])
 def test_f10_last_offset_delta_that_its_records_contradict(brokers: Brokers, delta: int) -> None:
-    put_with_right_crc(brokers, TARGET, 23, struct.pack(">i", delta))
+    with_right_crc(brokers, TARGET, 23, struct.pack(">i", delta))
     result = verdict(brokers)
     assert said(result) == [("BATCH_RANGE_INCONSISTENT", "error", 2)]
     one = only(result, "BATCH_RANGE_INCONSISTENT")
@@ -164,25 +158,13 @@ def test_f10_last_offset_delta_that_its_records_contradict(brokers: Brokers, del
     assert (one.evidence["records_count"], one.evidence["last_offset_delta"]) == (3, delta)
 
 
-@pytest.mark.parametrize("cleaned_on", [(1, 2, 3), (2,)])
-def test_f10_silent_where_the_cleaner_took_records(tmp_path: Path, cleaned_on: tuple[int, ...]) -> None:
-    logs = {broker: Log() for broker in (1, 2, 3)}
-    for broker, log in logs.items():
-        log.plain()
-        records = log.records(3)
-        if broker in cleaned_on:
-            kept = records[0]
-            cleaned = RecordToWrite(kept.key, kept.value, offset_delta=0)
-            batch = write_batch([cleaned], base_offset=3, base_timestamp=1_700_000_003_000, last_offset_delta=2)
-        else:
-            batch = write_batch(records, base_offset=3, base_timestamp=1_700_000_003_000)
-        log.append(batch, 5, 1_700_000_003_000)
-        log.plain()
-    brokers = histories(tmp_path, logs, dict.fromkeys(logs, 9))
-    for broker in logs:
-        write_checkpoint(brokers.log_dir(broker), "cleaner", 6)
-    result = verdict(brokers)
-    assert said(result) == []
+@pytest.mark.parametrize(("cleaned_on", "skew"), [((1, 2, 3), []), ((2,), [("COMPACTION_SKEW", "info", None)])])
+def test_f10_silent_where_the_cleaner_took_records(
+    tmp_path: Path, cleaned_on: tuple[int, ...], skew: list[tuple[str, str, None]]
+) -> None:
+    """That one broker cleaned and another did not yet is F39."""
+    result = verdict(cleaned(tmp_path, cleaned_on))
+    assert said(result) == skew
     assert result.partitions[0].cleanup_policy == "compact"
 
 

@@ -1,6 +1,5 @@
 """Whose copy may be trusted, kept and compared: replicas that forked, that are another topic's, that cannot be read."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,10 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile
-from kafka_forensics.writers.batches import fix_crc
 from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
 from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories
 from tests.support.faults_verdict import offsets, only, said, verdict
+from tests.support.injections import history, rewritten, undecodable
 
 pytestmark = pytest.mark.faults
 
@@ -24,27 +23,14 @@ COMMON = [("p", 0)] * 4
 TARGET = HEALTHY.at(40)
 
 
-def history(*batches: tuple[str, int]) -> Log:
-    """A log of batches of three records, each with its history and its leader epoch."""
-    log = Log()
-    for tag, leader_epoch in batches:
-        log.tag = tag
-        log.lead(leader_epoch)
-        log.plain()
-    return log
-
-
-def rewritten(brokers: Brokers, broker: int, offset: int, *, byte: int = 200) -> None:
-    """Another record under a right CRC."""
-    batch = HEALTHY.at(offset)
-    data = bytearray(batch.data)
-    data[byte] ^= broker
-    brokers.overwrite(broker, batch, fix_crc(bytes(data)))
+def threes(*batches: tuple[str, int]) -> Log:
+    """A history in batches of three records."""
+    return history(*batches, records=3)
 
 
 def test_a_lagging_replica_is_not_told_to_copy_from_one_side_of_a_fork(tmp_path: Path) -> None:
-    old, new = history(*COMMON, ("old", 0)), history(*COMMON, ("new", 1), ("new", 1))
-    result = verdict(histories(tmp_path, {1: old, 2: new, 3: history(*COMMON[:3])}, {1: 9, 2: 9, 3: 9}))
+    old, new = threes(*COMMON, ("old", 0)), threes(*COMMON, ("new", 1), ("new", 1))
+    result = verdict(histories(tmp_path, {1: old, 2: new, 3: threes(*COMMON[:3])}, {1: 9, 2: 9, 3: 9}))
     assert said(result) == [("FORK_ABOVE_HW", "info", None), ("REPLICA_LAGS", "info", 3)]
     lags = only(result, "REPLICA_LAGS")
     assert (lags.evidence["held_by"], lags.evidence["in_conflict"]) == ([], [1, 2])
@@ -57,8 +43,8 @@ def test_a_lagging_replica_is_not_told_to_copy_from_one_side_of_a_fork(tmp_path:
 
 def test_a_lagging_replica_is_told_of_the_copy_that_is_in_no_conflict(tmp_path: Path) -> None:
     """Brokers 1 and 2 part at 12; 4 ends there and is longer than 3."""
-    old, new = history(*COMMON, ("old", 0)), history(*COMMON, ("new", 1))
-    logs = {1: old, 2: new, 3: history(*COMMON[:3]), 4: history(*COMMON)}
+    old, new = threes(*COMMON, ("old", 0)), threes(*COMMON, ("new", 1))
+    logs = {1: old, 2: new, 3: threes(*COMMON[:3]), 4: threes(*COMMON)}
     result = verdict(histories(tmp_path, logs, dict.fromkeys(logs, 9)))
     assert said(result) == [("FORK_ABOVE_HW", "info", None), ("REPLICA_LAGS", "info", 3), ("REPLICA_LAGS", "info", 4)]
     third, fourth = (one.evidence for one in result.findings if one.kind == "REPLICA_LAGS")
@@ -67,15 +53,15 @@ def test_a_lagging_replica_is_told_of_the_copy_that_is_in_no_conflict(tmp_path: 
 
 
 def test_without_a_fork_the_longer_copies_are_kept(tmp_path: Path) -> None:
-    long = history(*COMMON)
-    result = verdict(histories(tmp_path, {1: long, 2: history(*COMMON[:3]), 3: long}, dict.fromkeys((1, 2, 3), 9)))
+    long = threes(*COMMON)
+    result = verdict(histories(tmp_path, {1: long, 2: threes(*COMMON[:3]), 3: long}, dict.fromkeys((1, 2, 3), 9)))
     assert "in_conflict" not in only(result, "REPLICA_LAGS").evidence
     assert wording.advice(only(result, "REPLICA_LAGS")) == "Keep the longer copy (on brokers 1 and 3) until this one has caught up."
 
 
 def test_who_parted_before_the_damage_holds_no_good_copy_of_it(tmp_path: Path) -> None:
-    mine = history(*COMMON, ("a", 1), ("a", 1), ("a", 1))
-    other = history(*COMMON, ("b", 2), ("b", 2), ("b", 2))
+    mine = threes(*COMMON, ("a", 1), ("a", 1), ("a", 1))
+    other = threes(*COMMON, ("b", 2), ("b", 2), ("b", 2))
     brokers = histories(tmp_path, {1: other, 2: mine, 3: mine}, dict.fromkeys((1, 2, 3), 12))
     brokers.flip(2, mine.at(16), 100)
     brokers.flip(2, mine.at(4), 100)
@@ -161,17 +147,10 @@ def test_a_conflict_is_told_though_a_segment_cannot_be_read(tmp_path: Path, monk
     assert result.partitions[0].agreement.kind == "conflict"
 
 
-def undecodable(brokers: Brokers, *on: int) -> None:
-    """A batch whose CRC is right and whose records are noise; every broker's own noise."""
-    for broker in on:
-        noise = hashlib.shake_128(str(broker).encode()).digest(len(TARGET.data) - 61)
-        brokers.overwrite(broker, TARGET, fix_crc(TARGET.data[:61] + noise))
-
-
 @pytest.mark.parametrize("deep", [True, False])
 def test_a_batch_of_noise_under_a_right_crc_differs_from_the_others(tmp_path: Path, deep: bool) -> None:
     brokers = healthy(tmp_path)
-    undecodable(brokers, 2)
+    undecodable(brokers, TARGET, 2)
     result = verdict(brokers, deep=deep)
     own = {kind for kind, _, _ in said(result)} - {"REPLICA_DIFFERS"}
     assert own <= {"RECORD_LENGTH_OUT_OF_BOUNDS", "RECORD_MALFORMED", "RECORD_VARINT_OVERLONG"}
@@ -184,7 +163,7 @@ def test_a_batch_of_noise_under_a_right_crc_differs_from_the_others(tmp_path: Pa
 
 def test_noise_on_two_replicas_leaves_the_one_that_can_be_read(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
-    undecodable(brokers, 1, 2)
+    undecodable(brokers, TARGET, 1, 2)
     differs = [one for one in verdict(brokers).findings if one.kind == "REPLICA_DIFFERS"]
     assert [(one.place.broker, one.evidence["held_by"]) for one in differs] == [(1, [3]), (2, [3])]
 

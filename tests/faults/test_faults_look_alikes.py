@@ -1,14 +1,13 @@
 """What looks like a fault beside the one that is there: each test holds a false alarm, or a silence, that once was given."""
 
-import hashlib
 import struct
 from pathlib import Path
 
 import pytest
 
-from kafka_forensics.writers.batches import fix_crc
 from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.faults_verdict import offsets, only, said, scan, span, verdict
+from tests.support.injections import append, delete_segment, noise, remove_snapshots, with_right_crc
 
 pytestmark = pytest.mark.faults
 
@@ -50,8 +49,7 @@ def test_f32_malformed_leader_epochs_witness_nothing(brokers: Brokers) -> None:
 @pytest.mark.parametrize("delta", [5, 6, 8, 100, 70_000, 2**31 - 1 - 11])
 @pytest.mark.parametrize("on", [(2,), (1, 2, 3)])
 def test_f10_last_offset_far_upwards_makes_no_duplicate_of_what_follows(brokers: Brokers, delta: int, on: tuple[int, ...]) -> None:
-    for broker in on:
-        brokers.overwrite(broker, TARGET, fix_crc(TARGET.data[:23] + struct.pack(">i", delta) + TARGET.data[27:]))
+    with_right_crc(brokers, TARGET, 23, struct.pack(">i", delta), on=on)
     result = verdict(brokers)
     assert said(result) == [("BATCH_RANGE_INCONSISTENT", "error", broker) for broker in on]
 
@@ -117,16 +115,10 @@ def test_log_start_beyond_the_log_end_is_no_matter_of_seconds(brokers: Brokers) 
     assert ("CHECKPOINT_OUT_OF_ORDER", "warning", 2) in said(verdict(brokers))
 
 
-def noise(size: int) -> bytes:
-    return hashlib.shake_128(b"noise").digest(size)
-
-
 def lose_segment_behind_noise(brokers: Brokers, size: int) -> None:
     """Noise behind the first segment of broker 2, whose second is gone."""
-    path = brokers.file(2, 0)
-    path.write_bytes(path.read_bytes() + noise(size))
-    for suffix in ("log", "index", "timeindex", "txnindex"):
-        brokers.file(2, 29, suffix).unlink()
+    append(brokers, 0, noise(size))
+    delete_segment(brokers, 2)
 
 
 @pytest.mark.parametrize("size", [61, 100, len(HEALTHY.at(29).data) - 1])
@@ -163,12 +155,6 @@ def test_f17_one_replica_by_itself_knows_only_what_no_batch_fits_into(brokers: B
     result = scan([brokers.log_dir(2)])
     assert ("SEGMENT_MISSING" in {one.kind for one in result.findings}) == missing
     assert offsets(only(result, "FRAMING_LOST")) == ((None, None) if missing else (29, 55))
-
-
-def remove_snapshots(brokers: Brokers, *on: int) -> None:
-    for broker in on:
-        for path in brokers.named(broker, "x").parent.glob("*.snapshot"):
-            path.unlink()
 
 
 def test_f28_no_snapshot_at_all_after_a_clean_shutdown(brokers: Brokers) -> None:

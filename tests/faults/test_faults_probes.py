@@ -1,38 +1,25 @@
 """The probes: what kafka-dump-log 4.3.0 misses, dies of or changes, and what becomes of it here."""
 
-import gzip
 import hashlib
+import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.parsers.spec.record import encode_zigzag
-from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_raw_batch
-from tests.support.faults import BASE_TIMESTAMP, HEALTHY, Brokers, Log, healthy, histories
-from tests.support.faults_verdict import Said, offsets, only, said, scan, span, verdict
+from kafka_forensics.parsers.records import decode_batch
+from tests.support.faults import HEALTHY, healthy
+from tests.support.faults_verdict import Said, offsets, only, said, scan, verdict
+from tests.support.gallery_bytes import HUGE, declared_gigabytes, huge_value
+from tests.support.gallery_replicas import hostile
+from tests.support.injections import probe
 
 pytestmark = pytest.mark.faults
 
-HOSTILE = "\x1b]0;pwn\x07\x1b[31m\x9b2J\x85\u202e"
-"""Sets a terminal's title and colours, clears it, turns text round."""
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
-
-
-def one_replica(root: Path, log: Log) -> Brokers:
-    return histories(root, {1: log}, {1: log.next_offset})
-
-
-def probe(root: Path, batches: int, changed: int, byte: int, data: bytes, *, right_crc: bool = False) -> Brokers:
-    """A log of some small batches, one of them changed."""
-    log = Log()
-    written = [log.plain(1) for _ in range(batches)]
-    brokers = one_replica(root, log)
-    batch = written[changed]
-    new = batch.data[:byte] + data + batch.data[byte + len(data) :]
-    brokers.overwrite(1, batch, fix_crc(new) if right_crc else new)
-    return brokers
 
 
 @pytest.mark.parametrize(
@@ -55,45 +42,36 @@ def test_probe(tmp_path: Path, batches: int, changed: int, byte: int, data: byte
 
 
 def test_probe_p6_record_that_declares_two_gigabytes(tmp_path: Path) -> None:
-    payload = gzip.compress(encode_zigzag(2**31 - 1) + b"\0" * 100, mtime=0)
-    log = Log()
-    log.plain(1)
-    header = {
-        "base_offset": 1,
-        "partition_leader_epoch": 0,
-        "attributes": 1,
-        "last_offset_delta": 0,
-        "base_timestamp": BASE_TIMESTAMP,
-        "max_timestamp": BASE_TIMESTAMP,
-        "producer_id": -1,
-        "producer_epoch": -1,
-        "base_sequence": -1,
-        "records_count": 1,
-    }
-    liar = log.append(write_raw_batch(header, payload), 1, BASE_TIMESTAMP + 1000)
-    log.plain(1)
-    result = verdict(one_replica(tmp_path, log), deep=True)
-    found = [one for one in result.findings if one.kind != "INDEX_MISMATCH"]
-    assert [(one.kind, one.severity.value) for one in found] == [("RECORD_LENGTH_OUT_OF_BOUNDS", "error")]
-    assert (span(found[0]), offsets(found[0])) == ((liar.position, liar.end), (1, 2))
+    result = verdict(declared_gigabytes(tmp_path), deep=True)
+    assert said(result) == [("RECORD_LENGTH_OUT_OF_BOUNDS", "error", 1)]
+    assert offsets(result.findings[0]) == (1, 2)
 
 
-def hostile(root: Path) -> Brokers:
-    """Control characters wherever a file lets them in; and enough faults that every part of an answer is printed."""
-    log = Log()
-    for _ in range(3):
-        record = RecordToWrite(HOSTILE.encode(), HOSTILE.encode(), [(HOSTILE, HOSTILE.encode())])
-        stamp = BASE_TIMESTAMP + 1000 * log.next_offset
-        log.append(write_batch([record], base_offset=log.next_offset, base_timestamp=stamp), log.next_offset, stamp)
-    brokers = histories(root / HOSTILE, dict.fromkeys((1, 2), log), {1: 9, 2: 2})
-    brokers.overwrite(2, log.batches[1], b"\3", 16)
-    (brokers.log_dir(1) / HOSTILE).write_bytes(b"unknown")
-    (brokers.log_dir(1) / f"{HOSTILE}-0").mkdir()
-    (brokers.log_dir(1) / f"{HOSTILE}-0" / f"{0:020d}.log").write_bytes(b"")
-    meta = brokers.log_dir(2) / "meta.properties"
-    meta.write_bytes(meta.read_bytes().replace(b"cluster.id=", b"cluster.id=" + HOSTILE.encode("unicode_escape")))
-    (brokers.log_dir(2) / "cleaner-offset-checkpoint").write_bytes(HOSTILE.encode() * 3)
-    return brokers
+MEASURED_SCAN = """
+import resource, sys
+from kafka_forensics.cli.main import outcome
+status = outcome(["scan", *sys.argv[1:], "--deep", "--format", "json"])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def test_probe_p7_value_of_256_mib_is_measured_and_not_held(tmp_path: Path) -> None:
+    brokers = huge_value(tmp_path)
+    log = brokers.file(1, 0)
+    assert log.stat().st_size < 300_000
+    command = [sys.executable, "-c", MEASURED_SCAN, str(brokers.log_dir(1))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = json.loads(done.stdout)
+    assert answer["findings"] == []
+    assert answer["summary"]["verdict"] == "clean"
+    peak_kib = int(done.stderr.split()[-1])
+    assert peak_kib < 400 << 10
+    position = brokers.log.batches[1].position
+    decoded = decode_batch(log.read_bytes()[position : brokers.log.batches[1].end], position=position)
+    (held,) = decoded.iter_records()
+    assert (held.offset, held.key_length, held.value_length, held.value) == (1, 3, HUGE, None)
+    assert decoded.problems == []
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

@@ -2,7 +2,6 @@
 
 import gzip
 import struct
-import zlib
 from pathlib import Path
 
 import cramjam
@@ -10,36 +9,11 @@ import pytest
 
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.parsers.spec.record import encode_zigzag
-from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_batch, write_raw_batch, write_record
-from tests.support.faults import BASE_TIMESTAMP, Brokers, Log, Written, histories
+from kafka_forensics.writers.batches import RecordToWrite, compress, lz4_frame, write_record
 from tests.support.faults_verdict import offsets, said, span, verdict
+from tests.support.injections import CODECS, compressed_by, legacy_log, legacy_message, record, record_of, with_payload
 
 pytestmark = pytest.mark.faults
-
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int = 1, magic: int = 2) -> tuple[Brokers, Written]:
-    """Three replicas of a log whose second batch has this payload, between two sound ones."""
-    log = Log()
-    log.plain(1)
-    stamp = BASE_TIMESTAMP + 1000
-    header = {
-        "base_offset": 1,
-        "partition_leader_epoch": 0,
-        "attributes": CODECS.index(codec),
-        "last_offset_delta": count - 1,
-        "base_timestamp": stamp,
-        "max_timestamp": stamp,
-        "producer_id": -1,
-        "producer_epoch": -1,
-        "base_sequence": -1,
-        "records_count": count,
-    }
-    liar = log.append(write_raw_batch(header, payload), count, stamp)
-    log.plain(1)
-    brokers = histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), log.next_offset))
-    return brokers, liar
 
 
 def the_lie(root: Path, kind: str, payload: bytes, **given: object) -> Finding:
@@ -53,20 +27,11 @@ def the_lie(root: Path, kind: str, payload: bytes, **given: object) -> Finding:
     return one
 
 
-def record(value: bytes = b"value") -> bytes:
-    return write_record(RecordToWrite(b"key", value), 0, 0)
-
-
-def body(*parts: bytes) -> bytes:
-    content = b"".join(parts)
-    return encode_zigzag(len(content)) + content
-
-
 @pytest.mark.parametrize(
     "payload",
     [
         pytest.param(b"\x80\x80\x80\x80\x80\x01" + record(), id="length of six bytes"),
-        pytest.param(body(b"\0" + b"\x80" * 10 + b"\1" + b"\0" * 20), id="timestamp delta of eleven bytes"),
+        pytest.param(record_of(b"\0" + b"\x80" * 10 + b"\1" + b"\0" * 20), id="timestamp delta of eleven bytes"),
     ],
 )
 def test_f11_integer_longer_than_any(tmp_path: Path, payload: bytes) -> None:
@@ -77,9 +42,9 @@ def test_f11_integer_longer_than_any(tmp_path: Path, payload: bytes) -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        pytest.param(body(b"\0\0\0" + encode_zigzag(1000) + b"key" + encode_zigzag(-1) + b"\0"), id="key"),
-        pytest.param(body(b"\0\0\0" + encode_zigzag(3) + b"key" + encode_zigzag(2**31 - 1) + b"v" + b"\0"), id="value"),
-        pytest.param(body(b"\0\0\0" + encode_zigzag(-1) + encode_zigzag(-1) + encode_zigzag(2**31 - 1) + b"ab"), id="headers"),
+        pytest.param(record_of(b"\0\0\0" + encode_zigzag(1000) + b"key" + encode_zigzag(-1) + b"\0"), id="key"),
+        pytest.param(record_of(b"\0\0\0" + encode_zigzag(3) + b"key" + encode_zigzag(2**31 - 1) + b"v" + b"\0"), id="value"),
+        pytest.param(record_of(b"\0\0\0" + encode_zigzag(-1) + encode_zigzag(-1) + encode_zigzag(2**31 - 1) + b"ab"), id="headers"),
         pytest.param(encode_zigzag(2**31 - 1) + b"\0" * 50, id="record"),
         pytest.param(encode_zigzag(100) + b"\0" * 50, id="record past the batch"),
     ],
@@ -91,8 +56,10 @@ def test_f12_length_past_what_holds_it(tmp_path: Path, payload: bytes, codec: st
 
 
 def test_f21_bomb_is_stopped_and_the_next_batch_read(tmp_path: Path) -> None:
-    piece = bytes(cramjam.zstd.compress(bytes(64 << 20)))
-    one = the_lie(tmp_path, "DECOMP_LIMIT_EXCEEDED", piece * 20, codec="zstd")
+    """F21: 1 MiB that would unpack to 32 GiB."""
+    bomb = bytes(cramjam.zstd.compress(bytes(64 << 20))) * 512
+    assert len(bomb) < 2 << 20
+    one = the_lie(tmp_path, "DECOMP_LIMIT_EXCEEDED", bomb, codec="zstd")
     assert one.evidence["codec"] == "zstd"
     assert one.evidence["ratio"] > 1000
 
@@ -130,44 +97,40 @@ def test_f23_malformed_compression(tmp_path: Path, codec: str, payload: bytes) -
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_f23_sound_compression_is_silent(tmp_path: Path, codec: str) -> None:
-    log = Log()
-    for _ in range(3):
-        stamp = BASE_TIMESTAMP + 1000 * log.next_offset
-        data = write_batch(log.records(3), base_offset=log.next_offset, base_timestamp=stamp, compression_type=codec)
-        log.append(data, log.next_offset + 2, stamp)
-    brokers = histories(tmp_path, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), 9))
-    assert said(verdict(brokers, deep=True)) == []
+    assert said(verdict(compressed_by(tmp_path, codec), deep=True)) == []
 
 
-def entry(offset: int, magic: int, attributes: int, value: bytes) -> bytes:
-    """An entry of magic 0 or 1 without a key, spelled independently of the package."""
-    stamp = struct.pack(">q", BASE_TIMESTAMP) if magic else b""
-    content = struct.pack(">bb", magic, attributes) + stamp + struct.pack(">ii", -1, len(value)) + value
-    return struct.pack(">qiI", offset, len(content) + 4, zlib.crc32(content)) + content
+MEMBERS = [gzip.compress(one, mtime=0) for one in (record(), write_record(RecordToWrite(b"key", b"more", offset_delta=1), 0, 1))]
 
 
-def legacy(root: Path, *entries: bytes) -> Brokers:
-    log = Log()
-    for index, data in enumerate(entries):
-        log.append(data, index, BASE_TIMESTAMP)
-    log.epochs.clear()
-    brokers = histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), len(entries)))
-    for broker in (1, 2, 3):
-        for suffix in ("index", "timeindex"):
-            brokers.file(broker, 0, suffix).write_bytes(b"")
-    return brokers
+def test_f23_gzip_member_with_records_beyond_the_count(tmp_path: Path) -> None:
+    one = the_lie(tmp_path, "BATCH_COUNT_LIE", b"".join(MEMBERS), codec="gzip")
+    assert (one.evidence["records_count"], one.evidence["records_found"]) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("payload", "count"),
+    [(b"".join(MEMBERS), 2), (MEMBERS[0] + gzip.compress(b"", mtime=0), 1)],
+    ids=["records go on", "empty"],
+)
+def test_f23_gzip_member_that_kafka_reads_on_into_is_no_fault(tmp_path: Path, payload: bytes, count: int) -> None:
+    """GZIPInputStream takes members one after the other."""
+    brokers, _ = with_payload(tmp_path, payload, codec="gzip", count=count)
+    result = verdict(brokers, deep=True)
+    assert said(result) == []
+    assert result.totals.records == 3 * (count + 2)
 
 
 def test_f23_lz4_header_checksum_of_magic_0_is_no_fault(tmp_path: Path) -> None:
-    wrapper = entry(0, 0, 3, lz4_frame(entry(0, 0, 0, b"value"), magic=0))
-    assert said(verdict(legacy(tmp_path, wrapper), deep=True)) == []
+    wrapper = legacy_message(0, 0, 3, lz4_frame(legacy_message(0, 0, 0, b"value"), magic=0))
+    assert said(verdict(legacy_log(tmp_path, wrapper), deep=True)) == []
 
 
 @pytest.mark.parametrize("depth", [2, 1000])
 def test_f24_wrapper_inside_a_wrapper(tmp_path: Path, depth: int) -> None:
-    inner = entry(0, 1, 0, b"value")
+    inner = legacy_message(0, 1, 0, b"value")
     for _ in range(depth):
-        inner = entry(0, 1, 1, gzip.compress(inner, 1, mtime=0))
-    result = verdict(legacy(tmp_path, inner), deep=True)
+        inner = legacy_message(0, 1, 1, gzip.compress(inner, 1, mtime=0))
+    result = verdict(legacy_log(tmp_path, inner), deep=True)
     assert said(result) == [("LEGACY_NESTED_COMPRESSION", "error", broker) for broker in (1, 2, 3)]
     assert offsets(result.findings[0]) == (0, 1)

@@ -4,37 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.writers.batches import fix_crc
-from kafka_forensics.writers.checkpoints import write_leader_epochs, write_meta_properties, write_partition_metadata
-from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories, write_checkpoint
+from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
+from tests.support.faults import HEALTHY, Brokers, healthy, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, verdict
+from tests.support.gallery_replicas import (
+    OTHER_CLUSTER_ID,
+    OTHER_TOPIC_ID,
+    empty_leader,
+    one_node_id,
+    ordinary_fork,
+    settled_fork,
+    unclean_leader,
+)
+from tests.support.injections import history, rewritten
 
 pytestmark = pytest.mark.faults
 
 TARGET = HEALTHY.at(40)
-OTHER_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-OTHER_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-
-
-def history(*batches: tuple[str, int], records: int = 1) -> Log:
-    """A log of plain batches, each with the history its records belong to and its leader epoch."""
-    log = Log()
-    for tag, leader_epoch in batches:
-        log.tag = tag
-        log.lead(leader_epoch)
-        log.plain(records)
-    return log
-
-
-def claim_epoch(brokers: Brokers, broker: int, *entries: tuple[int, int]) -> None:
-    lines = write_leader_epochs([EpochEntry(*entry) for entry in entries])
-    brokers.named(broker, "leader-epoch-checkpoint").write_bytes(lines)
 
 
 def test_f34_settled_fork_under_equal_tails(tmp_path: Path) -> None:
-    logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    result = verdict(histories(tmp_path, logs, {1: 1, 2: 1}))
+    result = verdict(settled_fork(tmp_path))
     assert said(result) == [("FORK_BELOW_HW", "critical", None)]
     one = only(result, "FORK_BELOW_HW")
     assert offsets(one) == (0, 1)
@@ -46,9 +36,7 @@ def test_f34_settled_fork_under_equal_tails(tmp_path: Path) -> None:
 
 
 def test_f35_fork_above_the_high_watermark_is_what_a_failover_leaves(tmp_path: Path) -> None:
-    common = [("p", 0)] * 4
-    old, new = history(*common, ("old", 0), records=3), history(*common, ("new", 1), ("new", 1), records=3)
-    result = verdict(histories(tmp_path, {1: old, 2: new, 3: new}, {1: 12, 2: 12, 3: 12}))
+    result = verdict(ordinary_fork(tmp_path))
     assert said(result) == [("FORK_ABOVE_HW", "info", None)]
     one = only(result, "FORK_ABOVE_HW")
     assert offsets(one) == (12, 18)
@@ -56,10 +44,7 @@ def test_f35_fork_above_the_high_watermark_is_what_a_failover_leaves(tmp_path: P
 
 
 def test_f36_unclean_leader_with_records_of_its_own(tmp_path: Path) -> None:
-    logs = {1: history(("r0", 1), ("r1", 1)), 3: history(("x", 2))}
-    brokers = histories(tmp_path, logs, {1: 1, 3: 0})
-    (brokers.log_dir(3) / "replication-offset-checkpoint").unlink()
-    result = verdict(brokers)
+    result = verdict(unclean_leader(tmp_path))
     assert said(result) == [("HW_UNKNOWN", "info", 3), ("UNCLEAN_LOSS", "critical", None)]
     one = only(result, "UNCLEAN_LOSS")
     assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((0, 1), [1], 1)
@@ -67,27 +52,21 @@ def test_f36_unclean_leader_with_records_of_its_own(tmp_path: Path) -> None:
 
 
 def test_f36_unclean_leader_that_has_written_nothing_yet(tmp_path: Path) -> None:
-    brokers = histories(tmp_path, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
-    claim_epoch(brokers, 3, (2, 0))
-    result = verdict(brokers)
+    result = verdict(empty_leader(tmp_path, (2, 0)))
     assert said(result) == [("UNCLEAN_LOSS", "critical", None)]
     one = only(result, "UNCLEAN_LOSS")
     assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((0, 1), [1], 1)
 
 
 def test_f36_an_empty_follower_only_lags(tmp_path: Path) -> None:
-    brokers = histories(tmp_path, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
-    claim_epoch(brokers, 3)
-    assert said(verdict(brokers)) == [("REPLICA_LAGS", "info", 3)]
+    assert said(verdict(empty_leader(tmp_path))) == [("REPLICA_LAGS", "info", 3)]
 
 
 @pytest.mark.parametrize(("different_on", "held_by"), [((2,), [1, 3]), ((1, 2, 3), [])])
 def test_f38_other_bytes_under_the_same_epoch(tmp_path: Path, different_on: tuple[int, ...], held_by: list[int]) -> None:
     brokers = healthy(tmp_path)
     for broker in different_on:
-        data = bytearray(TARGET.data)
-        data[200] ^= broker
-        brokers.overwrite(broker, TARGET, fix_crc(bytes(data)))
+        rewritten(brokers, broker, 40)
     result = verdict(brokers)
     assert said(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
     one = only(result, "SAME_EPOCH_DIVERGENCE")
@@ -103,9 +82,7 @@ def test_f38_other_bytes_under_the_same_epoch(tmp_path: Path, different_on: tupl
 def replicas_of_which_one_is_no_replica(tmp_path: Path) -> Brokers:
     """Broker 2's log differs below the high watermark: comparing it would give SAME_EPOCH_DIVERGENCE."""
     brokers = healthy(tmp_path)
-    data = bytearray(TARGET.data)
-    data[200] ^= 1
-    brokers.overwrite(2, TARGET, fix_crc(bytes(data)))
+    rewritten(brokers, 2, 40)
     return brokers
 
 
@@ -141,8 +118,7 @@ def test_f40_damage_is_still_found_beside_a_stranger(strangers: Brokers) -> None
 
 def test_f40_two_copies_under_one_node_id(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
-    meta = (brokers.log_dir(1) / "meta.properties").read_bytes()
-    (brokers.log_dir(2) / "meta.properties").write_bytes(meta)
+    one_node_id(brokers)
     result = verdict(brokers)
     assert said(result) == [("NODE_ID_CLASH", "error", 1)]
     assert only(result, "NODE_ID_CLASH").evidence["log_dirs"] == [str(brokers.log_dir(1)), str(brokers.log_dir(2))]

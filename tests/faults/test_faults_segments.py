@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, span, verdict
+from tests.support.injections import append, cut, delete_segment, rename_segment, swap, zero_page
 
 pytestmark = pytest.mark.faults
 
@@ -18,11 +19,6 @@ CUTS = (1, 11, 12, 16, 17, 60, 61, 100, len(LAST.data) - 1)
 @pytest.fixture(name="brokers")
 def three_equal_replicas(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
-
-
-def cut(brokers: Brokers, segment: int, size: int) -> None:
-    path = brokers.file(2, segment)
-    path.write_bytes(path.read_bytes()[:size])
 
 
 @pytest.mark.parametrize("kept", CUTS)
@@ -88,8 +84,7 @@ def test_f14_above_the_high_watermark_is_an_error(brokers: Brokers) -> None:
 
 @pytest.mark.parametrize("zeros", [12, 100, 10_000, 1 << 20])
 def test_f15_zero_tail_is_preallocation(brokers: Brokers, zeros: int) -> None:
-    path = brokers.file(2, 55)
-    path.write_bytes(path.read_bytes() + bytes(zeros))
+    append(brokers, 55, bytes(zeros))
     result = verdict(brokers)
     assert said(result) == [("SEG_ZERO_TAIL", "info", 2)]
     assert span(only(result, "SEG_ZERO_TAIL")) == (LAST.end, LAST.end + zeros)
@@ -97,10 +92,7 @@ def test_f15_zero_tail_is_preallocation(brokers: Brokers, zeros: int) -> None:
 
 
 def test_f16_page_of_zeros_is_a_hole_and_what_follows_is_found(brokers: Brokers) -> None:
-    path = brokers.file(2, 29)
-    log = bytearray(path.read_bytes())
-    log[4096:8192] = bytes(4096)
-    path.write_bytes(log)
+    zero_page(brokers, 29)
     result = verdict(brokers)
     assert said(result) == [("SEG_HOLE", "error", 2)]
     one = only(result, "SEG_HOLE")
@@ -109,11 +101,6 @@ def test_f16_page_of_zeros_is_a_hole_and_what_follows_is_found(brokers: Brokers)
     assert (span(one), offsets(one)) == ((first.position, following.position), (36, 49))
     assert (one.evidence["zero_bytes"], one.evidence["batches_recovered"]) == (4096, 2)
     assert one.evidence["held_by"] == [1, 3]
-
-
-def delete_segment(brokers: Brokers, broker: int) -> None:
-    for suffix in ("log", "index", "timeindex", "txnindex"):
-        brokers.file(broker, 29, suffix).unlink()
 
 
 def test_f17_deleted_segment_is_held_by_the_others(brokers: Brokers) -> None:
@@ -145,8 +132,7 @@ def test_f17_deleted_everywhere_committed_records_are_gone(brokers: Brokers) -> 
 @pytest.mark.parametrize("offset", [0, 43, 70])
 def test_f18_copy_of_an_older_batch_at_the_end(brokers: Brokers, offset: int) -> None:
     copied = HEALTHY.at(offset)
-    path = brokers.file(2, 55)
-    path.write_bytes(path.read_bytes() + copied.data)
+    append(brokers, 55, copied.data)
     result = verdict(brokers)
     assert said(result) == [
         ("DUPLICATE_BATCH", "error", 2),
@@ -165,9 +151,7 @@ def test_f18_copy_of_an_older_batch_at_the_end(brokers: Brokers, offset: int) ->
 
 def test_f19_swapped_batches(brokers: Brokers) -> None:
     first, second = HEALTHY.at(46), HEALTHY.at(49)
-    path = brokers.file(2, 29)
-    log = path.read_bytes()
-    path.write_bytes(log[: first.position] + second.data + first.data + log[second.end :])
+    swap(brokers, first, second)
     result = verdict(brokers)
     assert said(result) == [("OFFSET_NON_MONOTONIC", "error", 2)]
     one = only(result, "OFFSET_NON_MONOTONIC")
@@ -178,8 +162,7 @@ def test_f19_swapped_batches(brokers: Brokers) -> None:
 
 @pytest.mark.parametrize("name", [31, 27])
 def test_f20_renamed_segment(brokers: Brokers, name: int) -> None:
-    for suffix in ("log", "index", "timeindex", "txnindex"):
-        brokers.file(2, 29, suffix).rename(brokers.file(2, name, suffix))
+    rename_segment(brokers, 29, name)
     result = verdict(brokers)
     assert said(result) == [("SEG_NAME_MISMATCH", "error", 2)]
     one = only(result, "SEG_NAME_MISMATCH")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.model.files import AbortedTxn, EpochEntry
-from kafka_forensics.writers.checkpoints import write_leader_epochs
+from kafka_forensics.model.files import AbortedTxn
 from kafka_forensics.writers.indexes import write_transaction_index
 from tests.support.faults import ABORTING, COMMITTING, HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, span, verdict
+from tests.support.injections import change, claim_epochs, delete_segment
 
 pytestmark = pytest.mark.faults
 
@@ -19,12 +19,6 @@ CHECKPOINT = "replication-offset-checkpoint"
 @pytest.fixture(name="brokers")
 def three_equal_replicas(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
-
-
-def change(path: Path, position: int, mask: int = 1) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= mask
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize(("entry", "mask", "reason"), [(3, 0x01, "position_inside_batch"), (7, 0x40, "position_inside_batch")])
@@ -114,11 +108,6 @@ def test_f28_snapshot_of_an_earlier_state(brokers: Brokers) -> None:
     assert contradicted == {3000: "last_offset", COMMITTING: "last_offset", ABORTING: "current_txn_first_offset"}
 
 
-def write_epochs(brokers: Brokers, *entries: tuple[int, int]) -> None:
-    lines = write_leader_epochs([EpochEntry(*entry) for entry in entries])
-    brokers.named(2, "leader-epoch-checkpoint").write_bytes(lines)
-
-
 @pytest.mark.parametrize(
     ("entries", "reason", "asked", "by_checkpoint", "by_batches"),
     [
@@ -132,7 +121,7 @@ def write_epochs(brokers: Brokers, *entries: tuple[int, int]) -> None:
 def test_f29_leader_epochs_that_the_batches_contradict(
     brokers: Brokers, entries: list[tuple[int, int]], reason: str, asked: int, by_checkpoint: int, by_batches: int
 ) -> None:
-    write_epochs(brokers, *entries)
+    claim_epochs(brokers, 2, *entries)
     result = verdict(brokers)
     assert said(result) == [("EPOCH_CACHE_MISMATCH", "error", 2)]
     one = only(result, "EPOCH_CACHE_MISMATCH")
@@ -144,7 +133,7 @@ def test_f29_leader_epochs_that_the_batches_contradict(
 
 
 def test_f29_entry_at_the_log_end_is_an_epoch_that_wrote_nothing_yet(brokers: Brokers) -> None:
-    write_epochs(brokers, (0, 0), (1, 32), (2, 58), (3, LOG_END))
+    claim_epochs(brokers, 2, (0, 0), (1, 32), (2, 58), (3, LOG_END))
     assert said(verdict(brokers)) == []
 
 
@@ -159,8 +148,7 @@ def test_f30_high_watermark_beyond_the_log(brokers: Brokers, high_watermark: int
 
 
 def test_f30_names_who_has_what_this_replica_lost(brokers: Brokers) -> None:
-    for suffix in ("log", "index", "timeindex", "txnindex"):
-        brokers.file(2, 55, suffix).unlink()
+    delete_segment(brokers, 2, 55)
     brokers.file(2, 75, "snapshot").unlink()
     write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
     result = verdict(brokers)

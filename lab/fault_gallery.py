@@ -1,0 +1,129 @@
+"""The tables of `docs/faults.md`: what a scan and what kafka-dump-log say of every fault. `python -m lab.fault_gallery`.
+
+Each case's tree is made anew, scanned, and its damaged file given to Kafka's own tool, once as it is and for logs once with
+`--deep-iteration`. `--scan` makes only the verdicts of this tool anew and keeps what the page says of Kafka's. Rows of faults that
+have no case, and all text around the tables, stay as they are.
+"""
+
+import argparse
+import itertools
+import re
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import ScanResult
+from lab.fault_gallery_peer import peer_says
+from lab.kafka_jars import LAB
+from tests.support.faults import Brokers
+from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
+
+PAGE: Final = LAB.parent / "docs" / "faults.md"
+HEAD: Final = "| fault | injected | this tool | kafka-dump-log 4.3.0 |\n|---|---|---|---|\n"
+UNMEASURED: Final = "-"
+_TABLE: Final = re.compile(r"(## (.+)\n\n)((?:\|.*\n)+)")
+_ANNOTATIONS: Final = frozenset({"INCIDENT_SIGNATURE"})
+"""Kinds that only name what others found; `docs/incidents.md` is about them."""
+
+
+def scanned(case: Case, brokers: Brokers) -> ScanResult:
+    """A scan of the case's tree, during which happens what the case says."""
+    waiting = [] if case.during is None else [case.during]
+
+    def progress(_done: int, _total: int) -> None:
+        if waiting:
+            waiting.pop()(brokers)
+
+    paths = [str(path) for path in brokers.log_dirs]
+    return local.scan(paths, ScanOptions(jobs=1, live=case.live, deep=case.deep), progress)
+
+
+def verdict(case: Case, folder: Path) -> str:
+    """The cell of this tool: findings, worst first, with where they are and who holds a good copy."""
+    brokers = case.make(folder)
+    result = scanned(case, brokers)
+    told = [one for one in result.findings if one.kind not in _ANNOTATIONS]
+    everywhere = len(result.brokers)
+    by_kind = itertools.groupby(sorted(told, key=_order), key=lambda one: (one.kind, one.severity))
+    words = [_said(kind, severity, list(found), everywhere) for (kind, severity), found in by_kind]
+    holders = sorted({tuple(one.evidence["held_by"]) for one in told if "held_by" in one.evidence})
+    text = ", ".join(words) or "nothing"
+    for each in holders:
+        names = ", ".join(f"b{broker}" for broker in each)
+        text += f"; held by {names}" if each else "; held by nobody" if len(holders) == 1 else ""
+    return f"{text}; {case.note}" if case.note else text
+
+
+def _order(one: Finding) -> tuple[int, str, str]:
+    return -one.severity.rank, one.kind, str(one.place.broker)
+
+
+def _said(kind: str, severity: Severity, found: list[Finding], everywhere: int) -> str:
+    """`KIND` with its severity, its offsets if all have the same, and the brokers if they are others than b2."""
+    text = f"`{kind}` {severity.value}"
+    places = {(one.place.offset_start, one.place.offset_end) for one in found}
+    brokers = sorted({str(one.place.broker) for one in found if one.place.broker is not None})
+    if len(places) == 1 and None not in (place := places.pop()):
+        text += f" [{place[0]}, {place[1]})"
+    if len(brokers) == everywhere > 1:
+        return f"{text} on each"
+    if brokers and brokers != ["2"] and everywhere > 1:
+        text += f" on {', '.join(f'b{broker}' for broker in brokers)}"
+    most = max(Counter(str(one.place.broker) for one in found).values())
+    return f"{text} ({most} times)" if most > 1 else text
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a table's row, without blanks around them."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def rows_of(text: str) -> dict[str, list[list[str]]]:
+    """Heading → rows of the table below it, each a list of cells; rows of three cells get a fourth."""
+    found = {}
+    for _, heading, table in _TABLE.findall(text):
+        rows = [cells(line) for line in table.splitlines()[2:]]
+        found[heading] = [row + [UNMEASURED] * (4 - len(row)) for row in rows]
+    return found
+
+
+def table(heading: str, known: list[list[str]], *, with_peer: bool) -> str:
+    """The table of a section: its cases in order, then the known rows of faults that have none."""
+    cases = SECTIONS[heading]
+    lines = []
+    kept = {(row[0], row[1]): row[3] for row in known}
+    for case in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            ours = verdict(case, Path(folder) / "brokers")
+        theirs = peer_says(case) if with_peer else kept.get((case.fault, case.injected), UNMEASURED)
+        lines.append([case.fault, case.injected, ours, theirs])
+    faults = {case.fault for case in cases}
+    lines += [row for row in known if row[0] not in faults]
+    return HEAD + "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
+
+
+def page(text: str, *, with_peer: bool) -> str:
+    """The page with its tables made anew."""
+    known = rows_of(text)
+
+    def fresh(match: re.Match[str]) -> str:
+        heading = match[2]
+        return match[1] + (table(heading, known[heading], with_peer=with_peer) if heading in SECTIONS else match[3])
+
+    return _TABLE.sub(fresh, text)
+
+
+def main() -> None:
+    """Write the tables of docs/faults.md."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scan", action="store_true", help="only the verdicts of this tool; needs no Java")
+    PAGE.write_text(page(PAGE.read_text(), with_peer=not parser.parse_args().scan))
+
+
+if __name__ == "__main__":
+    main()

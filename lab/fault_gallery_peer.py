@@ -1,0 +1,88 @@
+"""What kafka-dump-log says of one damaged file, in a few words: how it ended, what it showed, what it hid, what it left behind."""
+
+import hashlib
+import re
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from lab.jvm import DUMP_LOG_SEGMENTS, ToolResult, run_tool
+from tests.support.faults import healthy
+from tests.support.gallery_case import Case
+
+_BATCH: Final = re.compile(r"^(?:baseOffset|offset): (?:\d+|-\d+) .*isvalid: (true|false)", re.MULTILINE)
+_TAIL: Final = re.compile(r"^Found (\d+) invalid bytes at the end", re.MULTILINE)
+_THROWN: Final = re.compile(r"(?:[\w$]+\.)+([\w$]+(?:Exception|Error))\b")
+_RAW: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SAID_CHARACTERS: Final = 90
+
+
+def peer_says(case: Case) -> str:
+    """The cell of kafka-dump-log; what it says of an undamaged file of that name too is left out."""
+    if case.damaged is None:
+        return "not a matter of one file"
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "brokers"
+        case.make(root)
+        path = root / case.damaged
+        is_log = path.suffix == ".log"
+        batches = local.scan([str(path)], ScanOptions(jobs=1, deep=False)).totals.batches if is_log else 0
+        before = _tree(path.parent)
+        plain = _words(path, batches, _run(path, *case.peer_options), _usual(case.damaged, case.peer_options))
+        deep = plain
+        if is_log and not case.peer_options:
+            deep = _words(path, batches, _run(path, "--deep-iteration"), _usual(case.damaged, ("--deep-iteration",)))
+        left = sorted(name for name, content in _tree(path.parent).items() if before.get(name) != content)
+    text = plain if deep == plain else f"{plain}; with `--deep-iteration`: {deep}"
+    if left:
+        text += f"; **left in the evidence:** {', '.join(f'`{name}`' for name in left)}"
+    return f"{text}; {case.peer_note}" if case.peer_note else text
+
+
+def _run(path: Path, *options: str) -> ToolResult:
+    return run_tool(DUMP_LOG_SEGMENTS, [*options, "--files", path.name], directory=path.parent)
+
+
+@cache
+def _usual(damaged: str, options: tuple[str, ...]) -> frozenset[str]:
+    """What the tool complains of in the undamaged file of this name, if there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        healthy(Path(folder) / "brokers")
+        path = Path(folder) / "brokers" / damaged
+        return frozenset(_complaints(path, _run(path, *options))) if path.exists() else frozenset()
+
+
+def _words(path: Path, batches: int, done: ToolResult, usual: frozenset[str]) -> str:
+    """`exit 0, 8 of 9 batches, isvalid false once, "Found 12 invalid bytes at the end"`."""
+    text = done.stdout.decode(errors="replace")
+    words = [f"exit {done.exit_code}"]
+    if path.suffix == ".log":
+        valid = _BATCH.findall(text)
+        shown = len(valid)
+        words.append(f"all {batches} batches" if shown == batches else f"{shown} of {batches} batches")
+        if wrong := valid.count("false"):
+            words.append(f"`isvalid: false` {'once' if wrong == 1 else f'{wrong} times'}")
+        elif shown:
+            words.append("all `isvalid: true`" if shown > 1 else "`isvalid: true`")
+    words += [f"“Found {size} invalid bytes at the end”" for size in _TAIL.findall(text)]
+    words += [each for each in _complaints(path, done) if each not in usual][:2]
+    if raw := len(_RAW.findall(text)):
+        words.append(f"{raw} control characters written raw")
+    return ", ".join(words)
+
+
+def _complaints(path: Path, done: ToolResult) -> list[str]:
+    """The exception that ended it, or the first of each line on standard error."""
+    text = done.stderr.decode(errors="replace").replace(f"{path.parent}/", "").replace(path.name, "the file")
+    thrown = _THROWN.findall(text)
+    if thrown:
+        return [f"`{thrown[-1] if 'OutOfMemoryError' in thrown else thrown[0]}`"]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("  ", "\t"))]
+    return [f"“{line[:_SAID_CHARACTERS]}”" for line in dict.fromkeys(lines)]
+
+
+def _tree(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}

@@ -1,0 +1,199 @@
+"""The gallery's cases of whole files: segments cut, moved and lost; indexes, snapshots and checkpoints that lie."""
+
+from typing import Final
+
+from kafka_forensics.model.files import AbortedTxn
+from kafka_forensics.writers.indexes import write_transaction_index
+from tests.support.faults import COMMITTING, HEALTHY, LOG_END, Brokers, healthy, write_checkpoint, write_files
+from tests.support.gallery_case import Case, patient, segment
+from tests.support.injections import (
+    append,
+    change,
+    claim_epochs,
+    cut,
+    delete_segment,
+    noise,
+    remove_snapshots,
+    rename_segment,
+    swap,
+    zero_page,
+)
+
+LAST: Final = HEALTHY.batches[-1]
+FIRST, MIDDLE, ACTIVE = (segment(offset) for offset in (0, 29, 55))
+CHECKPOINT: Final = "replication-offset-checkpoint"
+EPOCHS: Final = "b2/t-0/leader-epoch-checkpoint"
+
+
+def torn(brokers: Brokers, end: int, *, clean: bool = False) -> None:
+    """The active segment ends at a byte; after a crash, or after a clean shutdown."""
+    if not clean:
+        brokers.crash(2)
+    cut(brokers, 55, end)
+
+
+def uncommitted_cut(brokers: Brokers) -> None:
+    """A segment is cut where nothing is committed yet."""
+    for broker in (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), "replication", 49)
+    cut(brokers, 29, HEALTHY.at(49).position + 100)
+
+
+def lost_behind_noise(brokers: Brokers) -> None:
+    """Noise behind the first segment; the second is gone."""
+    append(brokers, 0, noise(100))
+    delete_segment(brokers, 2)
+
+
+def lost_everywhere(brokers: Brokers) -> None:
+    """No replica has its middle segment."""
+    for broker in (1, 2, 3):
+        delete_segment(brokers, broker)
+
+
+SEGMENTS: Final = (
+    Case("F13", "last batch cut short, after a crash", patient(lambda it: torn(it, LAST.position + 100)), ACTIVE),
+    Case("F13", "the same after a clean shutdown", patient(lambda it: torn(it, LAST.position + 100, clean=True)), ACTIVE),
+    Case("F13", "a committed batch cut short, after a crash", patient(lambda it: torn(it, HEALTHY.at(69).position + 50)), ACTIVE),
+    Case("F14", "another segment cut inside a batch", patient(lambda it: cut(it, 29, HEALTHY.at(49).position + 100)), MIDDLE),
+    Case("F14", "another segment cut between two batches", patient(lambda it: cut(it, 29, HEALTHY.at(49).position)), MIDDLE),
+    Case("F14", "another segment cut, nothing of it committed", patient(uncommitted_cut), MIDDLE),
+    Case("F15", "zeros behind the last batch", patient(lambda it: append(it, 55, bytes(10_000))), ACTIVE),
+    Case("F16", "a page of zeros in the middle", patient(lambda it: zero_page(it, 29)), MIDDLE),
+    Case("F17", "middle segment deleted on b1", patient(lambda it: delete_segment(it, 1)), segment(55, broker=1)),
+    Case("F17", "middle segment deleted on all three", patient(lost_everywhere), ACTIVE),
+    Case("F17", "middle segment deleted, 100 bytes of noise before it", patient(lost_behind_noise), FIRST),
+    Case("F18", "an older batch appended again", patient(lambda it: append(it, 55, HEALTHY.at(43).data)), ACTIVE),
+    Case("F19", "two batches swapped", patient(lambda it: swap(it, HEALTHY.at(46), HEALTHY.at(49))), MIDDLE),
+    Case("F20", "segment renamed to a later offset", patient(lambda it: rename_segment(it, 29, 31)), segment(31)),
+    Case("F20", "segment renamed to an earlier offset", patient(lambda it: rename_segment(it, 29, 27)), segment(27)),
+)
+
+
+def unordered_times(brokers: Brokers) -> None:
+    """Two entries of a time index change places."""
+    path = brokers.file(2, 29, "timeindex")
+    data = path.read_bytes()
+    path.write_bytes(data[:12] + data[24:36] + data[12:24] + data[36:])
+
+
+def more_bytes(brokers: Brokers, suffix: str, data: bytes) -> None:
+    """An index goes on."""
+    path = brokers.file(2, 29, suffix)
+    path.write_bytes(path.read_bytes() + data)
+
+
+def without_indexes(brokers: Brokers) -> None:
+    """No offset index is left; the time indexes are."""
+    for offset in (0, 29, 55):
+        brokers.file(2, offset, "index").unlink()
+
+
+def earlier_snapshot(brokers: Brokers) -> None:
+    """A snapshot holds what was true a segment before."""
+    brokers.file(2, 55, "snapshot").write_bytes(brokers.file(2, 29, "snapshot").read_bytes())
+
+
+def no_snapshots(brokers: Brokers, *, others: bool = False, crashed: bool = False) -> None:
+    """Broker 2 has no producer snapshot; `others`: of another partition it has."""
+    if crashed:
+        brokers.crash(2)
+    remove_snapshots(brokers, 2)
+    for broker in (1, 2, 3) if others else ():
+        write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+
+
+def lost_tail(brokers: Brokers) -> None:
+    """The active segment is gone, with all that names its end."""
+    delete_segment(brokers, 2, 55)
+    brokers.file(2, 75, "snapshot").unlink()
+    write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
+
+
+def checkpoint(brokers: Brokers, data: bytes) -> None:
+    """Broker 2's high-watermark checkpoint holds these bytes."""
+    (brokers.log_dir(2) / CHECKPOINT).write_bytes(data)
+
+
+def moved_log_start(brokers: Brokers) -> None:
+    """Records were deleted, and the broker crashed before it wrote down the high watermark."""
+    for broker in (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), "replication", 60)
+    write_checkpoint(brokers.log_dir(2), "log-start", 62)
+    claim_epochs(brokers, 2, (2, 62))
+    brokers.crash(2)
+
+
+PHANTOM: Final = write_transaction_index([AbortedTxn(COMMITTING, 36, 42, 43)])
+DROPPED, SHIFTED = ((0, 0), (2, 58)), ((0, 0), (1, 35), (2, 58))
+INVENTED, DISORDERED = ((0, 0), (1, 32), (2, 58), (4, 65)), ((0, 0), (2, 58), (1, 32))
+TO_COME: Final = ((0, 0), (1, 32), (2, 58), (3, LOG_END))
+BEYOND: Final = patient(lambda it: write_checkpoint(it.log_dir(2), "replication", 90))
+SMALL_FILES: Final = (
+    Case("F25", "`.index` position flipped", patient(lambda it: change(it.file(2, 29, "index"), 31)), segment(29, "index")),
+    Case("F25", "`.timeindex` out of order", patient(unordered_times), segment(29, "timeindex")),
+    Case("F25", "`.index` of no whole entries", patient(lambda it: more_bytes(it, "index", b"\1\1\1")), segment(29, "index")),
+    Case(
+        "F25",
+        "`.timeindex` of no whole entries",
+        patient(lambda it: more_bytes(it, "timeindex", b"\1" * 8)),
+        segment(29, "timeindex"),
+    ),
+    Case("P9", "`.timeindex` without `.index`", patient(without_indexes), segment(29, "timeindex"), note="not a byte changes"),
+    Case(
+        "P10",
+        "`.txnindex`, nothing wrong",
+        healthy,
+        segment(29, "txnindex"),
+        note="it is only read",
+        peer_note="opened for reading and writing, with leave to create it (seen by strace)",
+    ),
+    Case(
+        "F26",
+        "aborted transaction left out of `.txnindex`",
+        patient(lambda it: it.file(2, 29, "txnindex").write_bytes(b"")),
+        segment(29, "txnindex"),
+    ),
+    Case("F26", "`.txnindex` gone", patient(lambda it: it.file(2, 29, "txnindex").unlink()), None),
+    Case(
+        "F27",
+        "committed transaction listed as aborted",
+        patient(lambda it: more_bytes(it, "txnindex", PHANTOM)),
+        segment(29, "txnindex"),
+    ),
+    Case(
+        "F28", "`.snapshot` with a bit flipped", patient(lambda it: change(it.file(2, 55, "snapshot"), 3)), segment(55, "snapshot")
+    ),
+    Case("F28", "`.snapshot` of an earlier state", patient(earlier_snapshot), segment(55, "snapshot")),
+    Case("F28", "no `.snapshot` at all, after a clean shutdown", patient(no_snapshots), None),
+    Case("F28", "the same where another partition has its own", patient(lambda it: no_snapshots(it, others=True)), None),
+    Case("F28", "no `.snapshot` at all, after a crash", patient(lambda it: no_snapshots(it, crashed=True)), None),
+    Case("F29", "`leader-epoch-checkpoint`: an entry dropped", patient(lambda it: claim_epochs(it, 2, *DROPPED)), EPOCHS),
+    Case("F29", "an entry shifted", patient(lambda it: claim_epochs(it, 2, *SHIFTED)), EPOCHS),
+    Case("F29", "an entry invented", patient(lambda it: claim_epochs(it, 2, *INVENTED)), EPOCHS),
+    Case("F29", "entries out of order", patient(lambda it: claim_epochs(it, 2, *DISORDERED)), EPOCHS),
+    Case("F29", "an entry at the log end, without batches yet", patient(lambda it: claim_epochs(it, 2, *TO_COME)), EPOCHS),
+    Case("F30", "high watermark beyond the log end", BEYOND, f"b2/{CHECKPOINT}"),
+    Case("F30", "the active segment gone", patient(lost_tail), f"b2/{CHECKPOINT}"),
+    Case("F30", "high watermark beyond the log end, with `--live`", BEYOND, f"b2/{CHECKPOINT}", live=True),
+    Case("F31", "high-watermark checkpoint missing", patient(lambda it: (it.log_dir(2) / CHECKPOINT).unlink()), None),
+    Case("F31", "high watermark 0", patient(lambda it: write_checkpoint(it.log_dir(2), "replication", 0)), f"b2/{CHECKPOINT}"),
+    Case(
+        "F32", "checkpoint of 2147483647 lines", patient(lambda it: checkpoint(it, b"0\n2147483647\nt 0 72\n")), f"b2/{CHECKPOINT}"
+    ),
+    Case(
+        "F32",
+        "checkpoint with a number of 10 MB",
+        patient(lambda it: checkpoint(it, b"0\n1\nt 0 " + b"7" * 10_000_000 + b"\n")),
+        f"b2/{CHECKPOINT}",
+    ),
+    Case("F32", "checkpoint of version 9", patient(lambda it: checkpoint(it, b"9\n1\nt 0 72\n")), f"b2/{CHECKPOINT}"),
+    Case("F32", "checkpoint of noise", patient(lambda it: checkpoint(it, noise(3000))), f"b2/{CHECKPOINT}"),
+    Case(
+        "F32",
+        "`leader-epoch-checkpoint` that counts wrongly",
+        patient(lambda it: it.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n3\n0 0\n2 58\n")),
+        EPOCHS,
+    ),
+    Case("-", "log start above the high watermark, after a crash", patient(moved_log_start), None),
+)

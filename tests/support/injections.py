@@ -1,0 +1,220 @@
+"""What is done to the replicas of the fault gallery: one function a kind of fault, for tests and for the gallery's table."""
+
+import hashlib
+import struct
+import zlib
+from pathlib import Path
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.parsers.spec.record import encode_zigzag
+from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_raw_batch, write_record
+from kafka_forensics.writers.checkpoints import write_leader_epochs
+from tests.support.faults import BASE_TIMESTAMP, HEALTHY, Brokers, Log, Written, histories, write_checkpoint
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+LOG_FILES = ("log", "index", "timeindex", "txnindex")
+
+
+def with_right_crc(brokers: Brokers, batch: Written, byte: int, data: bytes, *, on: tuple[int, ...] = (2,)) -> None:
+    """Other bytes in a batch, whose CRC is made anew."""
+    for broker in on:
+        brokers.overwrite(broker, batch, fix_crc(batch.data[:byte] + data + batch.data[byte + len(data) :]))
+
+
+def rewritten(brokers: Brokers, broker: int, offset: int, *, byte: int = 200) -> None:
+    """Another record in the place of one, the broker's own, under a right CRC."""
+    batch = HEALTHY.at(offset)
+    with_right_crc(brokers, batch, byte, bytes([batch.data[byte] ^ broker]), on=(broker,))
+
+
+def noise(size: int, seed: str = "noise") -> bytes:
+    """Bytes that mean nothing, the same for one seed."""
+    return hashlib.shake_128(seed.encode()).digest(size)
+
+
+def undecodable(brokers: Brokers, batch: Written, *on: int) -> None:
+    """A batch whose CRC is right and whose records are noise, every broker's own."""
+    for broker in on:
+        brokers.overwrite(broker, batch, fix_crc(batch.data[:61] + noise(len(batch.data) - 61, str(broker))))
+
+
+def cut(brokers: Brokers, segment: int, size: int) -> None:
+    """Broker 2's segment ends at a byte."""
+    path = brokers.file(2, segment)
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def append(brokers: Brokers, segment: int, data: bytes) -> None:
+    """Broker 2's segment goes on."""
+    path = brokers.file(2, segment)
+    path.write_bytes(path.read_bytes() + data)
+
+
+def zero_page(brokers: Brokers, segment: int) -> None:
+    """The second page of broker 2's segment is zeros."""
+    path = brokers.file(2, segment)
+    log = bytearray(path.read_bytes())
+    log[4096:8192] = bytes(4096)
+    path.write_bytes(log)
+
+
+def delete_segment(brokers: Brokers, broker: int, segment: int = 29) -> None:
+    """A segment and its indexes are gone."""
+    for suffix in LOG_FILES:
+        brokers.file(broker, segment, suffix).unlink(missing_ok=True)
+
+
+def rename_segment(brokers: Brokers, segment: int, name: int) -> None:
+    """Broker 2's segment and its indexes have the name of another offset."""
+    for suffix in LOG_FILES:
+        brokers.file(2, segment, suffix).rename(brokers.file(2, name, suffix))
+
+
+def swap(brokers: Brokers, first: Written, second: Written) -> None:
+    """Two neighbouring batches of broker 2 change places."""
+    path = brokers.file(2, first.segment)
+    log = path.read_bytes()
+    path.write_bytes(log[: first.position] + second.data + first.data + log[second.end :])
+
+
+def change(path: Path, position: int, mask: int = 1) -> None:
+    """Some bits of a file's byte are turned over."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)
+
+
+def claim_epochs(brokers: Brokers, broker: int, *entries: tuple[int, int]) -> None:
+    """Another `leader-epoch-checkpoint`."""
+    lines = write_leader_epochs([EpochEntry(*entry) for entry in entries])
+    brokers.named(broker, "leader-epoch-checkpoint").write_bytes(lines)
+
+
+def remove_snapshots(brokers: Brokers, *on: int) -> None:
+    """No producer snapshot is left."""
+    for broker in on:
+        for path in brokers.named(broker, "x").parent.glob("*.snapshot"):
+            path.unlink()
+
+
+def one_replica(root: Path, log: Log) -> Brokers:
+    """A log on broker 1 alone."""
+    return histories(root, {1: log}, {1: log.next_offset})
+
+
+def three_replicas(root: Path, log: Log) -> Brokers:
+    """A log on all brokers, committed to its end."""
+    return histories(root, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), log.next_offset))
+
+
+def history(*batches: tuple[str, int], records: int = 1) -> Log:
+    """A log of plain batches, each with the history its records belong to and its leader epoch."""
+    log = Log()
+    for tag, leader_epoch in batches:
+        log.tag = tag
+        log.lead(leader_epoch)
+        log.plain(records)
+    return log
+
+
+def probe(root: Path, batches: int, changed: int, byte: int, data: bytes, *, right_crc: bool = False) -> Brokers:
+    """A log of some small batches, one of them changed."""
+    log = Log()
+    written = [log.plain(1) for _ in range(batches)]
+    brokers = one_replica(root, log)
+    batch = written[changed]
+    new = batch.data[:byte] + data + batch.data[byte + len(data) :]
+    brokers.overwrite(1, batch, fix_crc(new) if right_crc else new)
+    return brokers
+
+
+def payload_batch(log: Log, payload: bytes, *, codec: str = "none", count: int = 1) -> Written:
+    """A batch that says it holds `count` records, whatever the payload is; its CRC is right."""
+    stamp = BASE_TIMESTAMP + 1000 * log.next_offset
+    header = {
+        "base_offset": log.next_offset,
+        "partition_leader_epoch": 0,
+        "attributes": CODECS.index(codec),
+        "last_offset_delta": count - 1,
+        "base_timestamp": stamp,
+        "max_timestamp": stamp,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "records_count": count,
+    }
+    return log.append(write_raw_batch(header, payload), log.next_offset + count - 1, stamp)
+
+
+def with_payload(root: Path, payload: bytes, *, codec: str = "none", count: int = 1) -> tuple[Brokers, Written]:
+    """Three replicas of a log whose second batch has this payload, between two sound ones."""
+    log = Log()
+    log.plain(1)
+    liar = payload_batch(log, payload, codec=codec, count=count)
+    log.plain(1)
+    return three_replicas(root, log), liar
+
+
+def record(value: bytes = b"value") -> bytes:
+    """A sound record."""
+    return write_record(RecordToWrite(b"key", value), 0, 0)
+
+
+def record_of(*parts: bytes) -> bytes:
+    """A record whose length is right, whatever it holds."""
+    content = b"".join(parts)
+    return encode_zigzag(len(content)) + content
+
+
+def legacy_message(offset: int, magic: int, attributes: int, value: bytes) -> bytes:
+    """An entry of magic 0 or 1 without a key, spelled independently of the package."""
+    stamp = struct.pack(">q", BASE_TIMESTAMP) if magic else b""
+    content = struct.pack(">bb", magic, attributes) + stamp + struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", offset, len(content) + 4, zlib.crc32(content)) + content
+
+
+def legacy_log(root: Path, *entries: bytes) -> Brokers:
+    """Three replicas of a log of old messages, without epochs or index entries."""
+    log = Log()
+    for index, data in enumerate(entries):
+        log.append(data, index, BASE_TIMESTAMP)
+    log.epochs.clear()
+    brokers = three_replicas(root, log)
+    for broker in (1, 2, 3):
+        for suffix in ("index", "timeindex"):
+            brokers.file(broker, 0, suffix).write_bytes(b"")
+    return brokers
+
+
+def compressed_by(root: Path, codec: str) -> Brokers:
+    """Three replicas of a log that a sound producer compressed."""
+    log = Log()
+    for _ in range(3):
+        stamp = BASE_TIMESTAMP + 1000 * log.next_offset
+        data = write_batch(log.records(3), base_offset=log.next_offset, base_timestamp=stamp, compression_type=codec)
+        log.append(data, log.next_offset + 2, stamp)
+    return three_replicas(root, log)
+
+
+def cleaned(root: Path, on: tuple[int, ...]) -> Brokers:
+    """A compacted topic: of three records of one key in a batch the cleaner kept the last on some replicas."""
+    logs = {broker: Log() for broker in (1, 2, 3)}
+    for broker, log in logs.items():
+        log.plain()
+        values = [one.value for one in log.records(3)]
+        records = [RecordToWrite(b"key", value, offset_delta=delta) for delta, value in enumerate(values)]
+        kept = records[2:] if broker in on else records
+        log.append(
+            write_batch(kept, base_offset=3, base_timestamp=BASE_TIMESTAMP + 3000, last_offset_delta=2), 5, BASE_TIMESTAMP + 3000
+        )
+        log.plain()
+    brokers = histories(root, logs, dict.fromkeys(logs, 9))
+    for broker in logs:
+        write_checkpoint(brokers.log_dir(broker), "cleaner", 6)
+    return brokers
+
+
+def cut_log(brokers: Brokers, offset: int, kept: int) -> None:
+    """As if broker 2 wrote on after its log was copied, and before its indexes and checkpoints were."""
+    brokers.crash(2)
+    cut(brokers, 55, HEALTHY.at(offset).position + kept)
