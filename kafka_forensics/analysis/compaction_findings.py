@@ -19,7 +19,7 @@ _LONGEST_RETENTION_MS: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long tombstones stay: `delete.retention.ms`, and whether the topic's own settings say so."""
+    """How long tombstones stay: `delete.retention.ms`, and whether the controller's log says so."""
 
     milliseconds: int
     is_known: bool
@@ -38,10 +38,11 @@ class Compared:
 
 
 def retention(replicas: list[Replica]) -> Retention:
-    """`delete.retention.ms` as the controller's log has it for the topic, else the default."""
+    """`delete.retention.ms` as the controller's log has it for the topic or all brokers, else Kafka's default."""
     for one in replicas:
         control = one.context.control
-        text = "" if control is None else control.configs.get("delete.retention.ms", "")
+        settings = {} if control is None else control.defaults | control.configs
+        text = settings.get("delete.retention.ms", "")
         if text.isascii() and text.isdigit():
             return Retention(min(int(text[:19]), _LONGEST_RETENTION_MS), is_known=True)
     return Retention(DELETE_RETENTION_MS, is_known=False)
@@ -121,7 +122,7 @@ def _premises(replicas: list[Replica], kept: Retention) -> list[str]:
         checkpoint = one.context.cleaner_checkpoint
         told = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
         lines.append(f"broker {one.broker}: {told}, log [{one.log_start_offset}, {one.log_end_offset})")
-    origin = "of the topic" if kept.is_known else "by default"
+    origin = "by the controller's log" if kept.is_known else "by default"
     lines.append(f"delete.retention.ms {kept.milliseconds} {origin}")
     return lines
 

@@ -45,7 +45,8 @@ def compacted_findings(
                 reader.incomplete += one.incomplete
                 reader.problems += [(replicas[number], segment, problem) for segment, problem in one.problems]
             sides = {n: Side(replicas[n].log_end_offset, one.damaged_end) for n, one in readers.items()}
-            keys = KeyComparison(sides, pairs, limit, max(_newest(one) for one in readers.values()))
+            newest = max(_newest(one) for one in readers.values())
+            keys = KeyComparison(sides, pairs, limit, newest if reader.as_of_ms is None else reader.as_of_ms)
             for block in runs.blocks():
                 keys.step(block)
         except SourceError as error:

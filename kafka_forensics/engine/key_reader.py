@@ -79,8 +79,8 @@ class KeyReader:
     _pending: bool = False
     _bad: set[int] = field(default_factory=set)
     _segment: int = 0
-    _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64))
-    _batch_of: "Ints" = field(default_factory=lambda: np.empty(RECORD_ROWS, np.int64))
+    _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
+    _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         """Ask the folded log which transactions were aborted."""
@@ -89,6 +89,7 @@ class KeyReader:
 
     def read(self) -> None:
         """Read the whole log. What cannot be read is told in `incomplete`, and counts as damage to the log's end."""
+        self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), np.empty(RECORD_ROWS, np.int64)
         logs = [segment for segment in self.plan.directory.segments if segment.log is not None]
         source = self.plan.log_dir.source
         for index, segment in enumerate(logs):
@@ -111,6 +112,7 @@ class KeyReader:
                 self._pending = True
         if self._pending or any(one.kind in _OUT_OF_ORDER for one in self.replica.course.irregularities):
             self.damaged_end = self.replica.log_end_offset
+        self._matrix, self._batch_of = self._matrix[:, :0].copy(), self._batch_of[:0].copy()
 
     def _follow(self, chunk: BatchChunk, *, last: bool) -> None:
         """Note where damage ends: with the next batch that is good."""

@@ -27,10 +27,14 @@ _LYING_HEADERS = frozenset({"BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"})
 
 
 class LogReader:
-    """`BatchReader` over the plans of one partition; `plans` by the identity of their context."""
+    """`BatchReader` over the plans of one partition; `plans` by the identity of their context.
 
-    def __init__(self, plans: list[ReplicaPlan], key: "NDArray[np.int64]") -> None:
+    `as_of_ms` is the time that ages count to, None: the newest in the evidence.
+    """
+
+    def __init__(self, plans: list[ReplicaPlan], key: "NDArray[np.int64]", as_of_ms: int | None = None) -> None:
         self._plans = {id(plan.context): plan for plan in plans}
+        self.as_of_ms = as_of_ms
         self._key = key
         self.incomplete: list[Incomplete] = []
         self.problems: list[tuple[Replica, int, Damage]] = []

@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
+from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.engine import local
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.results import ScanResult
 from tests.support.compacted import History, compacted
-from tests.support.faults import Brokers, Log
+from tests.support.faults import TOPIC, TOPIC_ID, Brokers, Log
 from tests.support.faults_verdict import offsets, only, said, verdict
 
 pytestmark = pytest.mark.faults
@@ -76,6 +81,25 @@ def test_f39_a_tombstone_past_its_horizon_removed_with_all_before_it(tmp_path: P
 def test_f39_a_tombstone_removed_before_its_horizon_is_counted_apart(tmp_path: Path) -> None:
     evidence = explained(verdict(three(tmp_path, history(FUTURE_MS), {2: {0, 3, 4}})))
     assert (evidence["tombstones_early"], "tombstones_expired" in evidence) == (1, False)
+
+
+def test_f39_the_age_of_a_tombstone_counts_to_the_time_asked_for(tmp_path: Path) -> None:
+    brokers = three(tmp_path, history(), {2: {0, 3, 4}})
+    paths = [str(path) for path in brokers.log_dirs]
+    day = 24 * 60 * 60 * 1000
+    for as_of_ms, name in ((1_700_000_004_000 + day, "tombstones_expired"), (1_700_000_003_999 + day, "tombstones_early")):
+        assert explained(local.scan(paths, ScanOptions(as_of_ms=as_of_ms)))[name] == 1
+
+
+@pytest.mark.parametrize(("retention_ms", "severity"), [("1000", "info"), ("86400000", "warning")])
+def test_f39_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, retention_ms: str, severity: str) -> None:
+    brokers = three(tmp_path, history(), {2: {0, 3, 4}})
+    inputs = gather([str(path) for path in brokers.log_dirs], ScanOptions())
+    settings = {"delete.retention.ms": retention_ms}
+    told = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], settings, TOPIC_ID, was_compacted=True)
+    witnesses = Witnesses(ControllerHistory({(TOPIC, 0): told}))
+    result = local.scan_inputs(inputs, ScanOptions(as_of_ms=1_700_000_010_000), witnesses=witnesses)
+    assert said(result) == [("COMPACTION_SKEW", severity, None)]
 
 
 def test_f39_the_horizon_of_a_batch_counts_from_its_own_cleaning(tmp_path: Path) -> None:
