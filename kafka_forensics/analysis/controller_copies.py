@@ -29,6 +29,30 @@ class MetadataCopy:
         """Next offset to be written."""
         return int(self.last_offsets[-1]) + 1 if self.last_offsets.size else 0
 
+    def within(self, other: "MetadataCopy") -> "MetadataCopy | None":
+        """This copy as a stretch of `other`'s arrays, None if it holds anything else: a cluster has a copy on every broker."""
+        if not self.base_offsets.size:
+            return self
+        at = int(np.searchsorted(other.base_offsets, self.base_offsets[0]))
+        stop = at + self.base_offsets.size
+        stretch = other.base_offsets[at:stop], other.last_offsets[at:stop], other.identities[at:stop]
+        own = self.base_offsets, self.last_offsets, self.identities
+        if not all(np.array_equal(mine, theirs) for mine, theirs in zip(own, stretch, strict=True)):
+            return None
+        return MetadataCopy(self.node, *stretch, self.last_epoch)
+
+
+def add_copy(copies: list[MetadataCopy], new: MetadataCopy) -> None:
+    """Add a copy to the others, memory shared with one that it equals as far as both go."""
+    for index, known in enumerate(copies):
+        shared, longer = new.within(known), known.within(new)
+        if longer is not None:
+            copies[index] = longer
+        if shared is not None:
+            new = shared
+            break
+    copies.append(new)
+
 
 @dataclass(slots=True)
 class AgreedLog:

@@ -9,7 +9,7 @@ import numpy as np
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.controller import Replay
-from kafka_forensics.analysis.controller_copies import AgreedLog, MetadataCopy, agree
+from kafka_forensics.analysis.controller_copies import AgreedLog, MetadataCopy, add_copy, agree
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
@@ -70,7 +70,10 @@ def read_controller(inputs: Inputs) -> ControllerEvidence | None:
     if not plans or len(clusters) > 1:
         return None
     reading = _Reading(inputs)
-    log = agree([_read_copy(reading, plan) for plan in _in_reading_order(plans)])
+    copies: list[MetadataCopy] = []
+    for plan in _in_reading_order(plans):
+        add_copy(copies, _read_copy(reading, plan))
+    log = agree(copies)
     snapshots = _snapshots(plans)
     if not log.base_offsets.size and not snapshots:
         return None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.controller_copies import MetadataCopy, agree
+from kafka_forensics.analysis.controller_copies import MetadataCopy, add_copy, agree
 
 
 def copy(node: int, *batches: tuple[int, int, int], size: int = 2) -> MetadataCopy:
@@ -48,6 +48,15 @@ def test_nothing_is_taken_from_behind_a_fork() -> None:
     assert (log.base_offsets.tolist(), log.gaps) == ([0, 2, 8], [(4, 8)])
 
 
+def test_equal_copies_share_their_memory() -> None:
+    copies: list[MetadataCopy] = []
+    for number, batches in enumerate((SAME[:2], SAME, SAME[1:], [*SAME, (6, 1, 1)], [(0, 1, 7), (2, 2, 3)], [])):
+        add_copy(copies, copy(number, *batches))
+    assert [one.base_offsets.tolist() for one in copies] == [[0, 2], [0, 2, 4], [2, 4], [0, 2, 4, 6], [0, 2], []]
+    longest = copies[3].base_offsets
+    assert [np.shares_memory(one.base_offsets, longest) for one in copies] == [True, True, True, True, False, False]
+
+
 def test_empty_copies() -> None:
     assert agree([copy(1)]).end_offset == 0
     log = agree([copy(1), copy(2, *SAME)])
@@ -59,7 +68,9 @@ def test_empty_copies() -> None:
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 2)), min_size=1, max_size=4))
 def test_copies_that_are_stretches_of_one_log_agree(cuts: list[tuple[int, int, int]]) -> None:
     whole = [(2 * at, 1 + at // 3, at) for at in range(6)]
-    copies = [copy(node, *whole[min(a, b) : max(a, b) + 1]) for node, (a, b, _) in enumerate(cuts)]
+    copies: list[MetadataCopy] = []
+    for node, (a, b, _) in enumerate(cuts):
+        add_copy(copies, copy(node, *whole[min(a, b) : max(a, b) + 1]))
     log = agree(copies)
     held = {batch for a, b, _ in cuts for batch in whole[min(a, b) : max(a, b) + 1]}
     assert log.base_offsets.tolist() == sorted(base for base, _, _ in held)

@@ -4,6 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafka_forensics.engine.controller import ControllerEvidence, open_batch, parse_snapshot, read_controller
 from kafka_forensics.engine.inputs import gather
@@ -143,6 +145,16 @@ def test_any_bytes_open_as_a_batch() -> None:
     assert [record.problem for _, record in open_batch(bytes(80)).records] == ["batch"]
     lying = write_batch([RecordToWrite(None, topic())], base_offset=0, base_timestamp=1, records_count=9)
     assert [record.problem for _, record in open_batch(lying).records] == [None, "batch"]
+
+
+@pytest.mark.properties
+@given(data=st.binary(max_size=200), at=st.integers(0, 60))
+def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
+    batch = write_batch([RecordToWrite(None, data)], base_offset=0, base_timestamp=1)
+    assert len(open_batch(batch).records) == 1
+    assert open_batch(batch[:at] + data).records is not None
+    whole = snapshot(topic())
+    assert isinstance(parse_snapshot(MemoryFile(whole[:at] + data + whole[at:]), 1), str) == (data != b"")
 
 
 @pytest.mark.corpora
