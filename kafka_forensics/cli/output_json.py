@@ -242,9 +242,12 @@ def _list(opening: str, objects: Iterable[Json], closing: str) -> Iterator[str]:
     yield f"]{closing}"
 
 
-def json_schema() -> Json:
-    """The JSON Schema (2020-12) of the document; `$defs/line` describes a line of JSON Lines."""
+def json_schema(command: str = "scan") -> Json:
+    """The JSON Schema (2020-12) of a command's document; `$defs/line` of scan's describes a line of its JSON Lines.
+
+    That of `compare` refers to that of `scan` by its `$id`.
+    """
     from importlib.resources import files
 
-    text = files("kafka_forensics").joinpath("schema", f"scan-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
+    text = files("kafka_forensics").joinpath("schema", f"{command}-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
     return dict(json.loads(text))

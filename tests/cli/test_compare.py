@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 from kafka_forensics.cli.compare_output import write_comparison
 from kafka_forensics.cli.compare_words import content_words
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.output_json import json_schema
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine import side_by_side
 from kafka_forensics.engine.options import ScanOptions
@@ -179,6 +182,16 @@ def test_json_holds_every_replica_at_every_offset(run: Run) -> None:
     assert {third[key] for key in first if key not in ("broker", "state")} == {None}
     assert not {"key", "value", "headers"} & first.keys()
     assert told["findings"][0]["kind"] == "UNCLEAN_LOSS"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--show-payloads",), ("--context", "1")], ids=str)
+@pytest.mark.parametrize("where", ["unclean-election audit", "silent-divergence ledger", "healthy profiles"])
+def test_json_obeys_its_schema(run: Run, where: str, arguments: tuple[str, ...]) -> None:
+    shared = Resource.from_contents(json_schema("scan"))
+    validator = Draft202012Validator(json_schema("compare"), registry=Registry().with_resource(str(shared.id()), shared))
+    sample, topic = where.split()
+    _, out, _ = run(SAMPLES / sample, "--topic", topic, "--partition", "0", "--format", "json", *arguments)
+    validator.validate(json.loads(out))
 
 
 def test_json_lines_hold_the_same(run: Run) -> None:
