@@ -108,7 +108,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     """The facts of one partition, None if no copy of it has transactions."""
     if not any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas):
         return None
-    best = max(replicas, key=_reach)
+    best = best_copy(replicas)
     fold, context = best.state.transactions, best.context
     markers = fold.last_markers.markers
     opened = {one.producer_id: one for one in fold.open_transactions(OPEN_KEPT)}
@@ -137,6 +137,11 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
                 if ((ended[:, 6] == one.producer_id) & (ended[:, 8] == one.first_offset)).any():
                     facts.ended_elsewhere.setdefault(one.producer_id, []).append(other.broker)
     return facts
+
+
+def best_copy(replicas: Sequence[Replica]) -> Replica:
+    """The copy of a partition that its transactions are told from: whole ones first, then the leader's, then the furthest."""
+    return max(replicas, key=_reach)
 
 
 def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:

@@ -27,6 +27,7 @@ from kafka_forensics.cli.groups import groups
 from kafka_forensics.cli.metadata import metadata
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.scan import scan
+from kafka_forensics.cli.transactions import transactions
 from kafka_forensics.errors import ForensicsError, UsageError
 
 PROGRAM: Final = "kafka-forensics"
@@ -38,6 +39,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "find": (find, "Find which replicas hold a record."),
     "groups": (groups, "Show what groups committed, against the logs, and what readers cannot see yet."),
     "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
+    "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "doctor": (doctor, "Check this installation."),
 }

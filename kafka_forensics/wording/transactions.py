@@ -5,7 +5,8 @@ from typing import Final
 PROSE: Final = """
 TXN_HANGING: hanging transaction
     [producer {producer_id}|a producer] has a transaction open[ since offset {first_offset}][{hidden_by_retention:if}, known from a
-    producer snapshot only,] that no coordinator will ever end[ ({reason})], so that read_committed readers wait for good[ at offset {last_stable_offset}][, {hidden_records:offset} held back]
+    producer snapshot only,] that no coordinator will ever end[ ({reason})], so that read_committed readers wait for good[ at offset
+    {last_stable_offset}][, {hidden_records:offset} held back]
     > [{committed_in:list} has a commit that may be of the same transaction, so ending it here may lose committed records: keep
     every copy and find out first|On the running cluster let kafka-transactions.sh find-hanging confirm it, and end it with
     {end_transaction}|On the running cluster let kafka-transactions.sh find-hanging judge it].

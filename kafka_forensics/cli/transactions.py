@@ -1,0 +1,222 @@
+"""`transactions`: every transaction of the copies, what holds the last stable offset, and whether it is safe to end it."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.scan import exit_status, log_to
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+
+if TYPE_CHECKING:
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.engine.transactions_listing import PartitionTransactions, TransactionRow, TransactionsAnswer
+
+STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown")
+COLUMNS: Final = (
+    "topic",
+    "partition",
+    "state",
+    "transactional_id",
+    "producer_id",
+    "producer_id_string",
+    "producer_epoch",
+    "first_offset",
+    "last_offset",
+    "first_timestamp_ms",
+    "first_timestamp",
+    "last_timestamp_ms",
+    "last_timestamp",
+    "batches",
+    "records",
+    "marker",
+    "marker_offset",
+    "marker_timestamp_ms",
+    "marker_timestamp",
+    "marker_epoch",
+    "coordinator_epoch",
+    "coordinator_state",
+    "partitions",
+    "holds_last_stable_offset",
+    "last_stable_offset",
+    "safe_to_abort",
+    "reason",
+    "command",
+    "broker",
+)
+_HEADS: Final = (
+    "partition",
+    "state",
+    "transactional id",
+    "producer",
+    "epoch",
+    "offsets",
+    "records",
+    "began",
+    "ended",
+    "marker",
+    "notes",
+)
+_RIGHT: Final = ("producer", "epoch", "records")
+_MESSAGES: Final = 20
+
+ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Only transactions of this producer.")]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar="STATE",
+        autocompletion=lambda: list(STATES),
+        help=f"Only transactions that are {', '.join(STATES[:-1])} or {STATES[-1]}.",
+    ),
+]
+
+
+def transactions(
+    paths: options.Paths,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    broker: options.Broker = None,
+    producer_id: ProducerId = None,
+    state: State = None,
+    jobs: options.Jobs = None,
+    format_name: options.Format = None,
+    output: options.Output = None,
+    fail_on: options.FailOn = "none",
+    as_of: options.AsOf = None,
+    live: options.Live = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> int:
+    """Every transaction: state, transactional id, producer, epoch, offsets, marker, and how its coordinator decided it.
+
+    Says for every partition what holds the last stable offset, whether it is safe to end that transaction, and the command that
+    ends it. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line, 3 if some input could not be read.
+    """
+    wanted = chosen_format(format_name, output)
+    choose("severity", fail_on, options.FAIL_ON)
+    if state is not None:
+        choose("state", state, STATES)
+    check_output(output, paths)
+    asked = ScanOptions(
+        topic,
+        partition,
+        broker,
+        jobs or len(os.sched_getaffinity(0)),
+        live,
+        deep=False,
+        as_of_ms=None if as_of is None else time_ms(as_of),
+    )
+    screen = destination(sys.stderr, no_color=no_color)
+    if verbose or debug:
+        log_to(screen)
+
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine import transactions_listing as engine
+
+    with Progress(screen, quiet=quiet) as progress:
+        answer = engine.transactions(paths, asked, producer_id=producer_id, state=state, progress=progress)
+    with open_output(output, no_color=no_color) as to:
+        _write(answer.rows, wanted, to)
+    _say_rest(answer, screen, quiet=quiet)
+    return exit_status(answer.result, fail_on)
+
+
+def _write(rows: "Iterable[TransactionRow]", wanted: str, to: "Destination") -> None:
+    from kafka_forensics.cli.plain_table import table_lines
+    from kafka_forensics.cli.rows import write_rows
+
+    if wanted == "table":
+        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows)))
+    else:
+        write_rows(COLUMNS, map(_values, rows), wanted, to)
+
+
+def _values(row: "TransactionRow") -> dict[str, Any]:
+    """Every column of a row; times as milliseconds and as text."""
+    values: dict[str, Any] = {name: getattr(row, name) for name in COLUMNS if hasattr(row, name)}
+    values["producer_id_string"] = str(row.producer_id)
+    for name in ("first_timestamp", "last_timestamp", "marker_timestamp"):
+        values[f"{name}_ms"] = values[name]
+        values[name] = _time(values[name])
+    return values
+
+
+def _time(time_ms: int | None) -> str | None:
+    from kafka_forensics.cli.output_json import rfc3339
+
+    return None if time_ms is None else rfc3339(time_ms)
+
+
+def _cells(row: "TransactionRow") -> list[str]:
+    from kafka_forensics.cli.rows import cell
+
+    offsets = "" if row.first_offset is None else f"{row.first_offset}..{row.last_offset}"
+    marker = "" if row.marker_offset is None else f"{row.marker or '?'} at {row.marker_offset}"
+    return [
+        cell(f"{row.topic}-{row.partition}"),
+        row.state,
+        cell(row.transactional_id),
+        str(row.producer_id),
+        str(row.producer_epoch),
+        offsets,
+        str(row.records or ""),
+        cell(_time(row.first_timestamp)),
+        cell(_time(row.marker_timestamp)),
+        marker,
+        cell("; ".join(_notes(row))),
+    ]
+
+
+def _notes(row: "TransactionRow") -> Iterator[str]:
+    """What a table says of a transaction that is not simply ended."""
+    if row.holds_last_stable_offset:
+        yield f"holds the last stable offset at {row.last_stable_offset}"
+    if row.state in ("open", "hanging", "torn"):
+        if row.coordinator_state is not None:
+            yield f"coordinator: {row.coordinator_state}"
+        if row.reason is not None:
+            yield row.reason.replace("_", " ")
+        if row.partitions:
+            yield f"in {', '.join(row.partitions)}"
+        yield "safe to abort" if row.safe_to_abort else "do not abort"
+    if row.command is not None and row.safe_to_abort:
+        yield row.command
+
+
+def _say_rest(answer: "TransactionsAnswer", screen: "Destination", *, quiet: bool) -> None:
+    """What was found about transactions in the words of a scan, a line a partition, and what could not be read, on stderr."""
+    from kafka_forensics.cli.output_words import incomplete_lines
+    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.wording import message
+
+    found = [one for one in answer.result.findings if one.kind.startswith("TXN") and one.severity.rank > 0]
+    lines: list[str] = []
+    if not quiet:
+        lines += [f"{one.severity.value}: {printable(message(one))}" for one in found[:_MESSAGES]]
+        if len(found) > _MESSAGES:
+            lines.append(f"and {len(found) - _MESSAGES} more; `kafka-forensics scan` tells all")
+        counted = [printable(f"{topic}-{partition}: {_counts(one)}") for (topic, partition), one in answer.partitions.items()]
+        lines += counted[:_MESSAGES]
+        if len(counted) > _MESSAGES:
+            lines.append(f"and {len(counted) - _MESSAGES} more partitions")
+    if not answer.partitions:
+        lines.append("nothing to show: no transaction is in these copies, or none is asked for")
+    lines += incomplete_lines(answer.result)
+    screen.stream.writelines(line + "\n" for line in lines)
+    screen.stream.flush()
+
+
+def _counts(one: "PartitionTransactions") -> str:
+    """`23 committed, 17 aborted, 1 open; the last stable offset 0 is held by an open transaction (log end 25)`."""
+    counts = f"{one.committed} committed, {one.aborted} aborted, {one.open} open"
+    hanging = f" of them {one.hanging} hanging" if one.hanging else ""
+    held = "is held by an open transaction" if one.held else "is held by nobody"
+    return f"{counts}{hanging}; the last stable offset {one.last_stable_offset} {held} (log end {one.log_end_offset})"

@@ -1,0 +1,332 @@
+"""Every transaction of the copies, one by one: read a second time from the best copy of each partition, in bounded memory.
+
+The scan before it judges what is open; this walk pairs data with markers. It holds the open transactions of one partition.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.transactions_decided import SKEW_MS
+from kafka_forensics.analysis.transactions_facts import best_copy
+from kafka_forensics.engine.inputs import ReplicaPlan, gather, typed_path
+from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.transaction_log import read_transaction_log
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    CONTROL_COMMIT,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+)
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.model.transaction_log import Decision, TopicPartition, TransactionLog
+from kafka_forensics.parsers.segment import SegmentReader
+
+if TYPE_CHECKING:
+    from kafka_forensics.engine.partitions import PartitionResult
+    from kafka_forensics.engine.reader import LogReader
+
+STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown")
+"""`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
+coordinator decided otherwise."""
+MAX_OPEN: Final = 1 << 20
+"""Transactions that may be open at once in a partition; beyond, the one that began first is let go of."""
+
+
+_COORDINATOR: Final = {
+    "will end it": "the coordinator will end it",
+    "does not list it": "the coordinator does not list it, but it is not overdue",
+    "unknown": "what the coordinator says is not known",
+    "not among the copies": "the coordinator's log is not among the copies",
+}
+
+
+@dataclass(slots=True)
+class TransactionRow:
+    """One transaction in one partition; None is "not known" or "there is none", times are ms."""
+
+    topic: str
+    partition: int
+    broker: int | str
+    """Whose copy it was read from."""
+    state: str
+    producer_id: int
+    producer_epoch: int
+    """Of its data, else of the marker."""
+    first_offset: int | None = None
+    last_offset: int | None = None
+    """Of its data, inclusive."""
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    batches: int = 0
+    records: int = 0
+    """Offsets its data take."""
+    marker: str | None = None
+    marker_offset: int | None = None
+    marker_timestamp: int | None = None
+    marker_epoch: int | None = None
+    coordinator_epoch: int | None = None
+    transactional_id: str | None = None
+    coordinator_state: str | None = None
+    """For an ended transaction the coordinator's decision about it, for an open one the id's last state."""
+    partitions: list[str] | None = None
+    """All that the coordinator lists for it."""
+    holds_last_stable_offset: bool = False
+    last_stable_offset: int | None = None
+    safe_to_abort: bool | None = None
+    command: str | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True)
+class PartitionTransactions:
+    """What is known of a partition's transactions before they are listed."""
+
+    plan: ReplicaPlan
+    last_stable_offset: int
+    log_end_offset: int
+    committed: int
+    aborted: int
+    open: int
+    held: bool
+    """An open transaction holds the last stable offset."""
+    hanging: int = 0
+
+
+@dataclass(slots=True)
+class TransactionsAnswer:
+    """The rows, read while they are asked for; what was found; and a line's worth of counts for every partition that has any."""
+
+    rows: Iterator[TransactionRow]
+    result: ScanResult
+    partitions: dict[TopicPartition, PartitionTransactions] = field(default_factory=dict)
+
+
+def transactions(
+    paths: list[str],
+    options: ScanOptions,
+    *,
+    producer_id: int | None = None,
+    state: str | None = None,
+    progress: Progress | None = None,
+) -> TransactionsAnswer:
+    """Scan the paths and list every transaction, only those of one producer or in one state (of `STATES`) if asked for.
+
+    Partitions come in order; a partition's ended transactions in the order of their markers, then the open ones by first offset.
+    Raises UsageError for paths that make no sense.
+    """
+    inputs = gather(paths, options)
+    plans = {id(plan.context): plan for plan in inputs.replicas}
+    found: dict[TopicPartition, PartitionTransactions] = {}
+
+    def look(replicas: list[Replica], _reader: "LogReader", _result: "PartitionResult") -> None:
+        best = best_copy(replicas)
+        fold = best.state.transactions
+        counts = fold.counts()
+        if best.context.topic != CLUSTER_METADATA_TOPIC and (len(fold.last_markers.markers.rows) or counts.open or best.forgotten):
+            stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
+            held = any(one.first_offset == stable for one in fold.open_transactions(1)) or bool(best.forgotten)
+            stable = best.log_start_offset if best.forgotten else stable
+            found[best.context.topic, best.context.partition] = PartitionTransactions(
+                plans[id(best.context)], stable, best.log_end_offset, counts.committed, counts.aborted, counts.open, held
+            )
+
+    result = scan_inputs(inputs, options, progress, look)
+    for summary in result.partitions:
+        if (summary.topic, summary.partition) in found:
+            hanging = max((one.transactions.hanging for one in summary.replicas), default=0)
+            found[summary.topic, summary.partition].hanging = hanging
+    known = _Known(read_transaction_log(inputs)[0], result.findings)
+
+    def wanted(row: TransactionRow) -> bool:
+        return producer_id in (None, row.producer_id) and state in (None, row.state)
+
+    rows = (row for where, one in found.items() for row in _rows(where, one, known, result) if wanted(row))
+    return TransactionsAnswer(rows, result, found)
+
+
+@dataclass(slots=True)
+class _Span:
+    """The data of an open transaction while the log is walked."""
+
+    epoch: int
+    first_offset: int
+    first_timestamp: int
+    last_offset: int = -1
+    last_timestamp: int = -1
+    batches: int = 0
+    records: int = 0
+
+
+def _rows(where: TopicPartition, one: PartitionTransactions, known: "_Known", result: ScanResult) -> Iterator[TransactionRow]:
+    """Every transaction of one partition, by one copy."""
+    opened: dict[int, _Span] = {}
+    broker = one.plan.context.broker
+    try:
+        for batch in _batches(one.plan):
+            producer_id, span = batch[BatchColumn.PRODUCER_ID], opened.get(batch[BatchColumn.PRODUCER_ID])
+            if batch[BatchColumn.ATTRIBUTES] & CONTROL_MASK:
+                yield known.ended(_ended(where, broker, batch, opened.pop(producer_id, None)))
+                continue
+            if span is None:
+                if len(opened) >= MAX_OPEN:
+                    opened.pop(next(iter(opened)))
+                by_maximum = batch[BatchColumn.ATTRIBUTES] & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK)
+                first = batch[BatchColumn.MAX_TIMESTAMP if by_maximum else BatchColumn.BASE_TIMESTAMP]
+                span = opened[producer_id] = _Span(batch[BatchColumn.PRODUCER_EPOCH], batch[BatchColumn.BASE_OFFSET], first)
+            span.last_offset, span.last_timestamp = batch[BatchColumn.LAST_OFFSET], batch[BatchColumn.MAX_TIMESTAMP]
+            span.batches += 1
+            span.records += batch[BatchColumn.LAST_OFFSET] - batch[BatchColumn.BASE_OFFSET] + 1
+    except SourceError as error:
+        result.incomplete.append(Incomplete(typed_path(one.plan.log_dir.source, error.path), error.reason))
+    for producer_id, span in sorted(opened.items(), key=lambda item: (item[1].first_offset, item[0])):
+        row = _row(where, broker, "open", producer_id, span)
+        yield known.still_open(row, one)
+    yield from known.forgotten(where, broker)
+
+
+def _batches(plan: ReplicaPlan) -> Iterator[list[int]]:
+    """The transactional batches and markers of a log in file order, good ones, as lists by BatchColumn. Raises SourceError."""
+    for segment in plan.directory.segments:
+        if segment.log is None:
+            continue
+        with plan.log_dir.source.open(segment.log.path) as file:
+            for chunk in SegmentReader(file).chunks():
+                columns = chunk.columns
+                attributes, control = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.CONTROL_RECORD_TYPE]
+                is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
+                is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
+                good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+                yield from columns[:, np.flatnonzero(good & (is_marker | is_data))].T.tolist()
+
+
+def _row(where: TopicPartition, broker: int | str, state: str, producer_id: int, span: _Span) -> TransactionRow:
+    return TransactionRow(
+        *where,
+        broker,
+        state,
+        producer_id,
+        span.epoch,
+        span.first_offset,
+        span.last_offset,
+        span.first_timestamp,
+        span.last_timestamp,
+        span.batches,
+        span.records,
+    )
+
+
+def _ended(where: TopicPartition, broker: int | str, marker: list[int], span: _Span | None) -> TransactionRow:
+    control = marker[BatchColumn.CONTROL_RECORD_TYPE]
+    name = {0: "ABORT", 1: "COMMIT"}.get(control)
+    state = {0: "aborted", 1: "committed"}.get(control, "unknown")
+    producer_id, epoch = marker[BatchColumn.PRODUCER_ID], marker[BatchColumn.PRODUCER_EPOCH]
+    row = (
+        TransactionRow(*where, broker, "empty", producer_id, epoch)
+        if span is None
+        else _row(where, broker, state, producer_id, span)
+    )
+    row.marker, row.marker_offset, row.marker_epoch = name, marker[BatchColumn.BASE_OFFSET], epoch
+    row.marker_timestamp = marker[BatchColumn.MAX_TIMESTAMP]
+    row.coordinator_epoch = None if name is None else marker[BatchColumn.COORDINATOR_EPOCH]
+    return row
+
+
+class _Known:
+    """What the coordinators' log and the findings say of single transactions."""
+
+    def __init__(self, log: TransactionLog | None, findings: list[Finding]) -> None:
+        self._log = log
+        self._decisions: dict[tuple[int, int, TopicPartition], list[Decision]] = {}
+        for one in () if log is None else log.decisions:
+            for listed in one.partitions:
+                self._decisions.setdefault((one.producer_id, one.producer_epoch, listed), []).append(one)
+        self._open: dict[tuple[TopicPartition, int], Finding] = {}
+        self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
+        for each in findings:
+            place = each.place
+            if not each.kind.startswith("TXN_") or place.topic is None or place.partition is None:
+                continue
+            where, producer_id = (place.topic, place.partition), int(each.evidence.get("producer_id", -1))
+            if each.kind in ("TXN_OPEN", "TXN_HANGING"):
+                self._open.setdefault((where, producer_id), each)
+            elif each.kind == "TXN_TORN":
+                self._torn[where, producer_id, place.offset_start] = each
+
+    def ended(self, row: TransactionRow) -> TransactionRow:
+        """An ended transaction with its transactional id, and the coordinator's decision where that can be told."""
+        where = (row.topic, row.partition)
+        row.transactional_id = self._name(row.producer_id)
+        torn = self._torn.get((where, row.producer_id, row.marker_offset))
+        if torn is not None:
+            self._take(row, torn.evidence, "torn")
+            return row
+        named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
+        time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
+        fitting = [
+            one
+            for one in named
+            if one.commit == commit
+            and one.decided_timestamp - SKEW_MS <= time
+            and (one.completed_timestamp is None or time <= one.completed_timestamp + SKEW_MS)
+        ]
+        if fitting:
+            one = min(fitting, key=lambda each: abs(each.decided_timestamp - time))
+            row.transactional_id = one.transactional_id
+            row.coordinator_state = ("Complete" if one.completed_timestamp is not None else "Prepare") + (
+                "Commit" if commit else "Abort"
+            )
+            row.partitions = [f"{topic}-{partition}" for topic, partition in one.partitions]
+        return row
+
+    def still_open(self, row: TransactionRow, one: PartitionTransactions) -> TransactionRow:
+        """An open transaction as the findings judge it."""
+        where = (row.topic, row.partition)
+        row.transactional_id = self._name(row.producer_id)
+        row.holds_last_stable_offset = row.first_offset == one.last_stable_offset
+        row.last_stable_offset = one.last_stable_offset if row.holds_last_stable_offset else None
+        torn = self._torn.get((where, row.producer_id, row.first_offset))
+        found = self._open.get((where, row.producer_id))
+        if torn is not None:
+            self._take(row, torn.evidence, "torn")
+            row.safe_to_abort = False
+        elif found is not None:
+            self._take(row, found.evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+        return row
+
+    def forgotten(self, where: TopicPartition, broker: int | str) -> Iterator[TransactionRow]:
+        """Open transactions of a partition that only a snapshot remembers."""
+        for (topic_partition, producer_id), found in self._open.items():
+            evidence = found.evidence
+            if topic_partition == where and "hidden_by_retention" in evidence:
+                row = TransactionRow(*where, broker, "open", producer_id, int(evidence["producer_epoch"]), evidence["first_offset"])
+                row.last_offset, row.last_timestamp = evidence["last_offset"], evidence["last_timestamp"]
+                row.holds_last_stable_offset, row.last_stable_offset = True, evidence["last_stable_offset"]
+                self._take(row, evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+                yield row
+
+    def _name(self, producer_id: int) -> str | None:
+        """The transactional id of a producer id, if there is one and no other."""
+        owners = [] if self._log is None else self._log.owners(producer_id)
+        return owners[0].transactional_id if len(owners) == 1 else None
+
+    def _take(self, row: TransactionRow, evidence: dict[str, Any], state: str) -> None:
+        row.state = state
+        row.transactional_id = evidence.get("transactional_id", row.transactional_id)
+        row.coordinator_state = evidence.get("coordinator_state")
+        row.reason = evidence.get("reason") or _COORDINATOR.get(evidence.get("coordinator", ""))
+        row.safe_to_abort = evidence.get("safe_to_abort")
+        row.command = evidence.get("command")
+        row.partitions = evidence.get("partitions_of_transaction")
+        if row.partitions is None and state == "open" and self._log is not None:
+            listed = [one.metadata.partitions for one in self._log.owners(row.producer_id) if one.metadata is not None]
+            row.partitions = [f"{topic}-{partition}" for each in listed for topic, partition in each] or None

@@ -1,0 +1,192 @@
+"""What `transactions` prints in every format, which rows it leaves out, and how it ends."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.cli import transactions as command
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.engine import transactions_listing
+from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
+
+FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+LATER = 21 * 60.0
+EVIL = "app\x1b]0;own\x07\n\u202e"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `transactions` with these arguments: exit status, stdout, stderr."""
+
+    def transactions(*arguments: object) -> tuple[int, str, str]:
+        status = outcome(["transactions", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return transactions
+
+
+def made(folder: Path, name: str = APP) -> Path:
+    """t-0: committed, aborted, empty, hanging, and others' traffic; t-1: torn, and open."""
+    first, second, state = DataLog(), DataLog(), CoordinatorLog()
+    first.data(1)
+    first.data(1.01)
+    first.marker(1.07, commit=True, coordinator_epoch=4)
+    second.data(1)
+    second.marker(1.07, commit=False, coordinator_epoch=4)
+    state.transaction(1, (0, 1), commit=True, name=name)
+    first.data(3)
+    first.marker(3.07, commit=False, coordinator_epoch=4)
+    first.marker(3.08, commit=False, coordinator_epoch=4)
+    state.transaction(3, (0,), commit=False, name=name)
+    first.data(5)
+    first.traffic(LATER)
+    second.traffic(LATER)
+    state.transaction(LATER, (0, 1), commit=True, name=OTHER)
+    second.data(LATER + 1, OTHER_ID)
+    state.state(LATER + 1, "Ongoing", (1,), name=OTHER)
+    write_cluster(folder, {"t-0": first, "t-1": second, "__transaction_state-0": state})
+    return folder
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    return made(tmp_path / "copies")
+
+
+def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:
+    _, out, _ = run(*arguments, "--format", "json")
+    found: list[dict[str, Any]] = json.loads(out)
+    return found
+
+
+def test_every_transaction_is_a_row(run: Run, copies: Path) -> None:
+    found = rows(run, copies)
+    told = [(row["partition"], row["state"], row["transactional_id"], row["first_offset"], row["marker_offset"]) for row in found]
+    assert told == [
+        (0, "committed", APP, 0, 4),
+        (0, "aborted", APP, 5, 7),
+        (0, "empty", APP, None, 8),
+        (0, "committed", OTHER, 11, 13),
+        (0, "hanging", APP, 9, None),
+        (1, "torn", APP, 0, 2),
+        (1, "committed", OTHER, 3, 5),
+        (1, "open", OTHER, 6, None),
+    ]
+
+
+def test_every_number_of_an_ended_transaction(run: Run, copies: Path) -> None:
+    one = rows(run, copies)[0]
+    expected = {
+        "topic": "t",
+        "producer_id": APP_ID,
+        "producer_id_string": str(APP_ID),
+        "producer_epoch": 0,
+        "last_offset": 3,
+        "first_timestamp_ms": ms(1),
+        "first_timestamp": "2023-11-14T22:13:21.000Z",
+        "last_timestamp_ms": ms(1.01),
+        "batches": 2,
+        "records": 4,
+        "marker": "COMMIT",
+        "marker_timestamp_ms": ms(1.07),
+        "marker_epoch": 0,
+        "coordinator_epoch": 4,
+        "coordinator_state": "CompleteCommit",
+        "partitions": ["t-0", "t-1"],
+        "holds_last_stable_offset": False,
+        "safe_to_abort": None,
+        "command": None,
+    }
+    assert {name: one[name] for name in expected} == expected
+    assert tuple(one) == command.COLUMNS
+
+
+def test_what_holds_the_last_stable_offset_and_whether_it_may_be_ended(run: Run, copies: Path) -> None:
+    hanging, opened = (one for one in rows(run, copies) if one["holds_last_stable_offset"])
+    assert (hanging["last_stable_offset"], hanging["safe_to_abort"], hanging["reason"]) == (9, True, "partition_not_listed")
+    assert hanging["command"].endswith(" abort --topic t --partition 0 --start-offset 9")
+    assert (opened["last_stable_offset"], opened["safe_to_abort"], opened["command"]) == (6, False, None)
+    assert (opened["coordinator_state"], opened["reason"]) == ("Ongoing", "the coordinator will end it")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "states"),
+    [
+        (["--partition", 1], ["torn", "committed", "open"]),
+        (["--producer-id", OTHER_ID], ["committed", "committed", "open"]),
+        (["--state", "committed"], ["committed"] * 3),
+        (["--state", "hanging"], ["hanging"]),
+        (["--topic", "other*"], []),
+        (["--state", "open", "--partition", 0], []),
+    ],
+)
+def test_filters(run: Run, copies: Path, arguments: list[object], states: list[str]) -> None:
+    assert [row["state"] for row in rows(run, copies, *arguments)] == states
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_hold_every_row_and_nothing_raw(run: Run, tmp_path: Path, name: str) -> None:
+    copies = made(tmp_path / "copies", EVIL)
+    status, out, err = run(copies, "--format", name)
+    assert status == 0
+    assert not [each for each in out + err if not each.isprintable() and each not in "\n\t"]
+    assert "own" in out
+    heads = {"table": 1, "tsv": 1, "json": 0, "jsonl": 0, "markdown": 2}[name]
+    assert len(out.splitlines()) == 8 + heads
+    if name == "jsonl":
+        assert Counter(json.loads(line)["state"] for line in out.splitlines())["committed"] == 3
+
+
+def test_the_table_tells_what_to_do(run: Run, copies: Path) -> None:
+    _, out, err = run(copies, "--format", "table", "--state", "hanging")
+    head, line = out.splitlines()
+    assert head.split()[:3] == ["partition", "state", "transactional"]
+    assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; kafka-tran" in line
+    assert "t-0: 2 committed, 1 aborted, 1 open of them 1 hanging; the last stable offset 9 is held by an open transaction" in err
+    assert "critical: t-1 on broker 1: the coordinator decided to commit" in err
+    _, _, quiet = run(copies, "-q")
+    assert quiet == ""
+
+
+def test_exit_codes(run: Run, copies: Path, tmp_path: Path) -> None:
+    assert run(copies)[0] == 0
+    assert run(copies, "--fail-on", "critical")[0] == 1
+    status, _, err = run(copies, "--state", "comitted")
+    assert (status, "did you mean committed?" in err) == (2, True)
+    assert run(tmp_path / "nowhere")[0] == 2
+    status, out, err = run(copies, "--topic", "none", "--format", "json")
+    assert (status, out, "nothing to show" in err) == (0, "[]\n", True)
+
+
+def test_as_of_decides_what_is_overdue(run: Run, copies: Path) -> None:
+    told = rows(run, copies, "--as-of", ms(60), "--partition", 0)
+    assert [row["state"] for row in told if row["first_offset"] == 9] == ["open"]
+
+
+def test_states_are_those_of_the_listing() -> None:
+    assert command.STATES == transactions_listing.STATES
+
+
+@pytest.mark.corpora
+def test_transactions_of_real_brokers(run: Run, corpora: Path) -> None:
+    found = rows(run, corpora / "kafka-4.3.0-healthy.tar.xz")
+    states = Counter((row["topic"], row["state"]) for row in found)
+    assert states == {
+        ("payments", "committed"): 23,
+        ("payments", "aborted"): 17,
+        ("ledger", "committed"): 5,
+        ("ledger", "aborted"): 5,
+        ("ledger", "open"): 1,
+    }
+    assert {row["transactional_id"] for row in found if row["topic"] == "payments"} == {f"pay-{number}" for number in range(4)}
+    assert {row["coordinator_state"] for row in found} == {"CompleteCommit", "CompleteAbort", "Ongoing"}
+    [opened] = [row for row in found if row["state"] == "open"]
+    expected = {"transactional_id": "hung", "producer_id": 2002, "holds_last_stable_offset": True, "last_stable_offset": 0}
+    assert {name: opened[name] for name in expected} == expected
+    assert (opened["first_offset"], opened["last_offset"], opened["safe_to_abort"]) == (0, 4, False)
