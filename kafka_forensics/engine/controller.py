@@ -37,6 +37,8 @@ NO_OP_BYTES: Final = 72
 """Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6
 NODES_NAMED: Final = 64
+MAX_FINDINGS: Final = 10_000
+"""Malformed records that get a finding of their own; the replay goes on behind them all the same."""
 REPLAYED: Final = frozenset({2, 3, 4, 5, 9, 23, 24, 25, 28})
 """Kinds whose fields a replay takes."""
 
@@ -174,7 +176,8 @@ def _read_segment(reading: _Reading, plan: ReplicaPlan, log: "Entry", file: "Byt
             reading.opened[key] = batch
             if any(record.problem is not None for _, record in batch.records):
                 place = (plan, log.name, int(columns[BatchColumn.POSITION, row]), len(data))
-                reading.places.setdefault(key, []).append(place)
+                held = reading.places.setdefault(key, [])
+                held += [place] if len(held) < NODES_NAMED else []
         yield np.stack([bases, columns[BatchColumn.LAST_OFFSET], identities, epochs])
 
 
@@ -266,13 +269,14 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
             restate(batch.base_offset)
             for offset, record in batch.records:
                 replay.step(offset, batch.timestamp_ms, record)
-            findings += _malformed(reading, key, batch) if key in reading.places else []
+            if key in reading.places and len(findings) < MAX_FINDINGS:
+                findings += _malformed(reading, key, batch)
     else:
         replay.gap(0)
     restate(1 << 62)
     replay.history.last_ms = max(reading.newest_ms, replay.history.last_ms or 0) or None
     history = replay.finish(max([log.end_offset, *(offset for offset, _, _, _ in snapshots)]))
-    return ControllerEvidence(history, findings)
+    return ControllerEvidence(history, findings[:MAX_FINDINGS])
 
 
 def _malformed(reading: _Reading, key: _Key, batch: MetadataBatch) -> list[Finding]:
@@ -283,7 +287,7 @@ def _malformed(reading: _Reading, key: _Key, batch: MetadataBatch) -> list[Findi
         finding(
             "METADATA_RECORD_MALFORMED",
             plan.context.place(name, byte_start=position, byte_end=position + size, offset_start=offset, offset_end=offset + 1),
-            _told(record) | {"brokers": holders[:NODES_NAMED], "unknown_after_offset": offset - 1},
+            _told(record) | {"brokers": holders, "unknown_after_offset": offset - 1},
         )
         for offset, record in batch.records
         if record.problem is not None
