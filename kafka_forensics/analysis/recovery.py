@@ -9,7 +9,8 @@ from kafka_forensics.analysis.continuity import Run
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import RecoveryOutlook
-from kafka_forensics.replication.recovery import (
+from kafka_forensics.replication.recovery import segment_file
+from kafka_forensics.replication.recovery_facts import (
     BATCH_BEYOND_FILE,
     BATCH_INVALID,
     END_BELOW_START,
@@ -23,7 +24,6 @@ from kafka_forensics.replication.recovery import (
     SegmentFacts,
     Step,
     Stop,
-    segment_file,
 )
 
 FILES_LISTED: Final = 16

@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_forensics.analysis.survey import Survey
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
-from kafka_forensics.replication.recovery import (
+from kafka_forensics.replication.recovery_facts import (
     BATCH_BEYOND_FILE,
     BATCH_INVALID,
     HEADER_CUT,

@@ -26,14 +26,14 @@ from kafka_forensics.parsers.frames import last_entry, read_next_offset
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
 from kafka_forensics.parsers.segment import SegmentReader
 from kafka_forensics.parsers.transaction_index import parse_transaction_index
-from kafka_forensics.replication.recovery import (
+from kafka_forensics.replication.recovery import foretell, swap_steps
+from kafka_forensics.replication.recovery_facts import (
+    EPOCHS_FILE,
     OFFSET_REGRESSION,
     LogFacts,
     SegmentFacts,
     SnapshotFacts,
     Stop,
-    foretell,
-    swap_steps,
 )
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
 
@@ -99,7 +99,14 @@ class _Loader:
                 for offset, entry in directory.snapshots
             ),
             epochs=() if context.leader_epochs is None else tuple(context.leader_epochs.entries),
+            unreadable=() if kraft else tuple(self._unreadable()),
         )
+
+    def _unreadable(self) -> list[str]:
+        """Checkpoint files that break their format."""
+        names = [name for name, file in self._plan.log_dir.checkpoints.items() if file.damage]
+        epochs = self._replica.context.leader_epochs
+        return [*names, EPOCHS_FILE] if epochs is not None and epochs.damage else names
 
     def _segment(self, segment: SegmentFiles, *, last: bool) -> SegmentFacts:
         """A live segment; files are opened only where the fold saw something odd in it, and for a `.txnindex`."""

@@ -5,146 +5,40 @@ Pure functions on small values that were read from files. The numbers of the che
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-from kafka_forensics.model.files import EpochEntry
-
-CLEAN_SHUTDOWN: Final = 1
-META_PROPERTIES: Final = 2
-DIRECTORY_NAME: Final = 3
-CHECKPOINT_UNREADABLE: Final = 4
-PARTITION_TWICE: Final = 5
-PARTITION_METADATA: Final = 6
-DELETED_FILE: Final = 7
-CLEANED_FILE: Final = 8
-SWAP_FILE: Final = 9
-INDEX_WITHOUT_LOG: Final = 10
-LOG_NAME_OR_SIZE: Final = 11
-INDEX_FILE_MISSING: Final = 12
-TRANSACTION_INDEX: Final = 13
-SEGMENT_WALKED: Final = 17
-HEADER_CUT: Final = 18
-LENGTH_TOO_SMALL: Final = 19
-BATCH_BEYOND_FILE: Final = 20
-BATCH_INVALID: Final = 22
-OFFSET_OVERFLOW: Final = 23
-OFFSET_REGRESSION: Final = 24
-SEGMENTS_BEHIND_CUT: Final = 29
-END_BELOW_START: Final = 31
-NO_SEGMENT: Final = 32
-LEADER_EPOCHS: Final = 36
-SNAPSHOT: Final = 37
-NO_SNAPSHOT: Final = 38
-NEXT_OFFSET: Final = 39
-HIGH_WATERMARK: Final = 41
-
-MAX_SEGMENT_BYTES: Final = 2**31 - 1
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Where recovery's walk of a segment ends before its file does: the rest is cut off.
-
-    `end_offset` is the next offset behind the last batch kept; `check` says why.
-    """
-
-    position: int
-    end_offset: int
-    check: int
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentFacts:
-    """A segment as the loader meets it.
-
-    `end_offset` is the next offset behind its last batch (its base offset if it holds none), walked to its end; `next_offset`
-    what the loader reads as such through the index as it lies on disk, None where that reading throws.
-    """
-
-    base_offset: int
-    size_in_bytes: int
-    end_offset: int
-    next_offset: int | None
-    stop: Stop | None = None
-    has_index: bool = True
-    has_time_index: bool = True
-    transaction_index: str = "sound"
-    """`sound` (or absent), `below_base` (an entry ends below the segment), `version` (an entry of an unknown version)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotFacts:
-    """A `.snapshot` file: the offset in its name and whether it can be read."""
-
-    offset: int
-    sound: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class LogFacts:
-    """One partition directory, and what its log directory's checkpoints say of it; None is "not in the file"."""
-
-    segments: tuple[SegmentFacts, ...]
-    end_offset: int
-    """Next offset behind all batches that are there, whatever Kafka makes of them."""
-    clean_shutdown: bool
-    recovery_point: int | None = None
-    log_start: int | None = None
-    high_watermark: int | None = None
-    swaps: tuple[SegmentFacts, ...] = ()
-    """The `.log.swap` files."""
-    files: tuple[str, ...] = ()
-    """Names of all regular files of the directory."""
-    snapshots: tuple[SnapshotFacts, ...] = ()
-    epochs: tuple[EpochEntry, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing the loader does, in order: the check that fires, a verb, and the file it is done to ("" is the log itself)."""
-
-    check: int
-    action: str
-    """delete | rename | recover | truncate | create | forget | set | split | refuse (the broker does not start)"""
-    file: str = ""
-    offset: int | None = None
-    """Offset at which something is cut, created or set."""
-    to: str = ""
-    """New name, of a rename."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Offsets `[start_offset, end_offset)` that the log had and will not have: cut at `position` of a segment because of `check`.
-
-    `position` is None where no byte is cut and only the log's end is read wrongly.
-    """
-
-    segment: int
-    position: int | None
-    check: int
-    start_offset: int
-    end_offset: int
-    segments_deleted: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """How the log comes up: its offsets (None: not foretold), what is cut, and every step in order.
-
-    `refused`: the broker does not start, for the reason in the last step.
-    """
-
-    log_start_offset: int | None
-    log_end_offset: int | None
-    recovery_point: int | None
-    high_watermark: int | None
-    cuts: tuple[Cut, ...] = ()
-    steps: tuple[Step, ...] = ()
-    refused: bool = False
-    segments: tuple[int, ...] = ()
-    """Base offsets of the segments it comes up with."""
+from kafka_forensics.replication.recovery_facts import (
+    CHECKPOINT_UNREADABLE,
+    CLEANED_FILE,
+    DELETED_FILE,
+    END_BELOW_START,
+    EPOCHS_FILE,
+    HIGH_WATERMARK,
+    HIGH_WATERMARK_FILE,
+    INDEX_FILE_MISSING,
+    INDEX_WITHOUT_LOG,
+    LEADER_EPOCHS,
+    LOG_NAME_OR_SIZE,
+    LOG_START_FILE,
+    MAX_RELATIVE_OFFSET,
+    MAX_SEGMENT_BYTES,
+    NEXT_OFFSET,
+    NO_SEGMENT,
+    NO_SNAPSHOT,
+    OFFSET_OVERFLOW,
+    OFFSET_REGRESSION,
+    RECOVERY_POINT_FILE,
+    SEGMENT_WALKED,
+    SEGMENTS_BEHIND_CUT,
+    SNAPSHOT,
+    SWAP_FILE,
+    TRANSACTION_INDEX,
+    Cut,
+    Forecast,
+    LogFacts,
+    SegmentFacts,
+    Step,
+    Stop,
+)
 
 
 @dataclass(slots=True)
@@ -161,9 +55,22 @@ class _Loading:
 
 
 def foretell(log: LogFacts) -> Forecast:
-    """What a broker makes of the log when it starts."""
+    """What a broker makes of the log when it starts.
+
+    A recovery point or log start that cannot be read counts as 0; without high watermarks or leader epochs the log directory goes
+    offline, which is the broker's end if it has no other.
+    """
+    needed = [name for name in (HIGH_WATERMARK_FILE, EPOCHS_FILE) if name in log.unreadable]
+    if needed:
+        return Forecast(None, None, None, None, steps=(Step(CHECKPOINT_UNREADABLE, "refuse", needed[0]),), refused=True)
+    ignored = [name for name in (LOG_START_FILE, RECOVERY_POINT_FILE) if name in log.unreadable]
+    log = replace(
+        log,
+        recovery_point=None if RECOVERY_POINT_FILE in ignored else log.recovery_point,
+        log_start=None if LOG_START_FILE in ignored else log.log_start,
+    )
     steps, segments = swap_steps(log)
-    loading = _Loading(log, segments, steps)
+    loading = _Loading(log, segments, [*(Step(CHECKPOINT_UNREADABLE, "forget", name) for name in ignored), *steps])
     refused = _name_or_size(loading) or _load_segments(loading)
     if not refused and not log.clean_shutdown:
         refused = _recover(loading)
@@ -350,7 +257,7 @@ def _offsets(loading: _Loading) -> Forecast:
     loading.steps += _snapshot_steps(log, segments, start, end)
     high_watermark = min(max(log.high_watermark or 0, start), end)
     if high_watermark != (log.high_watermark or 0):
-        loading.steps.append(Step(HIGH_WATERMARK, "set", "replication-offset-checkpoint", high_watermark))
+        loading.steps.append(Step(HIGH_WATERMARK, "set", HIGH_WATERMARK_FILE, high_watermark))
     point = end if clean else min(log.recovery_point or 0, end)
     bases = tuple(one.base_offset for one in segments)
     return Forecast(start, end, point, high_watermark, tuple(loading.cuts), tuple(loading.steps), segments=bases)
@@ -364,7 +271,7 @@ def _cut_at_end(loading: _Loading) -> bool:
 def _epoch_steps(log: LogFacts, end: int) -> list[Step]:
     """Epochs that begin at or behind the log's end are forgotten."""
     gone = [one.start_offset for one in log.epochs if one.start_offset >= end]
-    return [Step(LEADER_EPOCHS, "forget", "leader-epoch-checkpoint", min(gone))] if gone else []
+    return [Step(LEADER_EPOCHS, "forget", EPOCHS_FILE, min(gone))] if gone else []
 
 
 def _snapshot_steps(log: LogFacts, segments: list[SegmentFacts], start: int, end: int) -> list[Step]:

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.recovery_walk import RecoveryFold, WalkEnd
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk
 from kafka_forensics.parsers.frames import last_entry, read_next_offset
-from kafka_forensics.replication.recovery import LENGTH_TOO_SMALL, Stop
+from kafka_forensics.replication.recovery_facts import (
+    LENGTH_TOO_SMALL,
+    Stop,
+)
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.memory import MemoryFile
 from tests.support.segments import read

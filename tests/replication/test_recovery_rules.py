@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.recovery import (
+from kafka_forensics.replication.recovery import foretell, segment_file, swap_steps
+from kafka_forensics.replication.recovery_facts import (
     BATCH_INVALID,
     OFFSET_OVERFLOW,
     OFFSET_REGRESSION,
@@ -16,9 +17,6 @@ from kafka_forensics.replication.recovery import (
     SegmentFacts,
     SnapshotFacts,
     Stop,
-    foretell,
-    segment_file,
-    swap_steps,
 )
 
 
@@ -112,6 +110,16 @@ def test_log_start_recovery_point_and_high_watermark_are_held_in_bounds() -> Non
     assert (emptied.log_start_offset, emptied.log_end_offset, emptied.high_watermark, emptied.segments) == (31, 31, 31, (31,))
     nothing = foretell(log(log_start=7, end_offset=7))
     assert (nothing.log_start_offset, nothing.log_end_offset) == (7, 7)
+
+
+def test_checkpoints_that_cannot_be_read() -> None:
+    facts = log(*THREE, recovery_point=20, log_start=12, high_watermark=25)
+    forgotten = foretell(replace(facts, unreadable=("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint")))
+    assert [step.check for step in forgotten.steps] == [4, 17, 17, 17]
+    assert foretell(replace(facts, unreadable=("log-start-offset-checkpoint",))).log_start_offset == 0
+    for name in ("replication-offset-checkpoint", "leader-epoch-checkpoint"):
+        forecast = foretell(replace(facts, unreadable=(name,)))
+        assert (forecast.refused, [step.file for step in forecast.steps]) == (True, [name])
 
 
 def test_epochs_at_the_end_are_forgotten() -> None:

@@ -1,0 +1,114 @@
+"""Fault F47 whole: a log directory full of names and entries that want a scan to read, write or print where it must not."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from tests.support.faults import Brokers, healthy
+from tests.support.faults_verdict import kinds, offsets, said
+
+pytestmark = pytest.mark.faults
+
+NAMES = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
+"""Of directories that Kafka would never make."""
+UNIQUE = "0123456789abcdef0123456789abcdef"
+SECRET = b"root:x:0:0: never to be read"
+WATCHED = """
+import json, sys
+opened = []
+sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+result = local.scan(sys.argv[1:], ScanOptions(jobs=1))
+print(json.dumps([len(result.findings), opened]))
+"""
+
+
+def all_at_once(root: Path) -> Brokers:
+    """Three replicas; around broker 2's all that F47 lists. Outside of the log directories lies a secret that links point to."""
+    brokers = healthy(root / "brokers")
+    outside = root / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(SECRET)
+    directory = brokers.log_dir(2) / "t-0"
+    (directory / "loop").symlink_to(directory)
+    brokers.file(2, 99).symlink_to("/etc/passwd")
+    brokers.file(2, 98, "index").symlink_to(outside / "secret")
+    (brokers.log_dir(2) / "v-0").symlink_to(outside)
+    os.mkfifo(brokers.log_dir(2) / "u-0")
+    os.mkfifo(directory / f"{97:020d}.log")
+    for name in NAMES:
+        (brokers.log_dir(2) / name).mkdir()
+        (brokers.log_dir(2) / name / f"{0:020d}.log").write_bytes(brokers.file(2, 0).read_bytes())
+    for suffix in ("delete", "future", "stray"):
+        aside = brokers.log_dir(2) / f"w-0.{UNIQUE}-{suffix}"
+        aside.mkdir()
+        (aside / f"{0:020d}.log").write_bytes(brokers.file(2, 0).read_bytes())
+    for ending in ("swap", "cleaned", "deleted"):
+        brokers.named(2, f"{29:020d}.log.{ending}").write_bytes(b"")
+    with brokers.file(2, 55).open("ab") as file:
+        file.truncate(8 << 40)
+    return brokers
+
+
+def listing(root: Path) -> list[tuple[str, int, int, int]]:
+    found = [(str(path), path.lstat()) for path in sorted(root.rglob("*"))]
+    return [(path, one.st_mode, one.st_size, one.st_mtime_ns) for path, one in found]
+
+
+def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> None:
+    brokers = all_at_once(tmp_path)
+    before = listing(tmp_path)
+    result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
+    assert listing(tmp_path) == before
+    assert kinds(result) == {
+        ("DIR_NAME_ILLEGAL", "warning"): len(NAMES),
+        ("FILE_UNKNOWN", "info"): len(NAMES),
+        ("INTERRUPTED_SWAP", "warning"): 1,
+        ("LEFTOVER_HOLDS_DATA", "info"): 3,
+        ("NON_REGULAR_SKIPPED", "info"): 6,
+        ("SEG_ZERO_TAIL", "info"): 1,
+        ("SPARSE_FILE", "info"): 1,
+    }
+    assert {broker for _, _, broker in said(result)} == {2}
+    skipped = {
+        Path(str(one.place.file)).name: one.evidence["entry_kind"] for one in result.findings if "entry_kind" in one.evidence
+    }
+    links = {"loop", f"{99:020d}.log", f"{98:020d}.index", "v-0"}
+    assert skipped == {name: "symlink" if name in links else "other" for name in [*links, "u-0", f"{97:020d}.log"]}
+    held = [one for one in result.findings if one.kind == "LEFTOVER_HOLDS_DATA"]
+    assert {(one.place.topic, offsets(one), one.evidence["suffix"]) for one in held} == {
+        ("w", (0, 29), suffix) for suffix in ("delete", "future", "stray")
+    }
+    replica = next(one for one in result.partitions[0].replicas if one.broker == 2)
+    assert replica.recovery is not None
+    assert (replica.recovery.starts, replica.recovery.steps[-1]) == (False, f"refuse {55:020d}.log")
+
+
+def test_f47_nothing_outside_is_opened(tmp_path: Path) -> None:
+    brokers = all_at_once(tmp_path)
+    command = [sys.executable, "-c", WATCHED, *map(str, brokers.log_dirs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    findings, opened = json.loads(done.stdout)
+    assert findings == 24
+    names = {Path(name).name for name in opened}
+    assert f"{55:020d}.log" in names
+    assert not names & {"secret", "passwd", "loop", "v-0", "u-0", f"{97:020d}.log", f"{98:020d}.index", f"{99:020d}.log"}
+
+
+@pytest.mark.parametrize("format_name", ["table", "tsv", "json", "jsonl", "markdown"])
+def test_f47_names_are_escaped_in_every_format(tmp_path: Path, format_name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    brokers = all_at_once(tmp_path)
+    paths = [str(path) for path in brokers.log_dirs]
+    assert outcome(["scan", *paths, "--format", format_name, "--no-color", "-q"]) == 0
+    captured = capsys.readouterr()
+    raw = {character for character in captured.out + captured.err if not character.isprintable()} - {"\n", "\t"}
+    assert not raw
+    assert SECRET.decode() not in captured.out
