@@ -27,12 +27,22 @@ contents: one offset, two values. markers: a record is hidden as aborted or unde
 one side, behind the other's latest value. stale: an older value on one side. vanished: nothing on one side, where a cleaner has
 been: lost, or deleted by a tombstone that came and went. missing: nothing on one side, where no cleaner has been.
 """
-EXPLANATIONS: Final = ("unreadable", "undecided", "superseded", "out_of_reach", "tombstones_expired", "tombstones_early")
+EXPLANATIONS: Final = (
+    "unreadable",
+    "undecided",
+    "superseded",
+    "out_of_reach",
+    "tombstones_expired",
+    "tombstones_early",
+    "same_value",
+)
 """Why a latest record may be on one side only, in the order in which they are tried.
 
 unreadable: damage may hide what explains it. undecided: the shorter log ends before the marker. superseded: a later record of the
 key lies beyond the shorter log's end. out_of_reach: the longer log was cleaned past the end of the shorter, which cannot have what
 deleted the key. tombstones_expired, tombstones_early: a tombstone that had done its work, past its delete horizon or before.
+same_value: no rule, but the other side's latest record has the same value at a lower offset: written again and lost there, or a
+base offset that is wrong.
 """
 
 
@@ -191,6 +201,7 @@ class KeyComparison:
             "out_of_reach": ~other_lives & ~hidden & (end_of_other > pair.end) & (self.cleaned_end > pair.end),
             "tombstones_expired": deleted & ~other_lives & (block.fact(holder, Row.EXPIRY) <= self.as_of_ms),
             "tombstones_early": deleted & ~other_lives,
+            "same_value": other_lives & ~deleted & ~hidden & (block.fact(holder, Row.VALUE) == block.fact(other, Row.VALUE)),
         }
         rest = np.ones(len(keys), bool)
         by_rule = {}

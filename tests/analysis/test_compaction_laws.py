@@ -140,6 +140,8 @@ def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:
         return ["tombstones_expired" if record.expiry <= AS_OF_MS else "tombstones_early"]
     if hidden:
         return ["markers"]
+    if record.value is not None and record.value == other_value:
+        return ["same_value"]
     if record.value is None:
         return ["tombstones"]
     return ["stale" if rest else "vanished" if case.cleaned_end > record.offset else "missing"]

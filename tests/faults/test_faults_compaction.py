@@ -251,3 +251,17 @@ def test_f39_bytes_lost_from_a_cleaned_segment_are_told_by_their_keys(tmp_path: 
     evidence = only(result, "COMPACTED_VALUE_DIFFERS").evidence
     assert (evidence["keys"], evidence["missing"], evidence["held_by"]) == (2, 2, [1, 3])
     assert [one["offset"] for one in evidence["records"]] == [10, 11]
+
+
+def test_f39_the_same_value_written_again_and_lost_is_no_difference(tmp_path: Path) -> None:
+    story = History().put(("a", "1")).put(("b", "1")).put(("a", "1"))
+    story.fill(CLEANED + 4 - story.end)
+    assert explained(verdict(three(tmp_path, story, {2: {2}})))["same_value"] == 1
+
+
+def test_f39_a_batch_whose_offset_rotted_upwards_is_no_other_value(tmp_path: Path) -> None:
+    """F03 upwards looks like a gap that the cleaner left; the batch's keys have the same values at other offsets."""
+    brokers = three(tmp_path, history(), {broker: {6, 7, 8} for broker in (1, 2, 3)})
+    brokers.flip(2, brokers.log.at(5), 7, bit=1)
+    result = verdict(brokers)
+    assert explained(result)["same_value"] == 1

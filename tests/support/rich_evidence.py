@@ -73,6 +73,7 @@ RICH: dict[str, Any] = {
     "tombstones_expired": 6,
     "tombstones_early": 7,
     "out_of_reach": 8,
+    "same_value": 3,
     "unreadable": 9,
     "size_in_bytes": 8 << 40,
     "zero_bytes": 4096,
