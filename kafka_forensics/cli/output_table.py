@@ -37,6 +37,8 @@ _KIND_STYLES: Final = {
 }
 _SHOWN_OF_A_KIND: Final = 3
 _COMMAND: Final = re.compile(r"`(kafka-forensics [^`]+)`(?:\.(?=\s|$)|$)")
+_TOLD_BESIDE_WORSE: Final = frozenset({"INCIDENT_SIGNATURE", "UNCLEAN_ELECTION"})
+"""Of info, and yet the likely reason of what stands above it."""
 _GUTTER: Final = 10
 _INDENT: Final = 4
 
@@ -85,8 +87,14 @@ class _Page:
             self._aligned([replica_words(replica) for replica in partition.replicas])
         self._told = {}
         harmless = [] if self._verbose else [each for each in findings if each.severity is Severity.INFO]
+        told = [each for each in harmless if each.kind in _TOLD_BESIDE_WORSE]
+        harmless = [each for each in harmless if each.kind not in _TOLD_BESIDE_WORSE]
         for group in by_kind(each for each in findings if self._verbose or each.severity is not Severity.INFO):
             self._kind(group)
+        if told:
+            self._console.print()
+            for finding in told:
+                self._hanging(Text("  background", "dim"), Text(printable(message(finding))), _INDENT + 10)
         if harmless:
             self._console.print()
             counts = ", ".join(f"{group[0].kind}{f' {len(group)}' if len(group) > 1 else ''}" for group in by_kind(harmless))
