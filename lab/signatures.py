@@ -35,7 +35,8 @@ This page is written by `python -m lab.signatures`, from a scan of a tree that s
 test keeps it true. The trees are made from the fault gallery's replicas (`tests/support/incident_trees*.py`).
 
 Versions are facts about the issue. Kafka's version stands in no file; a scan knows lower bounds: leader epochs and producer
-snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7).
+snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7), the
+level of `metadata.version` in a controller's log (3.0 and later).
 Where such a bound lies at or above the fix, the finding says so: what went wrong may be older than the upgrade.
 
 | incident | issue | what happened | what must be there | what else counts | affected | fixed in | scan of the tree | near miss |

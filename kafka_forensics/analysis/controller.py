@@ -232,6 +232,8 @@ class Replay:
                 gone = self._topics.pop(fields["topic_id"], None)
                 if gone is not None:
                     self._delete(gone, offset, timestamp_ms)
+            case 12:
+                self.history.features[fields["name"]] = fields["feature_level"]
             case 28:
                 self._clear_elr(offset, timestamp_ms, fields["topic_name"])
             case 4:

@@ -163,6 +163,11 @@ def _no_copy_left(case: Case) -> Answer:
     return lost[0] if lost and len(case.replicas) > 1 and len(ends) == 1 and any(map(unclean, case.replicas)) else False
 
 
+def _with_elr(case: Case) -> Answer:
+    """Whether the cluster keeps KIP-966's list; a feature that no record names is off, if any record names one."""
+    return case.features.get("eligible.leader.replicas.version", 0) >= 1 if case.features else None
+
+
 def _cut_by_recovery(case: Case) -> Answer:
     """A log that ends with a whole batch below its own watermark while another has the rest."""
     torn = {one.place.broker for one in case.of("SEG_TORN_TAIL", "SEG_SHORT", "FRAMING_LOST", "BATCH_CRC_MISMATCH")}
@@ -268,6 +273,7 @@ HISTORIES: Final = (
             extra("a log ends below another replica's high watermark", _behind_peers_watermark),
             extra("all logs end alike, as if in sync", _end_alike),
         ),
+        outgrown=False,
     ),
     Signature(
         "d5",
@@ -281,7 +287,9 @@ HISTORIES: Final = (
             extra("a recovery point lies beyond the log end", has("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
             extra("a group has committed offsets beyond every log", has("GROUP_OFFSET_BEYOND_LOG")),
             extra("the controller's log shows the election", has("LRS_LOSS", "UNCLEAN_ELECTION")),
+            against("eligible leader replicas are enabled", _with_elr),
         ),
+        outgrown=False,
     ),
     Signature(
         "d6",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kafka_forensics.analysis.signature_rules import has
-from kafka_forensics.analysis.signatures import Answer, Case, Signature, expected, extra, must
+from kafka_forensics.analysis.signatures import Answer, Case, Signature, against, expected, extra, must
 from kafka_forensics.model.findings import Finding
 
 _UNLISTED: Final = ("partition_not_listed", "no_transactional_id")
@@ -11,6 +11,11 @@ _UNLISTED: Final = ("partition_not_listed", "no_transactional_id")
 
 def _not_listed(case: Case) -> Answer:
     return any(one.evidence.get("reason") in _UNLISTED for one in case.of("TXN_HANGING"))
+
+
+def _version_2(case: Case) -> Answer:
+    """Whether every transaction has an epoch of its own; a feature that no record names is off, if any record names one."""
+    return case.features.get("transaction.version", 0) >= 2 if case.features else None
 
 
 def _prepared(one: Finding) -> bool:
@@ -39,8 +44,10 @@ TRANSACTIONS: Final = (
             must("a transaction is open that no coordinator will end", has("TXN_HANGING")),
             expected("its coordinator does not know the partition", _not_listed),
             extra("records were written behind the marker", has("TXN_LATE_WRITE")),
+            against("the cluster runs transaction version 2", _version_2),
         ),
         whole_scan=True,
+        outgrown=False,
     ),
     Signature(
         "d9",
@@ -50,6 +57,7 @@ TRANSACTIONS: Final = (
         (),
         (must("the coordinator prepares an end that has no marker", _never_marked),),
         whole_scan=True,
+        outgrown=False,
     ),
     Signature(
         "d11",
@@ -71,7 +79,9 @@ TRANSACTIONS: Final = (
         (
             must("a transaction ended differently in its partitions", _torn),
             extra("records were written behind a marker", has("TXN_LATE_WRITE")),
+            against("the cluster runs transaction version 2", _version_2),
         ),
         whole_scan=True,
+        outgrown=False,
     ),
 )

@@ -4,7 +4,7 @@ A signature is a declaration over the findings and the facts of one partition; i
 findings say. Kafka's version stands in no file, so versions are facts about the issue, held against what the files bound.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -15,6 +15,23 @@ from kafka_forensics.model.findings import Confidence, Finding, Place
 
 KIND: Final = "INCIDENT_SIGNATURE"
 _LISTED: Final = 8
+_METADATA_VERSIONS: Final = (
+    (1, (3, 0, 0)),
+    (2, (3, 1, 0)),
+    (3, (3, 2, 0)),
+    (4, (3, 3, 0)),
+    (8, (3, 4, 0)),
+    (9, (3, 5, 0)),
+    (12, (3, 6, 0)),
+    (15, (3, 7, 0)),
+    (20, (3, 8, 0)),
+    (21, (3, 9, 0)),
+    (22, (4, 0, 0)),
+    (26, (4, 1, 0)),
+    (28, (4, 2, 0)),
+    (30, (4, 3, 0)),
+)
+"""First level of the feature `metadata.version` that a release knows (MetadataVersion)."""
 Answer = Finding | bool | None
 """What a condition says of a case: it holds (or the finding that shows it), it does not, or None: the files do not say."""
 
@@ -64,6 +81,8 @@ class Case:
 
     findings: list[Finding]
     replicas: list[ReplicaFacts] = field(default_factory=list)
+    features: dict[str, int] = field(default_factory=dict)
+    """Levels of the cluster's features; empty where no controller's log tells."""
 
     def of(self, *kinds: str) -> list[Finding]:
         """Findings of these kinds, in order."""
@@ -110,6 +129,8 @@ class Signature:
     fixed_in: tuple[str, ...]
     conditions: tuple[Condition, ...]
     whole_scan: bool = False
+    outgrown: bool = True
+    """Whether files of a version that has the fix speak against it."""
 
     @property
     def key(self) -> str:
@@ -153,8 +174,8 @@ def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer
     against = [one.text for one, answer in rest if one.weight is Weight.EXPECTED and answer is False]
     against += [one.text for one, answer in rest if one.weight is Weight.AGAINST and answer]
     unknown = [one.text for one, answer in rest if answer is None]
-    bounds = version_bounds(case.replicas)
-    if signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
+    bounds = version_bounds(case.replicas, case.features)
+    if signature.outgrown and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
         against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])
     supported = len(fits) > len(musts) and not against
     evidence: dict[str, Any] = {
@@ -184,7 +205,7 @@ def _place(case: Case, shown: Place | None) -> Place:
     return Place() if context is None else Place(context.topic, context.partition)
 
 
-def version_bounds(replicas: Sequence[ReplicaFacts]) -> list[tuple[tuple[int, ...], str]]:
+def version_bounds(replicas: Sequence[ReplicaFacts], features: Mapping[str, int]) -> list[tuple[tuple[int, ...], str]]:
     """What the files say of the version that wrote them: (at least this version, the witness), lowest first.
 
     A bound is of the broker that ran last; what went wrong may be older than an upgrade.
@@ -192,13 +213,17 @@ def version_bounds(replicas: Sequence[ReplicaFacts]) -> list[tuple[tuple[int, ..
     found: set[tuple[tuple[int, ...], str]] = set()
     for one in replicas:
         if one.replica.context.leader_epochs is not None or one.has_snapshots:
-            found.add(((0, 11), "leader epochs or producer snapshots"))
+            found.add(((0, 11, 0), "leader epochs or producer snapshots"))
         if one.has_partition_metadata:
-            found.add(((2, 8), "partition.metadata"))
+            found.add(((2, 8, 0), "partition.metadata"))
         if one.meta_version is not None and one.meta_version >= 1:
-            found.add(((2, 8), "meta.properties version 1"))
+            found.add(((2, 8, 0), "meta.properties version 1"))
         if one.broker_epoch is not None:
-            found.add(((3, 7), ".kafka_cleanshutdown with an epoch"))
+            found.add(((3, 7, 0), ".kafka_cleanshutdown with an epoch"))
+    level = features.get("metadata.version", 0)
+    release = max((release for first, release in _METADATA_VERSIONS if first <= level), default=None)
+    if release is not None:
+        found.add((release, f"metadata.version {level}"))
     return sorted(found)
 
 

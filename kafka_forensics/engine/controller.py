@@ -39,7 +39,7 @@ LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6
 NODES_NAMED: Final = 64
 MAX_FINDINGS: Final = 10_000
 """Malformed records that get a finding of their own; the replay goes on behind them all the same."""
-REPLAYED: Final = frozenset({2, 3, 4, 5, 9, 23, 24, 25, 28})
+REPLAYED: Final = frozenset({2, 3, 4, 5, 9, 12, 23, 24, 25, 28})
 """Kinds whose fields a replay takes."""
 
 _Key = tuple[int, int]

@@ -77,6 +77,8 @@ class Inputs:
     """(node id, log directories) of brokers that claim one id and hold the same partitions."""
     relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
     """(broker, topic, partition) → suffixes (`delete`, `future`, `stray`) of the directories beside the live one."""
+    features: dict[str, int] = field(default_factory=dict)
+    """Levels of the cluster's features, where a controller's log was among the copies and has been read."""
     aside: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
     """(topic, partition) → directories among those asked for with log files that no broker reads: on their way in or out."""
     manifest: Manifest = field(default_factory=Manifest)

@@ -63,6 +63,7 @@ def scan_inputs(
     key = np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
     totals = Totals(records_decoded=deep)
     witnesses = read_witnesses(inputs) if witnesses is None else witnesses
+    inputs.features = {} if witnesses.controller is None else witnesses.controller.features
     for plan in inputs.replicas:
         take_control(plan, witnesses)
         take_commits(plan, witnesses)
@@ -87,7 +88,7 @@ def scan_inputs(
     findings = across.finish(findings, partitions) + placements.finish()
     findings += risky_settings(witnesses.controller, {plan.context.topic for plan in inputs.replicas}, findings, options.as_of_ms)
     findings += changed_findings(inputs)
-    findings += scan_matches(findings)
+    findings += scan_matches(findings, inputs)
     findings.sort(key=Finding.sort_key)
     brokers = _brokers(inputs)
     totals.brokers = len(brokers)

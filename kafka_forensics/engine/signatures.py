@@ -12,7 +12,7 @@ from kafka_forensics.model.batches import BatchColumn
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replica import Replica
-    from kafka_forensics.engine.inputs import ReplicaPlan
+    from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
     from kafka_forensics.engine.reader import LogReader
     from kafka_forensics.engine.transactions import SnapshotCheck
     from kafka_forensics.model.findings import Finding
@@ -30,16 +30,19 @@ def partition_matches(
 ) -> "list[Finding]":
     """The incidents that a partition matches, given all its findings; the first three lists go together, one each a replica."""
     facts = [_facts(*one, reader) for one in zip(plans, replicas, snapshots, strict=True)]
-    return matches(Case(findings, facts), [one for one in SIGNATURES if not one.whole_scan])
+    features = snapshots[0].inputs.features if snapshots else {}
+    return matches(Case(findings, facts, features), [one for one in SIGNATURES if not one.whole_scan])
 
 
-def scan_matches(findings: "list[Finding]") -> "list[Finding]":
+def scan_matches(findings: "list[Finding]", inputs: "Inputs") -> "list[Finding]":
     """The incidents that partitions match by findings made when all partitions were judged."""
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
     for one in findings:
         by_partition.setdefault((one.place.topic, one.place.partition), []).append(one)
     signatures = [one for one in SIGNATURES if one.whole_scan]
-    return [found for of_partition in by_partition.values() for found in matches(Case(of_partition), signatures)]
+    return [
+        found for of_partition in by_partition.values() for found in matches(Case(of_partition, [], inputs.features), signatures)
+    ]
 
 
 def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", reader: "LogReader") -> ReplicaFacts:

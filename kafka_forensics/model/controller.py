@@ -168,6 +168,8 @@ class ControllerHistory:
     """topic → its settings."""
     defaults: dict[str, str] = field(default_factory=dict)
     """Settings of all brokers, under the topics' names for them."""
+    features: dict[str, int] = field(default_factory=dict)
+    """Feature → its finalized level: `metadata.version`, `transaction.version`, `kraft.version`, …"""
     malformed: list[BadMetadataRecord] = field(default_factory=list)
     """The first of them; `malformed_records` counts all."""
     malformed_records: int = 0

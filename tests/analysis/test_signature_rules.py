@@ -1,5 +1,7 @@
 """How a signature is held against a case: what must hold, what counts for and against, what is not known."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_forensics.analysis.signatures import Answer, Case, Condition, Signature, Weight, matches, version_bounds
@@ -68,8 +70,27 @@ def test_the_place_is_that_of_what_shows_it_without_file_and_bytes() -> None:
     assert one.severity is Severity.INFO
 
 
-def test_no_replicas_give_no_bound_of_the_version() -> None:
-    assert version_bounds([]) == []
+@pytest.mark.parametrize(
+    ("level", "bounds"),
+    [
+        (None, []),
+        (0, []),
+        (7, [((3, 3, 0), "metadata.version 7")]),
+        (25, [((4, 0, 0), "metadata.version 25")]),
+        (999, [((4, 3, 0), "metadata.version 999")]),
+    ],
+)
+def test_the_level_of_a_feature_bounds_the_version(level: int | None, bounds: list[tuple[tuple[int, ...], str]]) -> None:
+    assert version_bounds([], {} if level is None else {"metadata.version": level}) == bounds
+
+
+def test_a_bound_at_the_fix_speaks_against_unless_versions_do_not_matter() -> None:
+    case = Case([SHOWN], [], {"metadata.version": 22})
+    for outgrown in (True, False):
+        one = signature(condition(Weight.MUST, YES), fixed_in=("2.0.1", "4.0.0"))
+        [found] = matches(case, [replace(one, outgrown=outgrown)])
+        assert found.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * outgrown
+        assert found.evidence["version_at_least"] == "4.0.0"
 
 
 @pytest.mark.parametrize("one", SIGNATURES, ids=lambda one: one.key)

@@ -55,8 +55,8 @@ def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -
     logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
     one = named(verdict(histories(tmp_path, logs, {1: 1, 2: 1})))["d3 KAFKA-6361"]
     assert one.confidence is Confidence.SUSPECTED
-    assert one.evidence["does_not_fit"] == [".kafka_cleanshutdown with an epoch: Kafka 3.7 or later"]
-    assert one.evidence["version_at_least"] == "3.7"
+    assert one.evidence["does_not_fit"] == [".kafka_cleanshutdown with an epoch: Kafka 3.7.0 or later"]
+    assert one.evidence["version_at_least"] == "3.7.0"
 
 
 @pytest.mark.parametrize("tree", TREES[:8], ids=lambda tree: tree.key)

@@ -7,6 +7,7 @@ from pathlib import Path
 from kafka_forensics.model.files import EpochEntry, ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import (
+    write_clean_shutdown,
     write_leader_epochs,
     write_meta_properties,
     write_offset_checkpoint,
@@ -136,6 +137,8 @@ def recreated(root: Path, topic_id: str | None) -> Brokers:
     (stray / "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
     if topic_id is not None:
         brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata(topic_id))
+    for log_dir in brokers.log_dirs:
+        (log_dir / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(None))
     return brokers
 
 
