@@ -67,9 +67,9 @@ def thinned(samples: "NDArray[np.int64]", most: int) -> "NDArray[np.int64]":
     if offsets.size > most:
         mixed = offsets.astype(np.uint64) * _ODD
         mixed = (mixed ^ (mixed >> np.uint64(31))) * _OTHER_ODD
-        order = np.lexsort((*samples[::-1], mixed ^ (mixed >> np.uint64(29))))
-        samples = samples[:, order[:most]]
-    return samples[:, np.lexsort(samples[::-1])]
+        order = np.argsort(mixed ^ (mixed >> np.uint64(29)), kind="stable")
+        samples = samples[:, np.sort(order[:most])]
+    return samples[:, np.argsort(samples[KeySampleColumn.OFFSET], kind="stable")]
 
 
 @dataclass(slots=True)

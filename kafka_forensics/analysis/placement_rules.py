@@ -105,8 +105,12 @@ def judge_topic(topic: str, partitions: Mapping[int, PartitionKeys], partition_c
     if partition_count < 2 or not partitions:
         return placement
     keys = _Keys.of(partitions)
-    placement.keys, placement.scattered, placement.scattered_keys = keys.scattered()
-    if keys.size:
+    placement.keys = int(np.unique(keys.identity).size)
+    plain = _fits_throughout(keys, placement.keys, partition_count)
+    if plain is not None:
+        placement.stretches = [plain]
+    elif keys.size:
+        placement.scattered, placement.scattered_keys = keys.scattered()
         rules = _Rules(keys.unrepeated(), partition_count, exact_count=exact_count)
         placement.stretches, placement.changes = rules.stretches()
     return placement
@@ -168,14 +172,13 @@ class _Keys:
         last[:-1] = fresh[1:]
         return self.taken(np.sort(order[fresh | last]))
 
-    def scattered(self) -> tuple[int, list[Scattered], int]:
-        """(keys, the first few that stand in several partitions, how many do)."""
+    def scattered(self) -> tuple[list[Scattered], int]:
+        """(the first few keys that stand in several partitions, how many do)."""
         order = np.lexsort((self.offset, self.partition, self.identity))
         identity, partition = self.identity[order], self.partition[order]
         fresh = np.ones(self.size, np.bool_)
         fresh[1:] = identity[1:] != identity[:-1]
         number = np.cumsum(fresh) - 1
-        keys = int(fresh.sum())
         moved = np.zeros(self.size, np.bool_)
         moved[1:] = ~fresh[1:] & (partition[1:] != partition[:-1])
         spread = np.unique(number[moved])
@@ -186,7 +189,18 @@ class _Keys:
             for at in rows.tolist():
                 seen.setdefault(int(self.partition[at]), int(self.offset[at]))
             examples.append(Scattered(seen))
-        return keys, examples, int(spread.size)
+        return examples, int(spread.size)
+
+
+def _fits_throughout(keys: _Keys, different: int, partition_count: int) -> Stretch | None:
+    """The one hash that put each of so many `different` keys where it is; None where none or both did, or they are too few."""
+    if different * (log(1 - _STRAY) + log(partition_count)) < _SURE:
+        return None
+    hashes = {MURMUR2: keys.murmur2 & 0x7FFFFFFF, CRC32: keys.crc32}
+    fitting = [name for name, each in hashes.items() if bool((each % partition_count == keys.partition).all())]
+    if len(fitting) != 1:
+        return None
+    return Stretch(Rule(fitting[0], partition_count), keys.size, 1.0, int(keys.timestamp.min()))
 
 
 class _Rules:

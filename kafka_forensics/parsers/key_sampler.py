@@ -14,10 +14,12 @@ from kafka_forensics.parsers.kernels.records import readable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SAMPLED_BATCHES: Final = 16384
+SAMPLED_BATCHES: Final = 1024
 """Batches of a log that are looked at, at most and about."""
-LEAST_GRAIN: Final = 512
+LEAST_GRAIN: Final = 1024
 """At most one batch is looked at for so many bytes of log."""
+COMPRESSED_GRAINS: Final = 4
+"""How many times more for a compressed one: each is looked at by itself, which costs more."""
 
 
 class KeySampler:
@@ -45,7 +47,7 @@ class KeySampler:
         attributes = int(columns[BatchColumn.ATTRIBUTES, row])
         position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
         of_records = attributes & COMPRESSION_MASK and not attributes & CONTROL_MASK and columns[BatchColumn.MAGIC, row] >= 2
-        if of_records and is_sampled.interpreted(position, size, self._grain):
+        if of_records and is_sampled.interpreted(position, size, COMPRESSED_GRAINS * self._grain):
             self._keep(int(sample_payload(readable(payload), 0, len(payload), columns, row, self._scratch, self._out, 0)))
 
     def _keep(self, written: int) -> None:

@@ -1,5 +1,6 @@
 """Placement of keys in a whole scan: logs of several brokers in, one finding a topic or none out."""
 
+import random
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,7 @@ def put_topic(folder: Path, runs: list[tuple[Partitioner, int]], *, topic: str =
         for number in range(200):
             key = b"order-%d" % number
             log = logs[by(key, count)]
-            record = RecordToWrite(key, b"v" * 600)
+            record = RecordToWrite(key, random.Random(time).randbytes(4200 if codec != "none" else 1100))
             log.append(write_batch([record], base_offset=len(log), base_timestamp=time, compression_type=codec))
             time += 1000
     for number, log in logs.items():

@@ -25,6 +25,7 @@ MOST_OF_A_BATCH: Final = 64
 """Records of a batch that are looked at, at most: its first, and one more for each 32 it holds."""
 RECORDS_FOR_ONE_MORE: Final = 32
 _NO_TIMESTAMP: Final = NO_TIMESTAMP
+_LEAST_RECORD: Final = MIN_RECORD_SIZE
 
 _SEED: Final = 0x9747B28C
 _ODD: Final = 0x5BD1E995
@@ -103,6 +104,7 @@ def sample_payload(
     if base_offset < 0 or base_offset > _FAR:
         return row
     at = start
+    count = min(count, (end - start) // _LEAST_RECORD)
     for _ in range(min(count, 1 + min(count // RECORDS_FOR_ONE_MORE, MOST_OF_A_BATCH - 1))):
         length, body = read_varint(buffer, at, end)
         if body < 0 or length < 0 or length > end - body:
@@ -129,10 +131,8 @@ def is_sampled(position: int, size: int, grain: int) -> bool:
 
 
 def room_for(columns: "Columns") -> int:
-    """Records that are looked at in so many batches, at most: a record takes seven bytes."""
-    most = columns[_SIZE] // MIN_RECORD_SIZE
-    more = columns[_COUNT].clip(0, most) // RECORDS_FOR_ONE_MORE
-    return int(columns.shape[1] + more.clip(0, MOST_OF_A_BATCH - 1).sum())
+    """Records that are looked at in so many batches, at most: one of each, and of the rest, which take seven bytes, a share."""
+    return int(columns.shape[1] + columns[_SIZE].sum() // (MIN_RECORD_SIZE * RECORDS_FOR_ONE_MORE))
 
 
 @kernel
