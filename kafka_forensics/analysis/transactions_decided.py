@@ -164,7 +164,7 @@ def _goes_on(log: TransactionLog, decision: Decision, listed: TopicPartition) ->
 def _emptied(facts: PartitionFacts, decision: Decision, marker: "NDArray[np.int64]") -> tuple[int, int] | None:
     """The missing offsets that must have held a committed transaction's records, where its marker ended nothing."""
     offset = int(marker[OFFSET])
-    return None if facts.had_data(offset) else _gap_at(facts, decision, offset)
+    return _gap_at(facts, decision, offset) if facts.gaps and not facts.had_data(offset) else None
 
 
 def _gap_at(facts: PartitionFacts, decision: Decision, end_offset: int) -> tuple[int, int] | None:

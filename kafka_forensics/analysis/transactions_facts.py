@@ -56,6 +56,7 @@ class PartitionFacts:
     """Open by the newest snapshot of some copy, though no copy's log has anything of them."""
     ended_elsewhere: dict[int, list[int | str]] = field(default_factory=dict)
     """Producer id → brokers whose copy has the marker of the transaction that is open here."""
+    _rows_of: "dict[tuple[int, int], list[int]]" = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -67,13 +68,14 @@ class PartitionFacts:
         self.markers = self.markers[-(len(self.markers) // 2) or None :].copy()
         self.ended = self.ended[-(len(self.ended) // 2) or None :].copy()
         self.markers_complete = False
+        self._rows_of = {}
 
     def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
         """Rows of one producer's markers with one epoch."""
-        markers = self.markers
-        answer: NDArray[np.int64] = markers[
-            (markers[:, PRODUCER_ID] == producer_id) & (markers[:, PRODUCER_EPOCH] == producer_epoch)
-        ]
+        if not self._rows_of:
+            for row, (name, epoch) in enumerate(self.markers[:, [PRODUCER_ID, PRODUCER_EPOCH]].tolist()):
+                self._rows_of.setdefault((name, epoch), []).append(row)
+        answer: NDArray[np.int64] = self.markers[self._rows_of.get((producer_id, producer_epoch), [])]
         return answer
 
     @property

@@ -3,13 +3,14 @@
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.transaction_log import TransactionLogReplay
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, typed_path
-from kafka_forensics.engine.log_records import OpenedBatch, opened_batches
+from kafka_forensics.engine.log_records import LoggedRecords, logged_records
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.transaction_log import TransactionLog
+from kafka_forensics.parsers.plain_records import PlainRecord
 from kafka_forensics.parsers.transaction_state import parse_transaction_log_key, parse_transaction_log_value
 
 MAX_FINDINGS = 10_000
@@ -72,28 +73,26 @@ def _replay(plan: ReplicaPlan, replay: TransactionLogReplay) -> list[Finding]:
     partition = plan.context.partition
     lost: list[tuple[int, int]] = []
     behind = plan.context.segment_base_offsets[0] if plan.context.segment_base_offsets else 0
-    for opened in opened_batches(plan, lost):
+    for batch in logged_records(plan, lost):
         if lost:
             replay.lost(partition, behind)
-        if opened.batch.header is not None and opened.batch.header.is_control_batch:
-            continue
-        for record in opened.batch.iter_records():
+        for record in batch.records:
             problem = _take(record, partition, replay)
             if problem is not None:
-                found.append(_malformed(plan, opened, record, *problem))
+                found.append(_malformed(plan, batch, record.offset, *problem))
             behind = record.offset + 1
-        if opened.batch.problems:
+        if batch.broken:
             replay.lost(partition, behind)
     if lost:
         replay.lost(partition, behind)
     return found
 
 
-def _take(record: Record, partition: int, replay: TransactionLogReplay) -> tuple[str, str | None] | None:
+def _take(record: PlainRecord | Record, partition: int, replay: TransactionLogReplay) -> tuple[str, str | None] | None:
     """Hand one record on; (why it is malformed, transactional id) if it is."""
     name, problem = parse_transaction_log_key(record.key)
     if name is None:
-        problem = "oversized" if record.is_oversized else problem
+        problem = "oversized" if isinstance(record, Record) and record.is_oversized else problem
         replay.malformed(None, partition, record.offset)
         return str(problem), None
     if record.value is None:
@@ -107,16 +106,16 @@ def _take(record: Record, partition: int, replay: TransactionLogReplay) -> tuple
     return None
 
 
-def _malformed(plan: ReplicaPlan, opened: OpenedBatch, record: Record, reason: str, name: str | None) -> Finding:
+def _malformed(plan: ReplicaPlan, batch: LoggedRecords, offset: int, reason: str, name: str | None) -> Finding:
     context = plan.context
     place = context.place(
-        context.log_file(opened.segment),
-        byte_start=opened.position,
-        byte_end=opened.position + opened.size_in_bytes,
-        offset_start=record.offset,
-        offset_end=record.offset + 1,
+        context.log_file(batch.segment),
+        byte_start=batch.position,
+        byte_end=batch.position + batch.size_in_bytes,
+        offset_start=offset,
+        offset_end=offset + 1,
     )
-    evidence = {"reason": reason, "record_type": "transaction state", "unknown_after_offset": record.offset - 1}
+    evidence = {"reason": reason, "record_type": "transaction state", "unknown_after_offset": offset - 1}
     if name is not None:
         evidence["transactional_id"] = name
     return finding("METADATA_RECORD_MALFORMED", place, evidence)

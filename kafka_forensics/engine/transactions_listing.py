@@ -251,6 +251,7 @@ class _Known:
             for listed in one.partitions:
                 self._decisions.setdefault((one.producer_id, one.producer_epoch, listed), []).append(one)
         self._open: dict[tuple[TopicPartition, int], Finding] = {}
+        self._forgotten: dict[TopicPartition, list[Finding]] = {}
         self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
         for each in findings:
             place = each.place
@@ -259,6 +260,8 @@ class _Known:
             where, producer_id = (place.topic, place.partition), int(each.evidence.get("producer_id", -1))
             if each.kind in ("TXN_OPEN", "TXN_HANGING"):
                 self._open.setdefault((where, producer_id), each)
+                if "hidden_by_retention" in each.evidence:
+                    self._forgotten.setdefault(where, []).append(each)
             elif each.kind == "TXN_TORN":
                 self._torn[where, producer_id, place.offset_start] = each
 
@@ -305,14 +308,14 @@ class _Known:
 
     def forgotten(self, where: TopicPartition, broker: int | str) -> Iterator[TransactionRow]:
         """Open transactions of a partition that only a snapshot remembers."""
-        for (topic_partition, producer_id), found in self._open.items():
+        for found in self._forgotten.get(where, ()):
             evidence = found.evidence
-            if topic_partition == where and "hidden_by_retention" in evidence:
-                row = TransactionRow(*where, broker, "open", producer_id, int(evidence["producer_epoch"]), evidence["first_offset"])
-                row.last_offset, row.last_timestamp = evidence["last_offset"], evidence["last_timestamp"]
-                row.holds_last_stable_offset, row.last_stable_offset = True, evidence["last_stable_offset"]
-                self._take(row, evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
-                yield row
+            producer_id = int(evidence["producer_id"])
+            row = TransactionRow(*where, broker, "open", producer_id, int(evidence["producer_epoch"]), evidence["first_offset"])
+            row.last_offset, row.last_timestamp = evidence["last_offset"], evidence["last_timestamp"]
+            row.holds_last_stable_offset, row.last_stable_offset = True, evidence["last_stable_offset"]
+            self._take(row, evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+            yield row
 
     def _name(self, producer_id: int) -> str | None:
         """The transactional id of a producer id, if there is one and no other."""

@@ -1,0 +1,125 @@
+"""Replaying the coordinators' log: last words, decisions, what is not known, and how many partitions there must be."""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_forensics.analysis import transaction_log
+from kafka_forensics.analysis.transaction_log import TransactionLogReplay, describes, java_hash, partition_count
+from kafka_forensics.model.transaction_log import LoggedState, TransactionLog, TransactionMetadata
+
+P0, P1 = ("t", 0), ("t", 1)
+
+
+def meta(state: str, *partitions: tuple[str, int], epoch: int = 0, at: int = 0, producer_id: int = 7) -> TransactionMetadata:
+    return TransactionMetadata(producer_id, epoch, 60_000, state, partitions, at, 100)
+
+
+def replayed(*records: tuple[str, TransactionMetadata | None], partition: int = 0) -> TransactionLog:
+    """A log of these records, at offsets and times that count from 0 and 1000."""
+    replay = TransactionLogReplay()
+    for offset, (name, metadata) in enumerate(records):
+        replay.take(name, partition, offset, 1000 + offset, metadata)
+    replay.read(partition, 1)
+    return replay.finish()
+
+
+def test_a_decision_is_a_prepare_and_its_complete_record() -> None:
+    log = replayed(
+        ("a", meta("Ongoing", P0, P1)),
+        ("a", meta("PrepareCommit", P0, P1, at=500)),
+        ("b", meta("PrepareAbort", P0, at=600, producer_id=8)),
+        ("a", meta("CompleteCommit", at=700)),
+    )
+    first, second = log.decisions
+    assert (first.transactional_id, first.commit, first.partitions, first.offset) == ("a", True, (P0, P1), 1)
+    assert (first.decided_timestamp, first.completed_timestamp, first.start_timestamp) == (500, 700, 100)
+    assert (second.transactional_id, second.commit, second.completed_timestamp) == ("b", False, None)
+    assert log.states["a"].metadata == meta("CompleteCommit", at=700)
+    assert log.newest_timestamp == 1003
+
+
+@pytest.mark.parametrize("after", [meta("Ongoing", P1, at=900), meta("Empty", at=900), meta("PrepareAbort", P1, at=900), None])
+def test_a_decision_was_completed_if_the_id_went_on(after: TransactionMetadata | None) -> None:
+    """The cleaner may have taken the Complete record; nothing else can have come between."""
+    log = replayed(("a", meta("PrepareCommit", P0, at=500)), ("a", after))
+    assert log.decisions[0].completed_timestamp == 1001
+
+
+def test_an_id_is_found_by_every_producer_id_it_had() -> None:
+    rotated = replace(meta("CompleteCommit"), producer_id=9, previous_producer_id=7, next_producer_id=11)
+    log = replayed(("a", rotated), ("b", meta("Empty", producer_id=7)), ("c", None))
+    assert [one.transactional_id for one in log.owners(7)] == ["a", "b"]
+    assert [[one.transactional_id for one in log.owners(name)] for name in (9, 11, 12)] == [["a"], ["a"], []]
+    assert log.states["c"].metadata is None
+
+
+def test_what_cannot_be_read_is_unknown_until_it_is_said_again() -> None:
+    replay = TransactionLogReplay()
+    replay.read(0, 1)
+    replay.take("a", 0, 0, 1000, meta("PrepareCommit", P0))
+    replay.malformed("a", 0, 1)
+    replay.malformed("b", 0, 2)
+    replay.take("b", 0, 3, 1003, meta("Empty"))
+    log = replay.finish()
+    assert (log.unknown_ids, log.unknown_from, log.complete) == ({"a": (0, 1)}, {}, False)
+    assert [one.completed_timestamp for one in log.decisions] == [None]
+    replay.malformed(None, 0, 9)
+    replay.lost(0, 5)
+    assert (replay.finish().unknown_from, replay.damaged) == ({0: 5}, True)
+
+
+def test_replays_of_partitions_are_put_together() -> None:
+    one, two = TransactionLogReplay(), TransactionLogReplay()
+    one.take("a", 0, 5, 1000, meta("PrepareCommit", P0))
+    two.take("b", 1, 2, 2000, meta("PrepareAbort", P0))
+    two.malformed("c", 1, 3)
+    one.read(0, 1)
+    two.read(1, 2)
+    one.merge(two)
+    log = one.finish()
+    assert [decision.transactional_id for decision in log.decisions] == ["a", "b"]
+    assert (log.partitions, log.newest_timestamp, list(log.unknown_ids)) == ({0: 1, 1: 2}, 2000, ["c"])
+    assert [state.transactional_id for state in log.owners(7)] == ["a", "b"]
+
+
+def test_of_very_many_decisions_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "DECISIONS_KEPT", 3)
+    records = [("a", meta(state, P0, epoch=epoch)) for epoch in range(9) for state in ("PrepareCommit", "CompleteCommit")]
+    assert [one.producer_epoch for one in replayed(*records).decisions] == [6, 7, 8]
+
+
+def test_java_hashes() -> None:
+    """`polygenelubricants` has the one hash without a positive twin."""
+    assert java_hash("") == 0
+    assert java_hash("ab") == 97 * 31 + 98
+    assert java_hash("polygenelubricants") == 0
+    assert java_hash("\U0001f600") == 0xD83D * 31 + 0xDE00
+
+
+def test_ids_stand_where_a_broker_put_them() -> None:
+    """In `__transaction_state` of three partitions, by Kafka 4.3.0."""
+    placed = {"pay-0": 0, "pay-1": 1, "pay-2": 2, "pay-3": 0, "bad": 1, "good": 2, "hung": 2}
+    assert {name: java_hash(name) % 3 for name in placed} == placed
+
+
+def test_ids_tell_how_many_partitions_there_are() -> None:
+    names = [f"name-{number}" for number in range(40)]
+    placed = [(name, java_hash(name) % 50) for name in names]
+    assert partition_count(50, placed) == 50
+    assert partition_count(max(partition for _, partition in placed) + 1, placed) == 50
+    assert partition_count(3, [(name, (java_hash(name) + 1) % 3) for name in names]) == 3
+    assert (partition_count(4, []), partition_count(0, [])) == (4, 0)
+    log = replayed(("good", meta("Empty")), ("hung", meta("Empty")), partition=2)
+    assert (log.missing, log.complete) == ([0, 1], False)
+
+
+def test_what_the_coordinator_will_end() -> None:
+    def state(metadata: TransactionMetadata | None) -> LoggedState:
+        return LoggedState("a", 0, 0, 0, metadata)
+
+    assert describes(state(meta("Ongoing", P0)), *P0)
+    assert describes(state(meta("PrepareAbort", P0, P1)), *P1)
+    assert not describes(state(meta("Ongoing", P0)), *P1)
+    assert not describes(state(meta("CompleteAbort", P0)), *P0)
+    assert not describes(state(None), *P0)

@@ -1,0 +1,89 @@
+"""The last markers of a log: whatever way it is cut, and however many there are."""
+
+import numpy as np
+import pytest
+
+from kafka_forensics.analysis import transaction_markers as markers
+from kafka_forensics.analysis import transaction_rules as rules
+from kafka_forensics.analysis.transaction_markers import LastRows, fallen_epochs
+from kafka_forensics.analysis.transactions import TransactionsFold
+from tests.support.producer_log import ABORT, COMMIT, Log
+
+START = 1_700_000_000_000
+
+
+def busy() -> Log:
+    """Three producers, their transactions across each other and a segment's border, and one left open."""
+    log = Log().transactional(1, 0).transactional(2, 0).marker(1, 0, COMMIT).transactional(3, 5).add(4)
+    log.transactional(1, 0, 1).marker(2, 1, ABORT).roll().marker(1, 0, ABORT).marker(3, 6, COMMIT).marker(3, 6, COMMIT)
+    return log.transactional(2, 1, 0, 3).marker(2, 1, 7).marker(2, 2, COMMIT).transactional(1, 0, 9)
+
+
+def test_ended_transactions_and_markers_are_the_same_whatever_the_cuts() -> None:
+    log = busy()
+    whole = log.fold(TransactionsFold)
+    ended = whole.ended()
+    told = [(row[6], row[rules.DATA_EPOCH], row[8], row[rules.DATA_LAST_OFFSET], row[2]) for row in ended.tolist()]
+    kinds = {rules.COMMIT, rules.ABORT}
+    assert [row[:2] for row in told] == [(1, 0), (2, 0), (1, 0), (3, 5), (2, 1)]
+    assert {row[4] for row in told} == kinds
+    rows = whole.last_markers.markers.rows
+    assert len(rows) == 6
+    for cut in range(1, len(log.rows)):
+        for cuts in ((cut,), (cut, len(log.rows) - 1), range(cut, len(log.rows))):
+            fold = log.fold(TransactionsFold, cuts)
+            assert fold.ended().tolist() == ended.tolist()
+            assert fold.last_markers.markers.rows.tolist() == rows.tolist()
+            assert fold.last_markers.newest_timestamp == whole.last_markers.newest_timestamp
+            assert fold.last_markers.newest_by_broker == whole.last_markers.newest_by_broker
+
+
+def test_newest_timestamps_are_of_good_batches() -> None:
+    log = Log().add(max_timestamp=START + 5).add(max_timestamp=START + 99, crc=5).marker(1, 0, COMMIT, max_timestamp=START + 3)
+    fold = log.fold(TransactionsFold).last_markers
+    assert (fold.newest_timestamp, fold.newest_by_broker) == (START + 5, START + 3)
+    assert log.fold(TransactionsFold).open_transactions() == []
+
+
+@pytest.mark.parametrize("sizes", [[3], [1] * 40, [7, 0, 30, 2], [100]])
+def test_the_last_rows_are_kept(sizes: list[int]) -> None:
+    kept = LastRows(2, 5)
+    together = np.arange(2 * sum(sizes)).reshape(-1, 2)
+    at = 0
+    for size in sizes:
+        other = LastRows(2, 5)
+        other.add(together[at : at + size])
+        kept.merge(other)
+        at += size
+    assert kept.rows.tolist() == together[-5:].tolist()
+    assert (kept.count, kept.complete) == (sum(sizes), sum(sizes) <= 5)
+
+
+def test_no_rows() -> None:
+    assert LastRows(3).rows.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "found"),
+    [
+        ([(1, 3), (1, 3), (1, 4)], []),
+        ([(1, 3), (2, 1), (1, 4), (2, 1)], []),
+        ([(1, 3), (1, 2), (1, 3), (1, 1)], [(1, 0), (3, 2)]),
+        ([(1, -1), (1, 5), (1, -1)], []),
+        ([], []),
+    ],
+)
+def test_coordinator_epochs_may_not_fall(epochs: list[tuple[int, int]], found: list[tuple[int, int]]) -> None:
+    rows = np.zeros((len(epochs), markers.MARKER_COLUMNS), np.int64)
+    for at, (producer_id, epoch) in enumerate(epochs):
+        rows[at, [markers.POSITION, markers.PRODUCER_ID, markers.COORDINATOR_EPOCH]] = at, producer_id, epoch
+    assert fallen_epochs(rows) == found
+
+
+def test_of_very_many_open_transactions_the_oldest_are_told() -> None:
+    log = Log()
+    for producer_id in range(50):
+        log.transactional(producer_id, 0)
+    fold = log.fold(TransactionsFold)
+    assert [one.producer_id for one in fold.open_transactions(3)] == [0, 1, 2]
+    assert fold.counts().open == 50
