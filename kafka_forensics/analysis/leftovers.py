@@ -84,8 +84,12 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
 
 
 def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> list[tuple[int, int]]:
-    """Offsets of these files that no live log of their broker has, ascending and joined."""
+    """Offsets of these files that no live log of their broker has, ascending and joined.
+
+    Between its ends a compacted log has what its cleaner left: what it took is no loss.
+    """
     runs = [run for one in live for run in one.state.continuity.runs]
+    runs += [Run(one.log_start_offset, one.log_end_offset, 0, 0, 0) for one in live if one.context.compacted]
     rest = sorted({span for one in members for run in one.runs for span in subtract(run.start_offset, run.end_offset, runs)})
     joined: list[tuple[int, int]] = []
     for start, end in rest:

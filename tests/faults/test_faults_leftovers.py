@@ -98,6 +98,13 @@ def test_f47_leftovers_of_what_the_log_has_say_nothing(brokers: Brokers) -> None
     assert said(verdict(brokers)) == [("INTERRUPTED_SWAP", "warning", 2)]
 
 
+def test_f47_what_the_cleaner_took_is_no_loss(brokers: Brokers) -> None:
+    for broker in (1, 2, 3):
+        rename(brokers, broker, 29, "deleted")
+        write_checkpoint(brokers.log_dir(broker), "cleaner", 55)
+    assert "LEFTOVER_HOLDS_DATA" not in {kind for kind, _, _ in said(verdict(brokers))}
+
+
 @pytest.mark.parametrize("suffix", ["delete", "stray"])
 def test_f47_directory_on_its_way_out(brokers: Brokers, suffix: str) -> None:
     directory = brokers.log_dir(2) / "t-0"
