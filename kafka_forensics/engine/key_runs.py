@@ -79,8 +79,11 @@ class KeyRuns:
         self._runs.append((start, start + len(rows) * _ROW_BYTES))
 
     def _directory(self) -> str:
-        """A directory for temporary files outside of the evidence."""
-        for one in dict.fromkeys((tempfile.gettempdir(), "/var/tmp", os.getcwd())):  # noqa: S108 - the file gets no name there
+        """A directory for temporary files outside of the evidence.
+
+        Not `tempfile.gettempdir()`, which tries a directory by writing to it.
+        """
+        for one in (os.environ.get("TMPDIR") or "/tmp", "/var/tmp", os.path.expanduser("~")):  # noqa: S108 - the file has no name
             path = os.path.realpath(one)
             if os.access(path, os.W_OK) and not any(os.path.commonpath((path, root)) == root for root in self._evidence):
                 return path

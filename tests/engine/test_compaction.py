@@ -6,6 +6,7 @@ import tempfile
 import zlib
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pyte
     differs = only(whole, "COMPACTED_VALUE_DIFFERS").evidence
     assert (differs["keys"], differs["vanished"], [one["offset"] for one in differs["records"]]) == (1, 1, [400])
     (tmp_path / "room").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "room"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "room"))
     runs = []
 
     def small(evidence: list[str]) -> KeyRuns:
@@ -57,12 +58,20 @@ def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pyte
 
 
 def test_nothing_is_spilled_into_the_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+    used: list[Path] = []
+    temporary_file = tempfile.TemporaryFile
+
+    def noted(*, dir: str) -> IO[bytes]:  # noqa: A002 - tempfile's own name
+        used.append(Path(dir))
+        return temporary_file(dir=dir)
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "TemporaryFile", noted)
     rows = np.arange(8 * ROW_WIDTH).reshape(8, ROW_WIDTH)
     with KeyRuns([str(tmp_path)], capacity=4) as runs:
         runs.add(rows)
         assert np.array_equal(np.concatenate(list(runs.blocks())), rows)
+    assert [one.is_relative_to(tmp_path) for one in used] == [False]
     with KeyRuns(["/"], capacity=4) as runs, pytest.raises(SourceError, match="part of the input"):
         runs.add(rows)
 
