@@ -155,7 +155,7 @@ FILES: Final = (
         "d17",
         "KAFKA-13664",
         "coordinator that cannot load a preallocated partition",
-        "at least 3.0 to 4.3.1, with log.preallocate",
+        "up to 4.3.1 at least, with log.preallocate",
         (),
         (
             must("a partition that coordinators load ends in zeros", _zeros_for_a_coordinator),

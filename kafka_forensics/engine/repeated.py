@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.analysis.producer_runs import offset_behind
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 
@@ -25,7 +26,7 @@ def repeated_batches(replica: "Replica", reader: "LogReader") -> list[tuple[int,
     """(offset of a batch, offset of the one whose records it repeats under a higher producer epoch), in the order of the log."""
     found = []
     for bump in replica.state.bumps.kept:
-        rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), bump.last_offset + 1)
+        rows = reader.batches(replica, max(bump.base_offset - LOOK_BACK, 0), offset_behind(bump.last_offset))
         own = [row for row in rows.T if int(row[BatchColumn.PRODUCER_ID]) == bump.producer_id]
         earlier = next((row for row in _before(own, bump) if _same(replica, reader, row, own, bump)), None)
         if earlier is not None:

@@ -31,3 +31,10 @@ def test_what_real_directories_match(corpora: Path, name: str, expected: list[tu
     assert places == expected
     assert {one.confidence for one in matched} <= {Confidence.INFERRED}
     assert all(one.evidence["does_not_fit"] == [] for one in matched)
+
+
+def test_the_controllers_log_bounds_the_version(corpora: Path) -> None:
+    found = scan([str(corpora / "kafka-4.3.0-unclean.tar.xz")], ScanOptions()).findings
+    [one] = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
+    assert one.evidence["version_at_least"] == "4.3.0"
+    assert one.evidence["version_witnesses"][-1] == "metadata.version 30: 4.3.0 or later"
