@@ -1,16 +1,19 @@
 """What files on their way out still hold that the live log has not, and indexes whose log is gone, as evidence."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.continuity import Run
-from kafka_forensics.analysis.recovery import subtract
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.spans import outside
 from kafka_forensics.model.findings import Confidence, Finding, Place
 
 LISTED: Final = 16
+SEARCHED: Final = 4096
+"""Runs of leftovers looked at for one finding of missing offsets."""
 _FILLED: Final = frozenset(
     {"OFFSET_GAP", "SEGMENT_MISSING", "HW_BEYOND_LEO", "COMMITTED_LOST_EVERYWHERE", "SEG_SHORT", "FRAMING_LOST", "SEG_HOLE"}
 )
@@ -88,36 +91,28 @@ def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> list[tupl
 
     Between its ends a compacted log has what its cleaner left: what it took is no loss.
     """
-    runs = [run for one in live for run in one.state.continuity.runs]
-    runs += [Run(one.log_start_offset, one.log_end_offset, 0, 0, 0) for one in live if one.context.compacted]
-    rest = sorted({span for one in members for run in one.runs for span in subtract(run.start_offset, run.end_offset, runs)})
-    joined: list[tuple[int, int]] = []
-    for start, end in rest:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
+    covered = [(run.start_offset, run.end_offset) for one in live for run in one.state.continuity.runs]
+    covered += [(one.log_start_offset, one.log_end_offset) for one in live if one.context.compacted]
+    return outside([(run.start_offset, run.end_offset) for one in members for run in one.runs], covered)
 
 
 def _fill(members: Sequence[HeldAside], findings: Sequence[Finding]) -> list[str]:
     """Tell the findings of missing offsets which files have some; names of those findings."""
-    fills: list[str] = []
+    spans = sorted((run.start_offset, run.end_offset, number) for number, one in enumerate(members) for run in one.runs)
+    starts = [start for start, _, _ in spans]
+    fills: dict[str, None] = {}
     for one in findings:
         start, end = one.place.offset_start, one.place.offset_end
         if one.kind not in _FILLED or start is None or end is None:
             continue
-        files = [
-            _label(each, one.place)
-            for each in members
-            if any(run.start_offset < end and start < run.end_offset for run in each.runs)
-        ]
-        if not files:
-            continue
-        one.evidence["also_in"] = [*one.evidence.get("also_in", []), *files][:LISTED]
-        name = one.kind if one.place.broker is None else f"{one.kind} on broker {one.place.broker}"
-        fills += [] if name in fills else [name]
-    return fills
+        before = bisect_left(starts, end)
+        near = spans[max(before - SEARCHED, 0) : before]
+        numbers = dict.fromkeys(number for _, behind, number in near if behind > start)
+        if numbers:
+            files = [_label(members[number], one.place) for number in numbers]
+            one.evidence["also_in"] = [*one.evidence.get("also_in", []), *files][:LISTED]
+            fills[one.kind if one.place.broker is None else f"{one.kind} on broker {one.place.broker}"] = None
+    return list(fills)
 
 
 def _label(one: HeldAside, place: Place) -> str:
@@ -133,25 +128,30 @@ def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: l
     """
     context = replica.context
     bases = context.segment_base_offsets
-    found = []
+    gaps = sorted((each.place.offset_start or 0, number) for number, each in enumerate(findings) if each.kind == "SEGMENT_MISSING")
+    edges: dict[bool, list[LoneIndex]] = {}
     for one in lone:
-        told = False
-        for number, each in enumerate(findings):
-            start, end = each.place.offset_start, each.place.offset_end
-            if each.kind == "SEGMENT_MISSING" and start is not None and end is not None and start <= one.base_offset < end:
-                files = [*each.evidence.get("index_files", []), *one.files][:LISTED]
-                evidence = each.evidence | {"index_files": files}
-                findings[number] = replace(each, confidence=Confidence.PROVEN, evidence=evidence)
-                told = True
-        if told or context.compacted or one.base_offset < (context.log_start_checkpoint or 0):
+        number = bisect_right(gaps, one.base_offset, key=lambda gap: gap[0]) - 1
+        each = findings[gaps[number][1]] if number >= 0 else None
+        if each is not None and one.base_offset < (each.place.offset_end or 0):
+            files = [*each.evidence.get("index_files", []), *one.files][:LISTED]
+            findings[gaps[number][1]] = replace(each, confidence=Confidence.PROVEN, evidence=each.evidence | {"index_files": files})
             continue
-        if bases and bases[0] < one.base_offset < bases[-1]:
-            continue
-        behind = [base for base in bases if base > one.base_offset]
-        end_offset = min(behind) if behind else None if one.last_offset is None else one.last_offset + 1
-        evidence = {"file": context.log_file(one.base_offset), "index_files": list(one.files[:LISTED])}
-        if end_offset is not None:
-            evidence["missing"] = end_offset - one.base_offset
-        place = context.place(offset_start=one.base_offset, offset_end=end_offset)
-        found.append(finding("SEGMENT_MISSING", place, evidence))
-    return found
+        inside = bool(bases) and bases[0] < one.base_offset < bases[-1]
+        if not inside and not context.compacted and one.base_offset >= (context.log_start_checkpoint or 0):
+            edges.setdefault(bool(bases) and one.base_offset < bases[0], []).append(one)
+    return [_at_edge(replica, edge, bases[0] if first else None) for first, edge in edges.items()]
+
+
+def _at_edge(replica: Replica, lone: Sequence[LoneIndex], end_offset: int | None) -> Finding:
+    """`SEGMENT_MISSING` for the segments before `end_offset`, or behind the last one, whose logs are gone."""
+    if end_offset is None:
+        end_offset = max((one.last_offset + 1 for one in lone if one.last_offset is not None), default=None)
+    start = min(one.base_offset for one in lone)
+    evidence: dict[str, Any] = {
+        "file": replica.context.log_file(start),
+        "index_files": [name for one in lone for name in one.files][:LISTED],
+    }
+    if end_offset is not None:
+        evidence["missing"] = end_offset - start
+    return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.continuity import Run
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.spans import outside
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import RecoveryOutlook
 from kafka_forensics.replication.recovery import segment_file
@@ -28,6 +29,8 @@ from kafka_forensics.replication.recovery_facts import (
 
 FILES_LISTED: Final = 16
 STEPS_LISTED: Final = 64
+CUTS_LISTED: Final = 32
+"""Only a log whose indexes are gone is cut in more places than one."""
 REASONS: Final = {
     HEADER_CUT: "header_cut",
     LENGTH_TOO_SMALL: "length_too_small",
@@ -83,21 +86,20 @@ def regresses(replica: Replica, base_offset: int) -> bool:
 
 
 def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
-    """`RECOVERY_WOULD_TRUNCATE` for every cut that costs offsets; whether they were committed is judged over all replicas."""
+    """`RECOVERY_WOULD_TRUNCATE` for the cuts that cost offsets; whether they were committed is judged over all replicas."""
     context = replica.context
+    sizes = {one.base_offset: one.size_in_bytes for one in outlook.facts.segments}
+    costly = [cut for cut in outlook.forecast.cuts if cut.start_offset < cut.end_offset]
     found = []
-    for cut in outlook.forecast.cuts:
-        if cut.end_offset <= cut.start_offset:
-            continue
-        size = next((one.size_in_bytes for one in outlook.facts.segments if one.base_offset == cut.segment), None)
+    for cut in costly[:CUTS_LISTED]:
         place = context.place(
             segment_file(cut.segment),
             byte_start=cut.position,
-            byte_end=None if cut.position is None else size,
+            byte_end=None if cut.position is None else sizes.get(cut.segment),
             offset_start=cut.start_offset,
             offset_end=cut.end_offset,
         )
-        evidence = {
+        evidence: dict[str, Any] = {
             "check": cut.check,
             "reason": REASONS.get(cut.check, "unknown"),
             "log_end_foretold": outlook.forecast.log_end_offset,
@@ -108,6 +110,8 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
             "segments_deleted": [segment_file(one) for one in cut.segments_deleted[:FILES_LISTED]],
             "batches_recovered": _batches_behind(replica, cut),
         }
+        if len(costly) > 1:
+            evidence["count"] = len(costly)
         found.append(finding("RECOVERY_WOULD_TRUNCATE", place, evidence))
     return found
 
@@ -190,21 +194,6 @@ def _step(step: Step) -> str:
 def _lost(replica: Replica, bases: list[int], facts: LogFacts, kept: list[Run]) -> tuple[int | None, int | None]:
     """First offset of these segments that no run of `kept` holds, from the log start on, and the one behind the last such."""
     ends = {one.base_offset: one.end_offset for one in facts.segments}
-    missing = []
-    for base_offset in bases:
-        for start, end in subtract(max(base_offset, replica.log_start_offset), ends[base_offset], kept):
-            missing.append((start, end))
+    going = [(max(base, replica.log_start_offset), ends[base]) for base in bases]
+    missing = outside(going, [(run.start_offset, run.end_offset) for run in kept])
     return min((start for start, _ in missing), default=None), max((end for _, end in missing), default=None)
-
-
-def subtract(start: int, end: int, runs: list[Run]) -> list[tuple[int, int]]:
-    """What of the offsets `[start, end)` no run covers, ascending."""
-    rest = []
-    for run in sorted(runs, key=lambda run: run.start_offset):
-        if run.start_offset > start:
-            rest.append((start, min(run.start_offset, end)))
-        start = max(start, run.end_offset)
-        if start >= end:
-            break
-    rest.append((start, end))
-    return [(a, b) for a, b in rest if a < b]

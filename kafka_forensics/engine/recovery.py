@@ -58,7 +58,8 @@ def recovery_judged(
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return []
     forecast = foretell(facts)
-    unclean = foretell(replace(facts, clean_shutdown=False)) if facts.clean_shutdown else forecast
+    damaged = bool(replica.state.recovery.ends)
+    unclean = foretell(replace(facts, clean_shutdown=False)) if facts.clean_shutdown and damaged else forecast
     outlook = Outlook(facts, forecast, unclean)
     replica.recovery = summarised(forecast)
     add_recovery(findings, replica, outlook)

@@ -254,7 +254,7 @@ def _offsets(loading: _Loading) -> Forecast:
     start = max(log_start, segments[0].base_offset)
     clean = log.clean_shutdown and not emptied
     loading.steps += _epoch_steps(log, end) if not emptied else []
-    loading.steps += _snapshot_steps(log, segments, start, end)
+    loading.steps += _snapshot_steps(loading, segments, start, end)
     high_watermark = min(max(log.high_watermark or 0, start), end)
     if high_watermark != (log.high_watermark or 0):
         loading.steps.append(Step(HIGH_WATERMARK, "set", HIGH_WATERMARK_FILE, high_watermark))
@@ -274,11 +274,12 @@ def _epoch_steps(log: LogFacts, end: int) -> list[Step]:
     return [Step(LEADER_EPOCHS, "forget", EPOCHS_FILE, min(gone))] if gone else []
 
 
-def _snapshot_steps(log: LogFacts, segments: list[SegmentFacts], start: int, end: int) -> list[Step]:
+def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int, end: int) -> list[Step]:
     """Snapshots that belong to no segment go, but for the largest above all segments; of the rest the newest that can be read is
     loaded, those that cannot go as they are met (ProducerStateManager.removeStraySnapshots, truncateAndReload)."""
     bases = {one.base_offset for one in segments}
-    gone = {step.file for step in swap_steps(log)[0]}
+    log = loading.log
+    gone = {step.file for step in loading.steps if step.action == "delete"}
     sound = {one.offset: one.sound for one in log.snapshots if segment_file(one.offset, "snapshot") not in gone}
     there = sorted(sound)
     if log.clean_shutdown and not there:
