@@ -1,8 +1,8 @@
 """The tables of `docs/faults.md`: what a scan and what kafka-dump-log say of every fault. `python -m lab.fault_gallery`.
 
 Each case's tree is made anew, scanned, and its damaged file given to Kafka's own tool, once as it is and for logs once with
-`--deep-iteration`. `--scan` makes only the verdicts of this tool anew and keeps what the page says of Kafka's. Rows of faults that
-have no case, and all text around the tables, stay as they are.
+`--deep-iteration`; that takes five minutes. `--scan` makes only the verdicts of this tool anew and keeps what the page says of
+Kafka's. Rows of faults that have no case, and all text around the tables, stay as they are.
 """
 
 import argparse
@@ -27,6 +27,8 @@ PAGE: Final = LAB.parent / "docs" / "faults.md"
 HEAD: Final = "| fault | injected | this tool | kafka-dump-log 4.3.0 |\n|---|---|---|---|\n"
 UNMEASURED: Final = "-"
 _TABLE: Final = re.compile(r"(## (.+)\n\n)((?:\|.*\n)+)")
+_NEEDED: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "HW_BEYOND_LEO"})
+"""Kinds of which it is told that nobody holds what is lost."""
 _ANNOTATIONS: Final = frozenset({"INCIDENT_SIGNATURE"})
 """Kinds that only name what others found; `docs/incidents.md` is about them."""
 
@@ -51,11 +53,10 @@ def verdict(case: Case, folder: Path) -> str:
     everywhere = len(result.brokers)
     by_kind = itertools.groupby(sorted(told, key=_order), key=lambda one: (one.kind, one.severity))
     words = [_said(kind, severity, list(found), everywhere) for (kind, severity), found in by_kind]
-    holders = sorted({tuple(one.evidence["held_by"]) for one in told if "held_by" in one.evidence})
     text = ", ".join(words) or "nothing"
-    for each in holders:
-        names = ", ".join(f"b{broker}" for broker in each)
-        text += f"; held by {names}" if each else "; held by nobody" if len(holders) == 1 else ""
+    holders = {tuple(one.evidence["held_by"]) for one in told if one.evidence.get("held_by") or one.kind in _NEEDED}
+    for each in sorted(holders):
+        text += f"; held by {', '.join(f'b{broker}' for broker in each) or 'nobody'}"
     return f"{text}; {case.note}" if case.note else text
 
 
@@ -75,7 +76,7 @@ def _said(kind: str, severity: Severity, found: list[Finding], everywhere: int) 
     if brokers and brokers != ["2"] and everywhere > 1:
         text += f" on {', '.join(f'b{broker}' for broker in brokers)}"
     most = max(Counter(str(one.place.broker) for one in found).values())
-    return f"{text} ({most} times)" if most > 1 else text
+    return f"{text} ({'twice' if most == 2 else f'{most} times'})" if most > 1 else text
 
 
 def cells(line: str) -> list[str]:
@@ -103,8 +104,20 @@ def table(heading: str, known: list[list[str]], *, with_peer: bool) -> str:
         theirs = peer_says(case) if with_peer else kept.get((case.fault, case.injected), UNMEASURED)
         lines.append([case.fault, case.injected, ours, theirs])
     faults = {case.fault for case in cases}
-    lines += [row for row in known if row[0] not in faults]
+    lines = in_order(lines, [row for row in known if faults.isdisjoint(row[0].split(", "))])
     return HEAD + "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
+
+
+def in_order(made: list[list[str]], kept: list[list[str]]) -> list[list[str]]:
+    """Rows by the number of their fault; a row without one stays behind the row it stood behind."""
+    numbered = []
+    for rows in (made, kept):
+        number = 0
+        for row in rows:
+            told = re.match(r"F(\d+)", row[0])
+            number = int(told[1]) if told else number
+            numbered.append((number, row))
+    return [row for _, row in sorted(numbered, key=lambda each: each[0])]
 
 
 def page(text: str, *, with_peer: bool) -> str:

@@ -17,7 +17,6 @@ _BATCH: Final = re.compile(r"^(?:baseOffset|offset): (?:\d+|-\d+) .*isvalid: (tr
 _TAIL: Final = re.compile(r"^Found (\d+) invalid bytes at the end", re.MULTILINE)
 _THROWN: Final = re.compile(r"(?:[\w$]+\.)+([\w$]+(?:Exception|Error))\b")
 _RAW: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_SAID_CHARACTERS: Final = 90
 
 
 def peer_says(case: Case) -> str:
@@ -31,14 +30,21 @@ def peer_says(case: Case) -> str:
         is_log = path.suffix == ".log"
         batches = local.scan([str(path)], ScanOptions(jobs=1, deep=False)).totals.batches if is_log else 0
         before = _tree(path.parent)
-        plain = _words(path, batches, _run(path, *case.peer_options), _usual(case.damaged, case.peer_options))
+        done = _run(path, *case.peer_options)
+        if b"Ignoring unknown file" in done.stderr:
+            return "ignores the file"
+        plain = _words(path, batches, done, _usual(case.damaged, case.peer_options))
         deep = plain
         if is_log and not case.peer_options:
             deep = _words(path, batches, _run(path, "--deep-iteration"), _usual(case.damaged, ("--deep-iteration",)))
-        left = sorted(name for name, content in _tree(path.parent).items() if before.get(name) != content)
+        after = _tree(path.parent)
     text = plain if deep == plain else f"{plain}; with `--deep-iteration`: {deep}"
-    if left:
-        text += f"; **left in the evidence:** {', '.join(f'`{name}`' for name in left)}"
+    for what, names in (
+        ("creates", after.keys() - before),
+        ("changes", {name for name in before if after.get(name) != before[name]}),
+    ):
+        if names:
+            text += f"; **{what} {' and '.join(f'`{name}`' for name in sorted(names))} in the evidence**"
     return f"{text}; {case.peer_note}" if case.peer_note else text
 
 
@@ -56,32 +62,39 @@ def _usual(damaged: str, options: tuple[str, ...]) -> frozenset[str]:
 
 
 def _words(path: Path, batches: int, done: ToolResult, usual: frozenset[str]) -> str:
-    """`exit 0, 8 of 9 batches, isvalid false once, "Found 12 invalid bytes at the end"`."""
+    """`exit 0, 1 of 4 readable batches shown, "Found 12 invalid bytes at the end"`."""
     text = done.stdout.decode(errors="replace")
     words = [f"exit {done.exit_code}"]
     if path.suffix == ".log":
         valid = _BATCH.findall(text)
-        shown = len(valid)
-        words.append(f"all {batches} batches" if shown == batches else f"{shown} of {batches} batches")
-        if wrong := valid.count("false"):
-            words.append(f"`isvalid: false` {'once' if wrong == 1 else f'{wrong} times'}")
-        elif shown:
-            words.append("all `isvalid: true`" if shown > 1 else "`isvalid: true`")
+        wrong = valid.count("false")
+        if len(valid) < batches:
+            words.append(f"{len(valid)} of {batches} readable batches shown")
+        elif not wrong:
+            words.append("every batch `isvalid: true`")
+        if wrong:
+            words.append(f"`isvalid: false` {'once' if wrong == 1 else 'twice' if wrong == 2 else f'{wrong} times'}")
     words += [f"“Found {size} invalid bytes at the end”" for size in _TAIL.findall(text)]
     words += [each for each in _complaints(path, done) if each not in usual][:2]
     if raw := len(_RAW.findall(text)):
-        words.append(f"{raw} control characters written raw")
+        words.append(f"**{raw} control characters written raw**")
     return ", ".join(words)
 
 
 def _complaints(path: Path, done: ToolResult) -> list[str]:
-    """The exception that ended it, or the first of each line on standard error."""
+    """The exception that ended it, or what it says on standard error: each line, or each indented line below it."""
     text = done.stderr.decode(errors="replace").replace(f"{path.parent}/", "").replace(path.name, "the file")
-    thrown = _THROWN.findall(text)
-    if thrown:
+    if thrown := _THROWN.findall(text):
         return [f"`{thrown[-1] if 'OutOfMemoryError' in thrown else thrown[0]}`"]
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("  ", "\t"))]
-    return [f"“{line[:_SAID_CHARACTERS]}”" for line in dict.fromkeys(lines)]
+    said: dict[str, list[str]] = {}
+    heading = ""
+    for line in text.splitlines():
+        if line.startswith((" ", "\t")):
+            said.setdefault(heading, []).append(line.strip())
+        elif line.strip():
+            heading = line.split(". ")[0].strip().replace(" :the", " the")
+            said.setdefault(heading, [])
+    return [f"“{heading}{f': {one}' if one else ''}”" for heading, details in said.items() for one in details or [""]]
 
 
 def _tree(folder: Path) -> dict[str, str]:

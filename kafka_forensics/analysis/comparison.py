@@ -214,18 +214,20 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
     high_watermark = comparison.high_watermark
     judged = []
     lost: set[tuple[int, int]] = set()
+    spoiled = {(one.place.broker, *_offsets(one)) for one in findings if one.kind in _SPOILED}
     for one in findings:
         start, end = one.place.offset_start, one.place.offset_end
         if one.kind not in _HELD or start is None or end is None:
             judged.append(one)
             continue
         own = [k for k, other in enumerate(replicas) if other.broker == one.place.broker]
-        covering = [k for k, other in enumerate(replicas) if k not in own and other.covers(start, end)]
-        holders = [
-            replicas[k].broker
-            for k in covering
-            if not any(parted(replicas, comparison.conflicts, (mine, k), (start, end)) for mine in own)
-        ]
+        low, high = _offsets(one)
+        covering = [k for k, other in enumerate(replicas) if k not in own and other.covers(low, high)]
+        same = [k for k in covering if not any(parted(replicas, comparison.conflicts, (mine, k), (low, high)) for mine in own)]
+        holders = [replicas[k].broker for k in same]
+        if one.kind in _SPOILED or one.kind == "BATCH_CRC_MISMATCH":
+            bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
+            holders = [broker for broker in holders if broker not in bad]
         evidence = dict(one.evidence) | {"held_by": holders}
         severity = one.severity
         if one.kind in _MISSING and high_watermark is not None:
@@ -240,6 +242,15 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         evidence = {"missing": end - start, "high_watermark": high_watermark, "held_by": []}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
     return judged
+
+
+def _offsets(one: Finding) -> tuple[int, int]:
+    """Offsets [start, end) of a finding; of a batch whose header claims more than it has, those of its records."""
+    start, end = one.place.offset_start or 0, one.place.offset_end or 0
+    count = one.evidence.get("records_count")
+    if one.kind == "BATCH_RANGE_INCONSISTENT" and isinstance(count, int) and count > 0:
+        end = min(end, start + count)
+    return start, end
 
 
 def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> list[tuple[int, int]]:
@@ -269,10 +280,8 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
 _CRITICAL_BELOW = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "RECOVERY_WOULD_TRUNCATE"})
 """Kinds that are critical where they begin below the high watermark."""
 _MISSING = _CRITICAL_BELOW | {"SEGMENT_MISSING", "HW_BEYOND_LEO"}
-_HELD = _MISSING | frozenset(
+_SPOILED = frozenset(
     {
-        "INTERRUPTED_SWAP",
-        "BATCH_CRC_MISMATCH",
         "BATCH_MAGIC_UNKNOWN",
         "BATCH_MAGIC_REGRESSION",
         "BATCH_COUNT_LIE",
@@ -280,12 +289,19 @@ _HELD = _MISSING | frozenset(
         "RECORD_VARINT_OVERLONG",
         "RECORD_LENGTH_OUT_OF_BOUNDS",
         "RECORD_MALFORMED",
+        "EPOCH_FIELD_MISMATCH",
+    }
+)
+"""What may be wrong with a batch whose checksum is right: such a copy is no good one of the same batch."""
+_HELD = (_MISSING | _SPOILED) | frozenset(
+    {
+        "INTERRUPTED_SWAP",
+        "BATCH_CRC_MISMATCH",
         "FRAMING_LOST",
         "HIDDEN_BYTES",
         "SEG_HOLE",
         "SEG_SHORT",
         "OFFSET_NON_MONOTONIC",
         "OFFSET_REGRESSION",
-        "EPOCH_FIELD_MISMATCH",
     }
 )

@@ -1,5 +1,6 @@
 """Whose copy may be trusted, kept and compared: replicas that forked, that are another topic's, that cannot be read."""
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
 from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories
 from tests.support.faults_verdict import offsets, only, said, verdict
-from tests.support.injections import history, rewritten, undecodable
+from tests.support.injections import delete_segment, history, rewritten, undecodable, with_right_crc
 
 pytestmark = pytest.mark.faults
 
@@ -183,3 +184,35 @@ def test_what_was_left_unread_between_two_ends_is_said(tmp_path: Path, monkeypat
     assert "3 further ranges" in wording.message(one)
     monkeypatch.undo()
     assert "ranges_not_compared" not in only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence
+
+
+@pytest.mark.parametrize(("on", "held_by"), [((2,), [1, 3]), ((1, 2), [3]), ((1, 2, 3), [])])
+def test_a_copy_with_the_same_fault_is_no_good_one(tmp_path: Path, on: tuple[int, ...], held_by: list[int]) -> None:
+    brokers = healthy(tmp_path)
+    with_right_crc(brokers, TARGET, 57, struct.pack(">i", -1), on=on)
+    result = verdict(brokers)
+    assert said(result) == [("BATCH_COUNT_LIE", "error", broker) for broker in on]
+    assert [one.evidence["held_by"] for one in result.findings] == [held_by] * len(on)
+
+
+def test_a_copy_with_another_fault_in_the_batch_is_no_good_one(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    with_right_crc(brokers, TARGET, 57, struct.pack(">i", -1), on=(1,))
+    brokers.flip(2, TARGET, 100)
+    result = verdict(brokers)
+    assert only(result, "BATCH_CRC_MISMATCH").evidence["held_by"] == [3]
+    assert only(result, "BATCH_COUNT_LIE").evidence["held_by"] == [3]
+
+
+def test_a_copy_with_a_fault_in_one_batch_still_holds_a_lost_segment(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    with_right_crc(brokers, TARGET, 57, struct.pack(">i", -1), on=(1,))
+    delete_segment(brokers, 2)
+    assert only(verdict(brokers), "OFFSET_GAP").evidence["held_by"] == [1, 3]
+
+
+@pytest.mark.parametrize("delta", [1, 4, 1000])
+def test_a_range_that_is_claimed_is_not_asked_of_the_others(tmp_path: Path, delta: int) -> None:
+    brokers = healthy(tmp_path)
+    with_right_crc(brokers, TARGET, 23, struct.pack(">i", delta))
+    assert only(verdict(brokers), "BATCH_RANGE_INCONSISTENT").evidence["held_by"] == [1, 3]

@@ -13,5 +13,5 @@ SECTIONS: Final[dict[str, tuple[Case, ...]]] = {
     "Segments": SEGMENTS,
     "Indexes, snapshots, checkpoints": SMALL_FILES,
     "Replicas and producers": REPLICAS,
-    "Copies": ENVIRONMENT,
+    "Environment": ENVIRONMENT,
 }

@@ -10,7 +10,7 @@ from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
-from tests.support.faults import ABORTING, BASE_TIMESTAMP, COMMITTING, HEALTHY, IDEMPOTENT, Brokers, Log, healthy, histories
+from tests.support.faults import BASE_TIMESTAMP, HEALTHY, IDEMPOTENT, Brokers, Log, healthy, histories
 from tests.support.gallery_case import Case, patient, segment
 from tests.support.injections import claim_epochs, cut_log, history, rewritten, three_replicas
 
@@ -89,15 +89,6 @@ def stranger_beside_a_conflict(brokers: Brokers) -> None:
 def one_node_id(brokers: Brokers) -> None:
     """Brokers 1 and 2 claim one id."""
     (brokers.log_dir(2) / "meta.properties").write_bytes((brokers.log_dir(1) / "meta.properties").read_bytes())
-
-
-def open_transaction(root: Path) -> Brokers:
-    """A transaction that nothing ended."""
-    log = Log()
-    _ = log.produce(), log.produce(ABORTING, transactional=True)
-    log.end_transaction(ABORTING, commit=False)
-    _ = log.produce(COMMITTING, transactional=True), log.produce()
-    return three_replicas(root, log)
 
 
 def skipped_sequences(root: Path) -> Brokers:
@@ -181,7 +172,6 @@ REPLICAS: Final = (
     Case("F40", "another topic id on b2, b1 and b3 in conflict", patient(stranger_beside_a_conflict), MIDDLE),
     Case("F40", "another cluster id on b2", patient(strange_cluster), MIDDLE),
     Case("F40", "two copies under one node id", patient(one_node_id), None),
-    Case("F42", "a transaction that nothing ended", open_transaction, FIRST),
     Case("F45", "sequence numbers skipped", skipped_sequences, FIRST),
     Case("F45", "sequence numbers that wrap at 2147483647", wrapped_sequences, FIRST),
     Case("F45", "sequence numbers missing where bytes are lost", sequences_behind_damage, FIRST),
