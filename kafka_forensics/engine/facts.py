@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafka_forensics.engine.record_states import RecordStates, later_segments
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.schemas import RECORDS, batches_to_arrow
 from kafka_forensics.parsers.inspection import inspector
@@ -37,12 +38,15 @@ def read_records(path: str) -> "Iterator[pa.RecordBatch]":
 
     source = open_source(path)
     with source.open("") as file:
+        states = RecordStates(file, goes_on=later_segments(path))
         for chunk in SegmentReader(file).chunks():
             columns = chunk.columns
             good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
             for row in good:
                 position = int(columns[BatchColumn.POSITION, row])
                 batch = file.read_at(position, int(columns[BatchColumn.SIZE_IN_BYTES, row]))
+                attributes = int(columns[BatchColumn.ATTRIBUTES, row]) if columns[BatchColumn.MAGIC, row] >= 2 else 0
+                producer_id = int(columns[BatchColumn.PRODUCER_ID, row])
                 rows = [
                     {
                         "offset": record.offset,
@@ -53,6 +57,7 @@ def read_records(path: str) -> "Iterator[pa.RecordBatch]":
                         "value": record.value,
                         "headers": [{"key": key, "value": value} for key, value in record.headers],
                         "batch_position": position,
+                        "txn_state": states.state(attributes, producer_id, record.offset),
                     }
                     for record in decode_batch(batch).iter_records()
                 ]

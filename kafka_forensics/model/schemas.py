@@ -45,9 +45,14 @@ _RECORD_FIELDS: Final[Any] = [
     pa.field("value", pa.binary()),
     pa.field("headers", pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())]))),
     pa.field("batch_position", pa.int64(), nullable=False),
+    pa.field("txn_state", pa.string(), nullable=False),
 ]
 RECORDS: Final[pa.Schema] = pa.schema(_RECORD_FIELDS)
-"""A record a row; null and empty keys and values are told apart."""
+"""A record a row; null and empty keys and values are told apart.
+
+`txn_state` is none, committed, aborted, open (no marker in the log) or unknown (its marker may be in lost bytes or in a
+later segment).
+"""
 
 
 def batches_to_arrow(columns: "NDArray[np.int64]") -> pa.RecordBatch:

@@ -1,0 +1,102 @@
+"""How the transaction of each record of a segment ended, as readers in read_committed mode would find it.
+
+A record's transaction is ended by the next marker of its producer, so all markers are read before the first record is judged:
+16 bytes each, at most 64 MiB of them.
+"""
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.errors import PathMissingError, SourceError
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
+from kafka_forensics.parsers.segment import SegmentReader
+from kafka_forensics.storage.open import open_source
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
+
+MAX_MARKERS: Final = 1 << 22
+"""Markers of a segment that are held; what would be ended by a later one is unknown."""
+NONE, COMMITTED, ABORTED, OPEN, UNKNOWN = "none", "committed", "aborted", "open", "unknown"
+_KIND_BITS: Final = 2
+_MAX_OFFSET: Final = 1 << 60
+
+
+class RecordStates:
+    """The markers of one segment; `goes_on` says that the log has later segments."""
+
+    def __init__(self, file: "ByteFile", *, goes_on: bool, limit: int = MAX_MARKERS) -> None:
+        """Read the segment once. Raises SourceError."""
+        producers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        endings: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        broken: list[int] = []
+        held = 0
+        self._goes_on = goes_on
+        self._cut = False
+        for chunk in SegmentReader(file).chunks():
+            columns = chunk.columns
+            good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+            broken += [int(offset) for offset in columns[BatchColumn.BASE_OFFSET, ~good]]
+            for position in (one.position for one in chunk.damage):
+                behind = np.flatnonzero(columns[BatchColumn.POSITION] >= position)
+                broken.append(int(columns[BatchColumn.BASE_OFFSET, behind[0]]) if behind.size else _MAX_OFFSET)
+            control = columns[BatchColumn.CONTROL_RECORD_TYPE]
+            is_marker = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
+            bases = columns[BatchColumn.BASE_OFFSET]
+            is_marker &= (columns[BatchColumn.PRODUCER_ID] >= 0) & (bases >= 0) & (bases < _MAX_OFFSET)
+            rows = np.flatnonzero(good & is_marker)
+            self._cut = self._cut or held + rows.size > limit
+            rows = rows[: max(limit - held, 0)]
+            held += rows.size
+            kinds = np.where(control[rows] == CONTROL_COMMIT, 2, np.where(control[rows] == CONTROL_ABORT, 1, 0))
+            producers.append(columns[BatchColumn.PRODUCER_ID, rows])
+            endings.append(columns[BatchColumn.BASE_OFFSET, rows] << _KIND_BITS | kinds)
+        names, ends = np.concatenate(producers), np.concatenate(endings)
+        order = np.lexsort((ends, names))
+        self._producers, self._endings = names[order], ends[order]
+        self._broken = np.sort(np.array(broken, np.int64))
+
+    def state(self, attributes: int, producer_id: int, offset: int) -> str:
+        """none, committed, aborted, open or unknown, of a record at `offset` whose batch has these attributes.
+
+        Markers themselves are none. Unknown is a record whose marker cannot be read, may stand in lost bytes or, where the log
+        goes on, in a later segment.
+        """
+        if not attributes & TRANSACTIONAL_MASK or attributes & CONTROL_MASK or producer_id < 0:
+            return NONE
+        if not 0 <= offset < _MAX_OFFSET:
+            return UNKNOWN
+        first, behind = (int(np.searchsorted(self._producers, producer_id, side=side)) for side in ("left", "right"))
+        at = first + int(np.searchsorted(self._endings[first:behind], (offset + 1) << _KIND_BITS))
+        marker = self._endings[at] >> _KIND_BITS if at < behind else 2 * _MAX_OFFSET
+        damage = int(np.searchsorted(self._broken, offset, side="right"))
+        if damage < len(self._broken) and self._broken[damage] <= marker:
+            return UNKNOWN
+        if at == behind:
+            return UNKNOWN if self._goes_on or self._cut else OPEN
+        return (UNKNOWN, ABORTED, COMMITTED)[int(self._endings[at]) & 3]
+
+
+def later_segments(path: str) -> bool:
+    """Whether the directory of a `.log` file holds a segment that follows it; False for a file that is not named as one."""
+    own = _log(os.path.basename(path))
+    if own is None or own.offset is None:
+        return False
+    try:
+        beside = open_source(os.path.dirname(os.path.abspath(path))).list("")
+    except (PathMissingError, SourceError):
+        return False
+    found = (_log(entry.name) for entry in beside)
+    return any(one is not None and one.offset is not None and one.offset > own.offset for one in found)
+
+
+def _log(name: str) -> FileName | None:
+    """What the name of a live `.log` file says, None for any other name."""
+    parsed = parse_file_name(name)
+    return parsed if parsed is not None and parsed.kind is FileKind.LOG and parsed.suffix is None else None

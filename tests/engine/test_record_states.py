@@ -1,0 +1,108 @@
+"""How the transaction of each record ended: by the next marker, across damage, segments, and limits."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafka_forensics as kf
+from kafka_forensics.engine.record_states import RecordStates
+from kafka_forensics.parsers.segment import SegmentReader
+from tests.support.memory import MemoryFile
+from tests.support.segments import batch, flipped
+from tests.support.transaction_logs import APP_ID, OTHER_ID, DataLog
+
+TXN = 0x10
+
+
+def busy() -> DataLog:
+    """Offsets by producer: app [0, 2) committed at 4, other [2, 4) aborted at 7, app [5, 7) aborted at 8, app [9, 11) open."""
+    log = DataLog()
+    log.data(0)
+    log.data(0, OTHER_ID)
+    log.marker(1, commit=True)
+    log.data(2)
+    log.marker(3, commit=False, producer_id=OTHER_ID)
+    log.marker(3, commit=False)
+    log.data(4)
+    log.plain(1)
+    return log
+
+
+def states(data: bytes, *, goes_on: bool = False, limit: int = 100) -> list[str]:
+    known = RecordStates(MemoryFile(data), goes_on=goes_on, limit=limit)
+    asked = [(APP_ID, 0), (OTHER_ID, 3), (APP_ID, 6), (APP_ID, 9)]
+    return [known.state(TXN, producer_id, offset) for producer_id, offset in asked]
+
+
+def bytes_of(log: DataLog) -> bytes:
+    return b"".join(one.data for one in log.batches)
+
+
+def test_the_next_marker_of_the_producer_decides() -> None:
+    assert states(bytes_of(busy())) == ["committed", "aborted", "aborted", "open"]
+    assert states(bytes_of(busy()), goes_on=True) == ["committed", "aborted", "aborted", "unknown"]
+    known = RecordStates(MemoryFile(bytes_of(busy())), goes_on=False)
+    assert [known.state(*one) for one in ((0, APP_ID, 0), (TXN | 0x20, APP_ID, 4), (TXN, -1, 0))] == ["none"] * 3
+    assert [known.state(TXN, 77, 0), known.state(TXN, APP_ID, 2**63 - 1)] == ["open", "unknown"]
+
+
+def test_what_may_stand_in_lost_bytes_is_unknown() -> None:
+    log = busy()
+    parts = [one.data for one in log.batches]
+    parts[2] = flipped(parts[2], 70)
+    assert states(b"".join(parts)) == ["unknown", "unknown", "aborted", "open"]
+    parts = [one.data for one in log.batches]
+    parts[4] = bytes(len(parts[4]))
+    assert states(b"".join(parts)) == ["committed", "unknown", "unknown", "open"]
+
+
+def test_beyond_the_limit_nothing_is_claimed() -> None:
+    assert states(bytes_of(busy()), limit=1) == ["committed", "unknown", "unknown", "unknown"]
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=300), st.integers(0, 500))
+def test_any_bytes_give_an_answer(noise: bytes, at: int) -> None:
+    data = bytes_of(busy())
+    found = states(data[:at] + noise + data[at:])
+    assert set(found) <= {"committed", "aborted", "open", "unknown"}
+
+
+def test_records_as_arrow_tell_their_state(tmp_path: Path) -> None:
+    log, directory = busy(), tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / f"{0:020d}.log"
+    path.write_bytes(bytes_of(log))
+    table = pa.Table.from_batches(kf.read_records(str(path)))
+    told = dict(zip(table["offset"].to_pylist(), table["txn_state"].to_pylist(), strict=True))
+    expected = ["committed"] * 2 + ["aborted"] * 2 + ["none"] + ["aborted"] * 2 + ["none"] * 2 + ["open"] * 2 + ["none"]
+    assert [told[offset] for offset in range(12)] == expected
+    (directory / f"{12:020d}.log").write_bytes(batch(12))
+    later = pa.Table.from_batches(kf.read_records(str(path)))["txn_state"].to_pylist()
+    assert later == [{"open": "unknown"}.get(one, one) for one in expected]
+    assert sum(chunk.rows for chunk in SegmentReader(MemoryFile(path.read_bytes())).chunks()) == len(log.batches)
+
+
+@pytest.mark.corpora
+def test_states_of_real_records(corpora_ledger: Path) -> None:
+    table = pa.Table.from_batches(kf.read_records(str(corpora_ledger)))
+    told = table["txn_state"].to_pylist()
+    assert told[:5] == ["open"] * 5
+    assert {state: told.count(state) for state in set(told)} == {"open": 5, "committed": 5, "aborted": 5, "none": 10}
+
+
+@pytest.fixture
+def corpora_ledger(corpora: Path, tmp_path: Path) -> Path:
+    """The ledger of broker 1, taken out of the archive."""
+    import tarfile
+
+    with tarfile.open(corpora / "kafka-4.3.0-healthy.tar.xz") as archive:
+        name = next(name for name in archive.getnames() if name.endswith(f"broker-1/ledger-0/{0:020d}.log"))
+        member = archive.extractfile(name)
+        assert member is not None
+        path = tmp_path / f"{0:020d}.log"
+        path.write_bytes(member.read())
+    return path
