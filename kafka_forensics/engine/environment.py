@@ -1,6 +1,7 @@
 """Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
 
 import os
+from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
@@ -9,6 +10,7 @@ from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.parsers.log_dir import PartitionDirectory
+from kafka_forensics.replication.directory_names import loads_as_partition
 from kafka_forensics.storage.source import Entry
 
 NAMES_LISTED = 16
@@ -32,6 +34,11 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
     if len(set(ids.values())) > 1:
         found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
     found += lone_leftovers(inputs)
+    for one in found:
+        if one.kind == "REPLICA_MISSING":
+            aside = inputs.aside.get((one.place.topic or "", one.place.partition or 0), [])
+            names = [f"{log_dir.name}/{each.name}" for log_dir, each in aside if log_dir.broker == one.place.broker]
+            one.evidence.update({"also_in": names[:NAMES_LISTED]} if names else {})
     for broker, names in inputs.clashes:
         found.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
     return found
@@ -82,7 +89,8 @@ def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
 def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
     found = [_irregular(entry, broker, name) for entry in directory.irregular]
     if not directory.legal:
-        found.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), {"name": directory.name}))
+        evidence: dict[str, Any] = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
+        found.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), evidence))
     found += _unknown(directory.unknown, broker, name)
     for segment in directory.segments:
         log = segment.log

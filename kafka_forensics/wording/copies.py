@@ -15,7 +15,7 @@ SPARSE_FILE: file with holes
     {file} occupies [only {allocated_bytes:byte} of its {size_in_bytes:byte}|less than its size]; the holes read as zeros
 DIR_NAME_ILLEGAL: illegal directory name
     Kafka gives no partition directory [the name "{name:list}"|such a name]
-    > Kafka refuses to start on such a directory; find out who made it.
+    > [{refused:if}A broker refuses to start on it. ]Find out who made it.
 FILE_UNKNOWN: file of no known kind
     the directory holds [{count:file}|a file] of no known kind[: {names:list}]
 """

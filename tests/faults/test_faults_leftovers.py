@@ -124,6 +124,17 @@ def test_f47_directory_on_its_way_out_is_all_that_is_left(brokers: Brokers) -> N
     assert result.partitions == []
 
 
+def test_f47_missing_replica_lies_stray_in_the_other_log_directory(brokers: Brokers) -> None:
+    directory = brokers.log_dir(2) / "t-0"
+    other = brokers.log_dir(2).with_name("b2-more")
+    shutil.copytree(directory, other / f"{ASIDE}-stray")
+    shutil.copy(brokers.log_dir(2) / "meta.properties", other)
+    shutil.rmtree(directory)
+    result = verdict(brokers)
+    assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2), ("REPLICA_MISSING", "warning", 2)]
+    assert only(result, "REPLICA_MISSING").evidence["also_in"] == [f"{other}/{ASIDE}-stray"]
+
+
 def test_f47_directory_of_an_earlier_topic_fills_nothing(brokers: Brokers) -> None:
     remove(brokers, 2, 29)
     directory = brokers.log_dir(2) / f"{ASIDE}-delete"

@@ -78,6 +78,9 @@ def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> No
         ("SPARSE_FILE", "info"): 1,
     }
     assert {broker for _, _, broker in said(result)} == {2}
+    assert {
+        one.evidence["name"]: one.evidence["refused"] for one in result.findings if one.kind == "DIR_NAME_ILLEGAL"
+    } == dict.fromkeys(NAMES, False)
     skipped = {
         Path(str(one.place.file)).name: one.evidence["entry_kind"] for one in result.findings if "entry_kind" in one.evidence
     }
@@ -90,6 +93,15 @@ def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> No
     replica = next(one for one in result.partitions[0].replicas if one.broker == 2)
     assert replica.recovery is not None
     assert (replica.recovery.starts, replica.recovery.steps[-1]) == (False, f"refuse {55:020d}.log")
+
+
+@pytest.mark.parametrize("name", ["t-x", "t-2147483648", "t-0-delete"])
+def test_f47_name_at_which_a_broker_refuses_to_start(tmp_path: Path, name: str) -> None:
+    brokers = healthy(tmp_path)
+    (brokers.log_dir(2) / name).mkdir()
+    result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
+    assert said(result) == [("DIR_NAME_ILLEGAL", "warning", 2)]
+    assert result.findings[0].evidence == {"name": name, "refused": True}
 
 
 def test_f47_nothing_outside_is_opened(tmp_path: Path) -> None:

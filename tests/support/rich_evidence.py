@@ -79,6 +79,7 @@ RICH: dict[str, Any] = {
     "zero_bytes": 4096,
     "leftovers": ["00000000000000000000.log.swap"],
     "files_deleted": 3,
+    "refused": True,
     "files": ["audit-0/00000000000000000000.log.deleted"],
     "suffix": "deleted",
     "batches": 3,
