@@ -19,6 +19,8 @@ from kafka_forensics.model.transaction_log import (
 
 DECISIONS_KEPT: Final = 1 << 17
 """Decisions of the newest transactions that are kept, over all partitions of the log."""
+LISTED_KEPT: Final = 1 << 21
+"""Partitions listed by states and decisions that are kept in all: decisions give way first, then ids become unknown."""
 MAX_PARTITIONS: Final = 10_000
 """Partitions that `__transaction_state` is believed to have at most."""
 _PREPARED: Final = {"PrepareCommit": True, "PrepareAbort": False}
@@ -32,7 +34,9 @@ class TransactionLogReplay:
         self._log = TransactionLog()
         self._ids_of: dict[int, dict[str, None]] = {}
         self._pending: dict[str, Decision] = {}
-        self._decided: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
+        self._decided: deque[Decision] = deque()
+        self._listed = 0
+        """Partitions listed by states and decided transactions."""
 
     def take(
         self, transactional_id: str, partition: int, offset: int, timestamp: int, metadata: TransactionMetadata | None
@@ -41,6 +45,14 @@ class TransactionLogReplay:
         log = self._log
         log.newest_timestamp = max(log.newest_timestamp, timestamp)
         log.unknown_ids.pop(transactional_id, None)
+        before = log.states.get(transactional_id)
+        self._listed += _listed(metadata) - _listed(None if before is None else before.metadata)
+        self._make_room()
+        if self._listed > LISTED_KEPT and metadata is not None:
+            self._listed -= _listed(metadata)
+            log.states.pop(transactional_id, None)
+            self.malformed(transactional_id, partition, offset)
+            return
         log.states[transactional_id] = LoggedState(transactional_id, partition, offset, timestamp, metadata)
         pending = self._pending.get(transactional_id)
         if metadata is None:
@@ -66,7 +78,7 @@ class TransactionLogReplay:
         self._log.unknown_ids[transactional_id] = (partition, offset)
         pending = self._pending.pop(transactional_id, None)
         if pending is not None:
-            self._decided.append(pending)  # decided, but what came after is not known
+            self._keep(pending)  # decided, but what came after is not known
 
     def lost(self, partition: int, offset: int) -> None:
         """Records of a partition are missing from `offset` on."""
@@ -93,6 +105,8 @@ class TransactionLogReplay:
             self._ids_of.setdefault(producer_id, {}).update(names)
         self._pending |= other._pending
         self._decided.extend(other._decided)
+        self._listed += other._listed
+        self._make_room()
 
     def finish(self, known_partitions: Iterable[int] = ()) -> TransactionLog:
         """The log as it was replayed; `known_partitions` are those that exist, as far as anything says."""
@@ -107,7 +121,17 @@ class TransactionLogReplay:
 
     def _close(self, decision: Decision, completed_timestamp: int) -> None:
         self._pending.pop(decision.transactional_id, None)
-        self._decided.append(replace(decision, completed_timestamp=completed_timestamp))
+        self._keep(replace(decision, completed_timestamp=completed_timestamp))
+
+    def _keep(self, decision: Decision) -> None:
+        self._decided.append(decision)
+        self._listed += len(decision.partitions)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Let go of the oldest decisions while there are too many, or they list too much."""
+        while self._decided and (len(self._decided) > DECISIONS_KEPT or self._listed > LISTED_KEPT):
+            self._listed -= len(self._decided.popleft().partitions)
 
 
 def _decision(transactional_id: str, partition: int, offset: int, metadata: TransactionMetadata) -> Decision:
@@ -124,6 +148,10 @@ def _decision(transactional_id: str, partition: int, offset: int, metadata: Tran
         offset,
         metadata.client_transaction_version,
     )
+
+
+def _listed(metadata: TransactionMetadata | None) -> int:
+    return 0 if metadata is None else len(metadata.partitions)
 
 
 def partition_count(at_least: int, placed: Iterable[tuple[str, int]]) -> int:

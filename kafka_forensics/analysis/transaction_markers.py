@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,14 +68,12 @@ class LastRows:
 
 
 class LastMarkers:
-    """The last ABORT and COMMIT markers of a stretch of log, and the newest timestamps of its good batches, in ms (-1: none)."""
+    """The last ABORT and COMMIT markers of a stretch of log, and the newest timestamp of its good batches, in ms (-1: none)."""
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
         self.markers = LastRows(MARKER_COLUMNS)
         self.newest_timestamp = -1
-        self.newest_by_broker = -1
-        """Of markers, and of batches stamped when they were appended: by brokers' clocks."""
 
     def step(self, columns: "NDArray[np.int64]") -> None:
         """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
@@ -86,14 +84,13 @@ class LastMarkers:
         if int(times.max()) > self.newest_timestamp:
             good = times[columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]]
             self.newest_timestamp = max(self.newest_timestamp, int(good.max(initial=-1)))
-        stamped = np.flatnonzero(attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK))
-        if not stamped.size:
+        control = np.flatnonzero(attributes & CONTROL_MASK)
+        if not control.size:
             return
-        stamped = stamped[columns[BatchColumn.CRC, stamped] == columns[BatchColumn.CRC_COMPUTED, stamped]]
-        self.newest_by_broker = max(self.newest_by_broker, int(times[stamped].max(initial=-1)))
-        types = columns[BatchColumn.CONTROL_RECORD_TYPE, stamped]
-        is_marker = (attributes[stamped] & CONTROL_MASK != 0) & (types >= 0) & (types <= CONTROL_COMMIT)
-        rows = stamped[is_marker & (columns[BatchColumn.PRODUCER_ID, stamped] >= 0)]
+        types = columns[BatchColumn.CONTROL_RECORD_TYPE, control]
+        good = columns[BatchColumn.CRC, control] == columns[BatchColumn.CRC_COMPUTED, control]
+        good &= (types >= 0) & (types <= CONTROL_COMMIT) & (columns[BatchColumn.PRODUCER_ID, control] >= 0)
+        rows = control[good]
         if rows.size:
             kept = rows[-MARKERS_KEPT:]
             made = np.empty((len(kept), MARKER_COLUMNS), np.int64)
@@ -105,7 +102,6 @@ class LastMarkers:
         """Add the stretch that stands behind ours."""
         self.markers.merge(right.markers)
         self.newest_timestamp = max(self.newest_timestamp, right.newest_timestamp)
-        self.newest_by_broker = max(self.newest_by_broker, right.newest_by_broker)
         self._segment = right._segment
 
 

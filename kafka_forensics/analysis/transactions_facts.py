@@ -41,7 +41,6 @@ class PartitionFacts:
     """Offsets [start, end) of which no copy has any."""
     markers: "NDArray[np.int64]"
     """Columns of `transaction_markers`, in file order."""
-    markers_complete: bool
     ended: "NDArray[np.int64]"
     """Columns of `transaction_rules.FOUND_WIDTH`, in file order."""
     open: dict[int, OpenTransaction]
@@ -67,7 +66,6 @@ class PartitionFacts:
         """Keep the last half of the rows."""
         self.markers = self.markers[-(len(self.markers) // 2) or None :].copy()
         self.ended = self.ended[-(len(self.ended) // 2) or None :].copy()
-        self.markers_complete = False
         self._rows_of = {}
 
     def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
@@ -122,7 +120,6 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         _is_whole(best),
         _gaps(best, replicas),
         markers.rows,
-        markers.complete,
         fold.ended(),
         opened,
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
@@ -155,12 +152,9 @@ def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
 def _only_elsewhere(ours: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> "NDArray[np.int64]":
     """Rows of other copies about markers that our copy does not have at their offset."""
     facts = [PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE]
-    known = set(map(tuple, ours[:, facts].tolist()))
-    strange = [
-        rows[[row for row, fact in enumerate(rows[:, facts].tolist()) if tuple(fact) not in known]]
-        for rows in others
-        if rows is not ours and not np.array_equal(rows[:, facts], ours[:, facts])
-    ]
+    differing = [rows for rows in others if not np.array_equal(rows[:, facts], ours[:, facts])]
+    known = set(map(tuple, ours[:, facts].tolist())) if differing else set()
+    strange = [rows[[tuple(fact) not in known for fact in rows[:, facts].tolist()]] for rows in differing if len(rows)]
     return np.concatenate([ours[:0], *strange])
 
 

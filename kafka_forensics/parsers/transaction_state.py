@@ -13,6 +13,8 @@ _HEAD: Final = Struct(">hqhib")
 _TIMES: Final = Struct(">qq")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
+MAX_PARTITIONS: Final = 1 << 16
+"""More partitions than one transaction can be believed to have."""
 _TAGS: Final = {0: 8, 1: 8, 2: 2, 3: 2}
 """Size of each tagged field that has a meaning."""
 
@@ -36,7 +38,7 @@ def parse_transaction_log_key(key: bytes | None) -> tuple[str | None, str | None
 
 
 def parse_transaction_log_value(value: bytes) -> tuple[TransactionMetadata | None, str | None]:
-    """(metadata, None), or (None, why there is none): `version`, `short`, `null`, `string`, `varint`, `state`, `tag`.
+    """(metadata, None), or (None, why there is none): `version`, `short`, `null`, `string`, `varint`, `state`, `tag`, `partitions`.
 
     Bytes behind the last field are ignored, as Kafka's readers ignore them.
     """
@@ -62,6 +64,7 @@ def _version_0(value: bytes) -> TransactionMetadata:
         if numbers < 0:
             raise _MalformedError("null")
         _need(value, at, 4 * numbers)
+        _believable(len(partitions) + numbers)
         partitions += ((topic, number) for (number,) in _INT32.iter_unpack(value[at : at + 4 * numbers]))
         at += 4 * numbers
     _need(value, at, _TIMES.size)
@@ -79,6 +82,7 @@ def _version_1(value: bytes) -> TransactionMetadata:
         if numbers == 0:
             raise _MalformedError("null")
         _need(value, at, 4 * (numbers - 1))
+        _believable(len(partitions) + numbers - 1)
         partitions += ((topic, number) for (number,) in _INT32.iter_unpack(value[at : at + 4 * (numbers - 1)]))
         at = _tags(value, at + 4 * (numbers - 1), {})
     _need(value, at, _TIMES.size)
@@ -150,6 +154,11 @@ def _varint(value: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number & 0xFFFFFFFF, at + index + 1
     raise _MalformedError("varint")
+
+
+def _believable(partitions: int) -> None:
+    if partitions > MAX_PARTITIONS:
+        raise _MalformedError("partitions")
 
 
 def _need(value: bytes, at: int, size: int) -> None:

@@ -89,6 +89,19 @@ def test_of_very_many_decisions_the_newest_are_kept(monkeypatch: pytest.MonkeyPa
     assert [one.producer_epoch for one in replayed(*records).decisions] == [6, 7, 8]
 
 
+def test_what_lists_very_many_partitions_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "LISTED_KEPT", 10)
+    many = [("t", number) for number in range(6)]
+    log = replayed(
+        ("a", meta("PrepareCommit", *many)),
+        ("a", meta("CompleteCommit")),
+        ("b", meta("Ongoing", *many)),
+        ("c", meta("Ongoing", *many)),
+        ("d", meta("Ongoing", P0)),
+    )
+    assert (log.decisions, list(log.unknown_ids), list(log.states)) == ([], ["c"], ["a", "b", "d"])
+
+
 def test_java_hashes() -> None:
     """`polygenelubricants` has the one hash without a positive twin."""
     assert java_hash("") == 0

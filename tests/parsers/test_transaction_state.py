@@ -133,6 +133,13 @@ def test_lies_are_told_by_name_at_once(case: str) -> None:
     assert time.perf_counter() - started < 0.2
 
 
+def test_more_partitions_than_a_transaction_can_have() -> None:
+    value = write_transaction_log_value(replace(ONGOING, partitions=tuple(("t", number) for number in range(1 << 16))))
+    assert parse_transaction_log_value(value)[1] is None
+    value = write_transaction_log_value(replace(ONGOING, partitions=tuple(("t", number) for number in range((1 << 16) + 1))))
+    assert parse_transaction_log_value(value) == (None, "partitions")
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_every_beginning_of_a_value_is_too_short(version: int) -> None:
     value = write_transaction_log_value(TAGGED, version)
