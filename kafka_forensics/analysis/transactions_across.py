@@ -261,7 +261,9 @@ def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog
             offset_end=one.offset_end,
         )
     if one.lost:
-        return finding("TXN_PARTLY_LOST", place, evidence | {"held_by": []})
+        doubtful = one.offset_start is not None and context.control is None  # the cleaner leaves gaps too, where it may work
+        confidence = Confidence.SUSPECTED if doubtful else None
+        return finding("TXN_PARTLY_LOST", place, evidence | {"held_by": []}, confidence=confidence)
     return finding("TXN_TORN", place, evidence, severity=None if decision.commit else Severity.ERROR)
 
 

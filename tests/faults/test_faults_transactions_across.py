@@ -181,6 +181,7 @@ def test_a_committed_transaction_whose_segment_is_gone_everywhere(tmp_path: Path
     result = scan(paths)
     one = only(result, "TXN_PARTLY_LOST")
     assert (one.evidence["reason"], offsets(one), one.severity.value) == ("records_missing", (3, 5), "critical")
+    assert one.confidence.value == "suspected"  # nothing says that the topic is not cleaned
     assert kinds(result)["COMMITTED_LOST_EVERYWHERE", "critical"] == 1
 
 
@@ -254,3 +255,17 @@ def test_f48_a_copy_of_the_log_that_is_damaged_yields_to_one_that_is_not(tmp_pat
     result = scan(paths)
     assert only(result, "TXN_TORN").evidence["coordinator_broker"] == 2
     assert {one.kind for one in result.findings if one.place.topic == "t"} - {"INCIDENT_SIGNATURE"} == {"TXN_TORN"}
+
+
+def test_f48_no_value_breaks_the_scan(tmp_path: Path) -> None:
+    """Every byte of a sound value set to four others, and every beginning of it."""
+    sound = HEAD + b"\x02\x02t\x02\0\0\0\0\0" + TIMES + b"\x01\0\x08" + bytes(8)
+    values = [sound[:at] + bytes([new]) + sound[at + 1 :] for at in range(len(sound)) for new in (0, 1, 0x7F, 0xFF)]
+    values += [sound[:size] for size in range(len(sound))]
+    state = CoordinatorLog()
+    for number, value in enumerate(values):
+        state.value(number, write_transaction_log_key(f"id-{number % 7}"), value)
+    result = scan(write_cluster(tmp_path, {"t-0": ended(30, NOTHING, traffic=LATE), "__transaction_state-0": state}))
+    told = kinds(result)
+    assert told["METADATA_RECORD_MALFORMED", "error"] > len(sound)
+    assert {kind for kind, _ in told} == {"METADATA_RECORD_MALFORMED", "TXN_OPEN"}
