@@ -7,6 +7,9 @@ from typing import Final
 from kafka_forensics.errors import UsageError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE_DIGITS: Final = 8
+"""20260301 is a day."""
+_MOST_DIGITS: Final = 15
 
 
 def choose(what: str, name: str, names: Iterable[str]) -> str:
@@ -23,11 +26,11 @@ def choose(what: str, name: str, names: Iterable[str]) -> str:
 
 def time_ms(text: str) -> int:
     """Milliseconds since 1970 of an ISO 8601 time (UTC if it names no zone) or of such a number. Raises UsageError."""
+    if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and len(text) != _DATE_DIGITS:
+        return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        if text.isdecimal() and len(text) <= 15:
-            return int(text)
         raise UsageError(
             f"{text!r} is not a time", hint="write it like 2026-03-01T12:00:00Z, or as milliseconds since 1970"
         ) from None

@@ -132,16 +132,11 @@ def times(text: str | None) -> tuple[int | None, int | None]:
     start, dots, end = text.partition("..")
     if not (start or end):
         raise UsageError(f"{text!r} is no range of times", hint="write it like 2026-03-01T12:00:00Z..2026-03-01T12:05:00Z")
-    first = _moment(start) if start else None
-    last = _moment(end) if end else None if dots or first is None else first + 1
+    first = time_ms(start) if start else None
+    last = time_ms(end) if end else None if dots or first is None else first + 1
     if first is not None and last is not None and last <= first:
         raise UsageError(f"{text!r} holds no time", hint="the second time is the first left out")
     return first, last
-
-
-def _moment(text: str) -> int:
-    """Milliseconds of a time; a number of more than eight digits is never a date, though ISO 8601 has such dates."""
-    return int(text) if text.isascii() and text.isdigit() and 8 < len(text) < 16 else time_ms(text)
 
 
 def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
