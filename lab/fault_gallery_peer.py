@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+import shutil
+import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -9,7 +11,9 @@ from typing import Final
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
-from lab.jvm import DUMP_LOG_SEGMENTS, ToolResult, run_tool
+from lab.errors import LabError
+from lab.jvm import DUMP_LOG_SEGMENTS, QUICK_START, TOOL_TIMEOUT_SECONDS, ToolResult, java_command, run_tool
+from lab.kafka_jars import kafka_jars
 from tests.support.faults import healthy
 from tests.support.gallery_case import Case
 
@@ -38,6 +42,7 @@ def peer_says(case: Case) -> str:
         if is_log and not case.peer_options:
             deep = _words(path, batches, _run(path, "--deep-iteration"), _usual(case.damaged, ("--deep-iteration",)))
         after = _tree(path.parent)
+        opened = _opened(path) if case.traced else ""
     text = plain if deep == plain else f"{plain}; with `--deep-iteration`: {deep}"
     for what, names in (
         ("creates", after.keys() - before),
@@ -45,7 +50,25 @@ def peer_says(case: Case) -> str:
     ):
         if names:
             text += f"; **{what} {' and '.join(f'`{name}`' for name in sorted(names))} in the evidence**"
-    return f"{text}; {case.peer_note}" if case.peer_note else text
+    return f"{text}; **opens it {opened}**" if opened else text
+
+
+def _opened(path: Path) -> str:
+    """The flags with which the tool opens the file last, as strace shows them. Raises LabError without strace."""
+    if shutil.which("strace") is None:
+        raise LabError("how a file is opened is seen by strace, which is not here")
+    command = java_command(DUMP_LOG_SEGMENTS, ["--files", path.name], jars=kafka_jars(), options=QUICK_START)
+    traced = subprocess.run(
+        ["strace", "-f", "-qq", "-e", "trace=openat", *command],
+        cwd=path.parent,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TOOL_TIMEOUT_SECONDS,
+        check=False,
+    )
+    flags = re.findall(rf'openat\([^"]*"[^"]*{re.escape(path.name)}", ([A-Z_|]+)', traced.stderr)
+    return f"`{' + '.join(flags[-1].split('|'))}`" if flags else "not at all"
 
 
 def _run(path: Path, *options: str) -> ToolResult:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.epoch_ends import differing_end, epoch_at
-from kafka_forensics.analysis.epochs import checkpoint_contradiction
+from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction
 from kafka_forensics.analysis.indexes import BadEntry
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import Damage
@@ -184,7 +184,8 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     strays = epochs.strays(checkpoint)
     displaced = {(one.run.segment, one.run.position) for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}
     for run, expected in [*strays, *epochs.regressions()]:
-        if displaced and _stretch(replica, run.segment, run.position) in displaced:
+        stretch = _stretch(replica, run) if displaced else None
+        if stretch in displaced and not _alone_in(replica, run, stretch):
             continue
         place = context.place(
             context.log_file(run.segment),
@@ -226,11 +227,21 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     return found
 
 
-def _stretch(replica: Replica, segment: int, position: int) -> tuple[int, int] | None:
+def _stretch(replica: Replica, batch: EpochRun) -> tuple[int, int] | None:
     """Where the stretch of joining batches begins in which a batch lies: what is out of line is so with the epoch it brought."""
     runs = replica.state.continuity.runs
-    number = bisect_right(runs, (segment, position), key=lambda run: (run.segment, run.position))
+    number = bisect_right(runs, (batch.segment, batch.position), key=lambda run: (run.segment, run.position))
     return (runs[number - 1].segment, runs[number - 1].position) if number else None
+
+
+def _alone_in(replica: Replica, batch: EpochRun, stretch: tuple[int, int] | None) -> bool:
+    """Whether both neighbours of a batch within its stretch have one epoch and it has another."""
+    runs = replica.state.epochs.runs
+    number = next(index for index, run in enumerate(runs) if run is batch)
+    if (batch.segment, batch.position) == stretch or not 0 < number < len(runs) - 1:
+        return False
+    left, right = runs[number - 1], runs[number + 1]
+    return left.leader_epoch == right.leader_epoch and _stretch(replica, right) == stretch
 
 
 def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: list[EpochEntry]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.faults_verdict import offsets, only, said, scan, span, verdict
-from tests.support.injections import append, delete_segment, noise, remove_snapshots, with_right_crc
+from tests.support.injections import append, change, delete_segment, noise, remove_snapshots, with_right_crc
 
 pytestmark = pytest.mark.faults
 
@@ -88,6 +88,21 @@ def test_f18_an_epoch_field_that_lies_is_told_beside_a_copy(brokers: Brokers) ->
     copied(brokers, 0, 3)
     found = {kind for kind, _, _ in said(verdict(brokers))}
     assert found == {"OFFSET_REGRESSION", "DUPLICATE_BATCH", "EPOCH_FIELD_MISMATCH", "RECOVERY_WOULD_TRUNCATE"}
+
+
+def test_f18_an_epoch_field_that_lies_within_a_copy_is_told(brokers: Brokers) -> None:
+    size = brokers.file(2, 55).stat().st_size
+    copied(brokers, 39, 54)
+    change(brokers.file(2, 55), size + HEALTHY.at(46).position - HEALTHY.at(39).position + 15, 8)
+    result = verdict(brokers)
+    one = only(result, "EPOCH_FIELD_MISMATCH")
+    assert (offsets(one), one.evidence["epoch"], one.evidence["expected_epoch"]) == ((46, 49), 9, 1)
+    assert {kind for kind, _, _ in said(result)} == {
+        "OFFSET_REGRESSION",
+        "DUPLICATE_BATCH",
+        "EPOCH_FIELD_MISMATCH",
+        "RECOVERY_WOULD_TRUNCATE",
+    }
 
 
 def test_log_start_beyond_the_high_watermark_after_a_crash_is_ordinary(brokers: Brokers) -> None:

@@ -23,8 +23,8 @@ class Case:
     note: str = ""
     """What a scan says beside its findings, in words."""
     peer_options: tuple[str, ...] = ()
-    peer_note: str = ""
-    """What was seen of kafka-dump-log and does not show in its output."""
+    traced: bool = False
+    """How kafka-dump-log opens the file is to be told."""
 
 
 def segment(offset: int, suffix: str = "log", broker: int = 2) -> str:

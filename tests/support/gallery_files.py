@@ -146,7 +146,7 @@ SMALL_FILES: Final = (
         healthy,
         segment(29, "txnindex"),
         note="it is only read",
-        peer_note="opened for reading and writing, with leave to create it (seen by strace)",
+        traced=True,
     ),
     Case(
         "F26",
