@@ -145,7 +145,7 @@ def transactions(
         if (summary.topic, summary.partition) in found:
             hanging = max((one.transactions.hanging for one in summary.replicas), default=0)
             found[summary.topic, summary.partition].hanging = hanging
-    known = _Known(read_transaction_log(inputs)[0], result.findings)
+    known = KnownTransactions(read_transaction_log(inputs)[0], result.findings)
 
     def wanted(row: TransactionRow) -> bool:
         return producer_id in (None, row.producer_id) and state in (None, row.state)
@@ -167,12 +167,25 @@ class _Span:
     records: int = 0
 
 
-def _rows(where: TopicPartition, one: PartitionTransactions, known: "_Known", result: ScanResult) -> Iterator[TransactionRow]:
+def _rows(
+    where: TopicPartition, one: PartitionTransactions, known: "KnownTransactions", result: ScanResult
+) -> Iterator[TransactionRow]:
     """Every transaction of one partition, by one copy."""
+    yield from replica_transactions(one.plan, one.last_stable_offset, known, result.incomplete)
+    yield from known.forgotten(where, one.plan.context.broker)
+
+
+def replica_transactions(
+    plan: ReplicaPlan, last_stable_offset: int | None, known: "KnownTransactions", incomplete: list[Incomplete]
+) -> Iterator[TransactionRow]:
+    """Every transaction that one replica's log shows: ended ones in the order of their markers, then open ones by first offset.
+
+    A log that cannot be read (further) is noted in `incomplete`.
+    """
     opened: dict[int, _Span] = {}
-    broker = one.plan.context.broker
+    where, broker = (plan.context.topic, plan.context.partition), plan.context.broker
     try:
-        for batch in _batches(one.plan):
+        for batch in _batches(plan):
             producer_id, span = batch[BatchColumn.PRODUCER_ID], opened.get(batch[BatchColumn.PRODUCER_ID])
             if batch[BatchColumn.ATTRIBUTES] & CONTROL_MASK:
                 yield known.ended(_ended(where, broker, batch, opened.pop(producer_id, None)))
@@ -187,11 +200,9 @@ def _rows(where: TopicPartition, one: PartitionTransactions, known: "_Known", re
             span.batches += 1
             span.records += batch[BatchColumn.LAST_OFFSET] - batch[BatchColumn.BASE_OFFSET] + 1
     except SourceError as error:
-        result.incomplete.append(Incomplete(typed_path(one.plan.log_dir.source, error.path), error.reason))
+        incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
     for producer_id, span in sorted(opened.items(), key=lambda item: (item[1].first_offset, item[0])):
-        row = _row(where, broker, "open", producer_id, span)
-        yield known.still_open(row, one)
-    yield from known.forgotten(where, broker)
+        yield known.still_open(_row(where, broker, "open", producer_id, span), last_stable_offset)
 
 
 def _batches(plan: ReplicaPlan) -> Iterator[list[int]]:
@@ -241,7 +252,7 @@ def _ended(where: TopicPartition, broker: int | str, marker: list[int], span: _S
     return row
 
 
-class _Known:
+class KnownTransactions:
     """What the coordinators' log and the findings say of single transactions."""
 
     def __init__(self, log: TransactionLog | None, findings: list[Finding]) -> None:
@@ -291,12 +302,12 @@ class _Known:
             row.partitions = [f"{topic}-{partition}" for topic, partition in one.partitions]
         return row
 
-    def still_open(self, row: TransactionRow, one: PartitionTransactions) -> TransactionRow:
+    def still_open(self, row: TransactionRow, last_stable_offset: int | None) -> TransactionRow:
         """An open transaction as the findings judge it."""
         where = (row.topic, row.partition)
         row.transactional_id = self._name(row.producer_id)
-        row.holds_last_stable_offset = row.first_offset == one.last_stable_offset
-        row.last_stable_offset = one.last_stable_offset if row.holds_last_stable_offset else None
+        row.holds_last_stable_offset = row.first_offset == last_stable_offset
+        row.last_stable_offset = last_stable_offset if row.holds_last_stable_offset else None
         torn = self._torn.get((where, row.producer_id, row.first_offset))
         found = self._open.get((where, row.producer_id))
         if torn is not None:

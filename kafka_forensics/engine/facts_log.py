@@ -1,0 +1,166 @@
+"""Facts of a replica's `.log` files: batches, records, control records. What cannot be read of a file is noted, never raised."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.engine.facts_rows import json_text, record_batches, repeated
+from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_forensics.model.records import Record
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
+from kafka_forensics.parsers.control import parse_control_record
+from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.records import MAX_COMPRESSED_BYTES, decode_batch
+from kafka_forensics.parsers.segment import SegmentReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_forensics.storage.source import ByteFile, Entry
+
+MAX_BATCH_BYTES: Final = MAX_COMPRESSED_BYTES
+"""A batch larger than this is not opened for its records."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """How facts are read of one replica: what could not be read goes to `incomplete`, bytes that were to `passed`."""
+
+    plan: ReplicaPlan
+    incomplete: Callable[[Incomplete], None]
+    passed: Callable[[int], None]
+    payloads: bool = True
+    deep: bool = False
+
+    def place(self, entry: "Entry") -> tuple[str, str]:
+        """(log directory, path below it) of a file of the replica."""
+        inside = self.plan.log_dir.found.path
+        below = entry.path[len(inside) :].lstrip("/") if inside and entry.path.startswith(f"{inside}/") else entry.path
+        return self.plan.log_dir.name, below
+
+    def missing(self, entry: "Entry", error: SourceError) -> None:
+        """Note that a file could not be read (further)."""
+        self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A chunk of a `.log`, with the open file and where it is."""
+
+    segment: SegmentFiles
+    file: "ByteFile"
+    place: tuple[str, str]
+    chunk: BatchChunk
+
+    def good(self) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """Which rows have a right CRC."""
+        columns = self.chunk.columns
+        answer: np.ndarray[Any, np.dtype[np.bool_]] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        return answer
+
+
+def log_chunks(reading: Reading) -> Iterator[LogChunk]:
+    """Every chunk of every `.log` of the replica, in file order; each is to be used before the next is asked for."""
+    plan = reading.plan
+    for segment in plan.directory.segments:
+        if segment.log is None:
+            continue
+        try:
+            with plan.log_dir.source.open(segment.log.path) as file:
+                for chunk in SegmentReader(file, inspect=inspector(deep=False)).chunks():
+                    yield LogChunk(segment, file, reading.place(segment.log), chunk)
+                    reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
+        except SourceError as error:
+            reading.missing(segment.log, error)
+
+
+def batch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `batches`, as `Fact.own` says."""
+    import pyarrow as pa
+
+    schema = FACTS["batches"].own
+    assert schema.names[2:] == BATCHES.names
+    for one in log_chunks(reading):
+        rows = one.chunk.rows
+        places = [repeated(name, rows) for name in one.place]
+        yield pa.RecordBatch.from_arrays([*places, *batch_arrays(one.chunk.columns)], schema=schema)
+
+
+def record_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `records`, as `Fact.own` says; without payloads, where those are not wanted."""
+    return record_batches(FACTS["records"].own, _record_rows(reading))
+
+
+def record_row(record: Record, batch_position: int, *, payloads: bool = True) -> tuple[Any, ...]:
+    """A record in the order of `RECORDS`."""
+    return (
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.sequence,
+        record.key if payloads else None,
+        record.value if payloads else None,
+        [{"key": key, "value": value} for key, value in record.headers] if payloads else None,
+        batch_position,
+        record.size_in_bytes,
+        record.key_length,
+        record.value_length,
+        record.is_oversized,
+    )
+
+
+def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+    for one in log_chunks(reading):
+        columns = one.chunk.columns
+        for row in np.flatnonzero(one.good()):
+            position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            if size > MAX_BATCH_BYTES:
+                reading.incomplete(
+                    Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
+                )
+                continue
+            for record in decode_batch(one.file.read_at(position, size), position=position).iter_records():
+                yield *one.place, *record_row(record, position, payloads=reading.payloads)
+
+
+def control_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `control_records`, as `Fact.own` says."""
+    return record_batches(FACTS["control_records"].own, _control_rows(reading))
+
+
+def _control_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+    for one in log_chunks(reading):
+        columns = one.chunk.columns
+        control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
+        for row in np.flatnonzero(one.good() & control & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)):
+            position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            batch = decode_batch(one.file.read_at(position, size), position=position)
+            header = batch.header
+            of_batch = (
+                (NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+                if header is None
+                else (header.partition_leader_epoch, header.producer_id, header.producer_epoch)
+            )
+            for record in batch.iter_records():
+                told = parse_control_record(record.key, record.value)
+                fields = json_text(dict(told.fields)) if told.fields else None
+                yield (
+                    *one.place,
+                    position,
+                    record.offset,
+                    record.timestamp,
+                    *of_batch,
+                    told.type,
+                    told.name,
+                    told.version,
+                    told.coordinator_epoch,
+                    fields,
+                    told.problem,
+                )

@@ -1,0 +1,120 @@
+"""Rows as Arrow record batches of bounded size, whatever text and numbers hostile bytes put into them."""
+
+import json
+import operator
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_ROWS: Final = 64 << 10
+"""Rows of one record batch at most."""
+MAX_BYTES: Final = 16 << 20
+"""Bytes of one record batch at most, unless a single row has more."""
+_NUMBER_BYTES: Final = 8
+
+
+def record_batches(schema: "pa.Schema", rows: Iterable[tuple[Any, ...]]) -> "Iterator[pa.RecordBatch]":
+    """`rows`, tuples in the order of the columns, as record batches."""
+    pending: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        added = sum(map(size_of, row))
+        if pending and (len(pending) >= MAX_ROWS or size + added > MAX_BYTES):
+            yield record_batch(schema, pending)
+            pending, size = [], 0
+        pending.append(row)
+        size += added
+    if pending:
+        yield record_batch(schema, pending)
+
+
+def record_batch(schema: "pa.Schema", rows: list[tuple[Any, ...]]) -> "pa.RecordBatch":
+    """One record batch of these rows."""
+    import pyarrow as pa
+
+    columns = zip(*rows, strict=True)
+    arrays = [array(list(values), field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def array(values: list[Any], kind: "pa.DataType") -> Any:
+    """An array of `values`; text that UTF-8 cannot hold is spelled out."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        return pa.array([_spelled(value) for value in values], kind)
+
+
+def repeated(value: str, rows: int) -> Any:
+    """`value` in every one of `rows`."""
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(text(value), pa.string()), rows)
+
+
+def text(value: str) -> str:
+    r"""`value` if UTF-8 can hold it, else with what it cannot spelled out: `\udcff` for a byte 0xff of a file name."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def json_text(value: Any) -> str:
+    """`value` as JSON in one line of ASCII."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, default=_plain)
+
+
+def size_of(value: Any) -> int:
+    """About how many bytes `value` takes in a record batch."""
+    if isinstance(value, str | bytes):
+        return _NUMBER_BYTES + len(value)
+    if isinstance(value, list | tuple):
+        return _NUMBER_BYTES + sum(map(size_of, value))
+    if isinstance(value, dict):
+        return sum(map(size_of, value.values()))
+    return _NUMBER_BYTES
+
+
+def cut(batches: "Iterable[pa.RecordBatch]", schema: "pa.Schema") -> "Iterator[pa.Table]":
+    """The rows of `batches` in tables of one contiguous chunk, as large as they may be: what a row group is made of."""
+    import pyarrow as pa
+
+    pending: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in chain.from_iterable(map(_parts, batches)):
+        if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > MAX_BYTES):
+            yield pa.Table.from_batches(pending, schema).combine_chunks()
+            pending, rows, size = [], 0, 0
+        if batch.num_rows:
+            pending.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+    if pending:
+        yield pa.Table.from_batches(pending, schema).combine_chunks()
+
+
+def _parts(batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
+    """`batch` in pieces within the limits, halved as often as that takes."""
+    if batch.num_rows > 1 and (batch.num_rows > MAX_ROWS or batch.nbytes > MAX_BYTES):
+        half = batch.num_rows // 2
+        yield from _parts(batch.slice(0, half))
+        yield from _parts(batch.slice(half))
+    else:
+        yield batch
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, list | tuple):
+        return [_spelled(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _spelled(each) for name, each in value.items()}
+    return value
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes | memoryview) else operator.index(value)

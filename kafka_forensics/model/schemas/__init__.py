@@ -1,0 +1,65 @@
+"""Arrow schemas of the facts: what leaves the house, in Parquet, notebooks and Spark alike, derives from these.
+
+`FACTS` names every fact with its schema; docs/facts.md is made from it.
+"""
+
+from typing import Final
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.schemas.answers import FINDINGS_FACT, GROUP_OFFSETS_FACT, METADATA_HISTORY_FACT, REPLICAS_FACT
+from kafka_forensics.model.schemas.batches import BATCHES, BATCHES_FACT, RECORDS, RECORDS_FACT, batch_arrays, batches_to_arrow
+from kafka_forensics.model.schemas.columns import FACT_SCHEMA_VERSION, PARTITION_KEYS, VERSION_KEY, Fact
+from kafka_forensics.model.schemas.files import (
+    CHECKPOINTS_FACT,
+    CONTROL_RECORDS_FACT,
+    EPOCH_ENTRIES_FACT,
+    INDEX_ENTRIES_FACT,
+    PRODUCER_STATES_FACT,
+    SPANS_FACT,
+    TRANSACTIONS_FACT,
+)
+
+__all__ = [
+    "BATCHES",
+    "FACTS",
+    "FACT_SCHEMA_VERSION",
+    "PARTITION_KEYS",
+    "RECORDS",
+    "VERSION_KEY",
+    "Fact",
+    "batch_arrays",
+    "batches_to_arrow",
+    "fact_named",
+]
+
+FACTS: Final[dict[str, Fact]] = {
+    one.name: one
+    for one in (
+        BATCHES_FACT,
+        RECORDS_FACT,
+        SPANS_FACT,
+        INDEX_ENTRIES_FACT,
+        EPOCH_ENTRIES_FACT,
+        PRODUCER_STATES_FACT,
+        CHECKPOINTS_FACT,
+        CONTROL_RECORDS_FACT,
+        TRANSACTIONS_FACT,
+        METADATA_HISTORY_FACT,
+        GROUP_OFFSETS_FACT,
+        REPLICAS_FACT,
+        FINDINGS_FACT,
+    )
+}
+"""Name → fact, in the order in which they are told of."""
+
+
+def fact_named(name: str) -> Fact:
+    """The fact of this name. Raises UsageError if there is none."""
+    if name not in FACTS:
+        from difflib import get_close_matches  # only a mistake pays for it
+
+        near = get_close_matches(name[:80].lower(), FACTS, n=1, cutoff=0.6)
+        raise UsageError(
+            f"there is no fact {name!r}", hint=f"did you mean {near[0]}?" if near else f"choose from {', '.join(FACTS)}"
+        )
+    return FACTS[name]
