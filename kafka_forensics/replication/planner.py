@@ -1,0 +1,286 @@
+"""What each possible election of one partition would cut and lose, from small values alone.
+
+A new leader begins a new epoch at its log end; every other replica cuts its log as Kafka's followers do and copies the leader.
+Lost is what a replica holds and the leader's log lacks or has differently, whether it is cut or stays behind where no reader
+sees it. What was committed is known only from witnesses, and each speaks for the log it was read with (docs/soundness.md).
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.epochs import truncation_offset
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, without
+from kafka_forensics.replication.plans import (
+    NO_END,
+    AlreadyLost,
+    Broker,
+    Candidate,
+    FollowerPlan,
+    Loss,
+    Missing,
+    Plan,
+    PlanControl,
+    PlanPartition,
+    PlanReplica,
+    TruncateBy,
+    Witness,
+)
+
+
+def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) -> Plan:
+    """Plan every election of a partition; the way followers truncate is told by the evidence unless it is given."""
+    regime = truncate_by or truncates_by(given.replicas)
+    planning = _Planning(given, regime)
+    able = [number for number, one in enumerate(given.replicas) if one.is_live and one.starts]
+    candidates = tuple(planning.candidate(number) for number in able)
+    best = min(zip(able, candidates, strict=True), key=lambda each: planning.preference(*each), default=None)
+    return Plan(
+        given.topic,
+        given.partition,
+        regime,
+        candidates,
+        None if best is None else best[1].broker,
+        tuple(missing_witnesses(given, regime)),
+        tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
+    )
+
+
+def truncates_by(replicas: Sequence[PlanReplica]) -> TruncateBy:
+    """How the brokers that wrote these logs truncate: by epochs if there is one in any batch or checkpoint (Kafka 0.11, KIP-101),
+    else by their high watermarks. Logs that hold nothing tell nothing, and lose nothing either way."""
+    if any(one.epochs or one.checkpoint is not None for one in replicas):
+        return "epochs"
+    return "high-watermark" if any(one.log_end_offset > one.log_start_offset for one in replicas) else "epochs"
+
+
+def high_watermark_truncation(follower_end: int, high_watermark: int | None, leader_end: int) -> tuple[int, bool]:
+    """Where a follower cuts that knows no epochs, and whether its broker halts instead if unclean elections are off.
+
+    It first cuts to its own high watermark (0 without a checkpoint). A log that still ends behind the leader's is out of the
+    leader's range: it is cut to the leader's end, whatever lies below, unless that is not allowed (ReplicaFetcherThread of 0.10).
+    """
+    cut = min(high_watermark or 0, follower_end)
+    return (leader_end, True) if cut > leader_end else (cut, False)
+
+
+def loaded_epochs(entries: Sequence[EpochEntry], log_end_offset: int) -> list[EpochEntry]:
+    """The epochs a broker has after loading a checkpoint: each entry drops those behind it that are not older, or start not below
+    it; what begins at or beyond the log end is dropped (LeaderEpochFileCache.assign, LogLoader)."""
+    cache: list[EpochEntry] = []
+    for entry in entries:
+        while cache and (cache[-1].leader_epoch >= entry.leader_epoch or cache[-1].start_offset >= entry.start_offset):
+            cache.pop()
+        cache.append(entry)
+    while cache and cache[-1].start_offset >= log_end_offset:
+        cache.pop()
+    return cache
+
+
+def election_kind(control: PlanControl | None, node: Broker) -> str:
+    """How the election of a broker would be called, see `Candidate.election`."""
+    if control is None or control.isr is None:
+        return "unknown"
+    if control.leader == node:
+        return "leads"
+    if node in control.isr:
+        return "clean"
+    return "elr" if node in (control.elr or ()) else "unclean"
+
+
+def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
+    """What would have to be known to make the bounds narrower."""
+    assignment = None if given.control is None else given.control.assignment
+    if assignment is None:
+        yield Missing("no_controller_log")
+    else:
+        present = {given.nodes.get(one.broker, one.broker) for one in given.replicas}
+        yield from (Missing("copy_absent", broker) for broker in assignment if broker not in present)
+    for one in given.replicas:
+        if one.high_watermark is None:
+            yield Missing("no_high_watermark", one.broker)
+        if regime == "epochs" and one.checkpoint is None and one.log_end_offset > one.log_start_offset:
+            yield Missing("no_epoch_checkpoint", one.broker)
+        if not one.end_is_known:
+            yield Missing("log_not_read", one.broker)
+        if not one.starts:
+            yield Missing("does_not_start", one.broker)
+        if not one.is_live:
+            yield Missing("not_live", one.broker)
+
+
+class _Planning:
+    """The replicas of one partition, with what is asked of them again and again looked up once."""
+
+    def __init__(self, given: PlanPartition, regime: TruncateBy) -> None:
+        self._given = given
+        self._regime = regime
+        self._replicas = given.replicas
+        self._on_disk = [one.on_disk for one in given.replicas]
+        self._batches = [[each for each in one.epochs if each.start_offset < one.log_end_offset] for one in given.replicas]
+        self._files = [
+            None if one.checkpoint is None else loaded_epochs(one.checkpoint, one.log_end_offset) for one in given.replicas
+        ]
+        known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *(one.checkpoint or ()))]
+        told = None if given.control is None else given.control.leader_epoch
+        self._next_epoch = max([-1 if told is None else told, *known]) + 1
+
+    def candidate(self, leader: int) -> Candidate:
+        """The election of one replica."""
+        one = self._replicas[leader]
+        begun = [EpochEntry(self._next_epoch, one.log_end_offset)]
+        epochs = self._batches[leader] + begun
+        file = self._files[leader]
+        loaded = None if file is None else file + begun
+        sound = clipped(self._on_disk[leader], one.log_start_offset, one.log_end_offset)
+        followers = tuple(
+            self._follower(number, leader, sound, epochs, loaded) for number in range(len(self._replicas)) if number != leader
+        )
+        own = clipped(self._on_disk[leader], one.log_end_offset, NO_END)
+        lost = any(each.lost for each in followers) or own
+        losses = tuple(self._losses(leader, own, followers)) if lost else ()
+        return Candidate(one.broker, election_kind(self._given.control, self.node(leader)), followers, losses, counted(own))
+
+    def _follower(
+        self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry] | None
+    ) -> FollowerPlan:
+        """What one replica does under a leader whose good batches and epochs are these."""
+        one, new = self._replicas[number], self._replicas[leader]
+        cut: int | None
+        by_file = by_batches = None
+        halts = False
+        if self._regime == "epochs":
+            end, watermark = one.log_end_offset, one.high_watermark
+            by_batches = truncation_offset(
+                self._batches[number], end, epochs, new.log_end_offset, follower_high_watermark=watermark
+            )
+            file = self._files[number]
+            if file is not None and loaded is not None:
+                by_file = truncation_offset(file, end, loaded, new.log_end_offset, follower_high_watermark=watermark)
+            cut = by_batches if by_file is None else by_file
+        else:
+            cut, halts = high_watermark_truncation(one.log_end_offset, one.high_watermark, new.log_end_offset)
+        if not (one.is_live and one.starts):
+            cut, halts = None, False
+        lost = self._lost(number, leader, sound)
+        below = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
+        kept = lost if cut is None else clipped(lost, 0, cut)
+        return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, below, halts)
+
+    def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
+        """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""
+        start, held = self._replicas[leader].log_start_offset, self._on_disk[number]
+        differing = self._differing(number, leader)
+        if not differing and held == sound:
+            return ()
+        return without(clipped(held, start, NO_END), without(sound, differing) if differing else sound)
+
+    def _losses(self, leader: int, own: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
+        """What is lost, version by version of the log, in ranges as long as who holds and who keeps it stays the same."""
+        numbers = [number for number in range(len(self._replicas)) if number != leader]
+        lost = {leader: own} | {number: each.lost for number, each in zip(numbers, followers, strict=True)}
+        kept = {leader: ()} | {number: each.kept for number, each in zip(numbers, followers, strict=True)}
+        edges = {edge for ranges in (*lost.values(), *kept.values()) for each in ranges for edge in each}
+        edges |= {edge for ranges in self._given.differing.values() for each in ranges for edge in each}
+        edges |= {one.end_offset for number in lost for one in self._witnesses(number)}
+        found: list[Loss] = []
+        points = sorted(edges)
+        for start, end in itertools.pairwise(points):
+            for members in self._versions([number for number in lost if holds(lost[number], start)], start):
+                keepers = tuple(self._replicas[number].broker for number in members if holds(kept[number], start))
+                brokers = tuple(self._replicas[number].broker for number in members)
+                witness = self._committed_by(members, start, end)
+                found.append(Loss(start, end, brokers, keepers, start if witness is None else end, witness))
+        yield from _joined(found)
+
+    def _versions(self, numbers: list[int], offset: int) -> list[list[int]]:
+        """Replicas in groups that hold the same at an offset."""
+        groups: list[list[int]] = []
+        for number in sorted(numbers):
+            for group in groups:
+                if not any(holds(self._differing(number, other), offset) for other in group):
+                    group.append(number)
+                    break
+            else:
+                groups.append([number])
+        return groups
+
+    def _witnesses(self, number: int) -> Iterator[Witness]:
+        """What proves records of one replica's log to be committed, none further than that log goes."""
+        one = self._replicas[number]
+        end = self._on_disk[number][-1][1] if self._on_disk[number] else 0
+        if one.high_watermark:
+            yield Witness(min(one.high_watermark, end), "high_watermark", one.broker)
+        for each in one.witnesses:
+            yield each if each.end_offset <= end else Witness(end, each.kind, each.broker, each.name)
+
+    def _committed_by(self, members: Sequence[int], start: int, end: int) -> Witness | None:
+        """What proves `[start, end)` of a version committed: a witness of its own logs, or of one that does not part from it below
+        and has a hole there."""
+        others = [number for number in range(len(self._replicas)) if number not in members and self._spans(number, start)]
+        agreeing = [number for number in others if not any(low < end for low, _ in self._differing(number, members[0]))]
+        for number in (*members, *agreeing):
+            for witness in self._witnesses(number):
+                if witness.end_offset >= end:
+                    return witness
+        return None
+
+    def _spans(self, number: int, offset: int) -> bool:
+        """Whether a replica has records below an offset and behind it."""
+        held = self._on_disk[number]
+        return bool(held) and held[0][0] < offset < held[-1][1]
+
+    def already_lost(self) -> Iterator[AlreadyLost]:
+        """Versions proven committed of which other replicas hold less, and that differently."""
+        everyone = range(len(self._replicas))
+        told: set[tuple[int, tuple[int, ...]]] = set()
+        for offset in sorted({ranges[0][0] for ranges in self._given.differing.values() if ranges}):
+            for members in self._versions([each for each in everyone if holds(self._on_disk[each], offset)], offset):
+                known = [each for number in members for each in self._witnesses(number)]
+                best = max(known, key=lambda each: each.end_offset, default=None)
+                for number in everyone:
+                    end = self._replicas[number].log_end_offset
+                    parted = holds(self._differing(number, members[0]), offset)
+                    if best is None or number in members or not parted or end >= best.end_offset:
+                        continue
+                    if (number, tuple(members)) not in told:
+                        told.add((number, tuple(members)))
+                        brokers = tuple(self._replicas[each].broker for each in members)
+                        broker = self._replicas[number].broker
+                        yield AlreadyLost((broker,), offset, end, best.end_offset, brokers, best)
+
+    def _differing(self, left: int, right: int) -> Ranges:
+        return self._given.differing.get((left, right) if left < right else (right, left), ())
+
+    def node(self, number: int) -> Broker:
+        """What the controller calls a replica's broker."""
+        broker = self._replicas[number].broker
+        return self._given.nodes.get(broker, broker)
+
+    def preference(self, number: int, one: Candidate) -> tuple[int, ...]:
+        """Sort key: who loses least of what is proven committed, then of all; then an election that need not be forced, who has the
+        highest watermark, and whom the controller would take first."""
+        control, node = self._given.control, self.node(number)
+        order = () if control is None or control.assignment is None else control.assignment
+        place = order.index(node) if isinstance(node, int) and node in order else len(order)
+        forced = {"leads": 0, "clean": 1, "elr": 2, "unclean": 3, "unknown": 3}[one.election]
+        disagreeing = sum(each.disagrees for each in one.followers)
+        watermark = self._replicas[number].high_watermark or 0
+        return one.committed, one.at_least, one.at_most, disagreeing, forced, -watermark, place, number
+
+
+def _joined(losses: Sequence[Loss]) -> Iterator[Loss]:
+    """Losses that continue each other as one, in the order of their offsets: committed first, then the rest."""
+    open_ones: dict[tuple[tuple[Broker, ...], tuple[Broker, ...]], Loss] = {}
+    done: list[Loss] = []
+    for one in losses:
+        key = one.held_by, one.kept_by
+        before = open_ones.get(key)
+        if before is not None and before.end == one.start and (before.committed_end == before.end or not one.committed):
+            end = one.committed_end if before.committed_end == before.end else before.committed_end
+            open_ones[key] = Loss(before.start, one.end, *key, end, one.witness or before.witness)
+            continue
+        if before is not None:
+            done.append(before)
+        open_ones[key] = one
+    yield from sorted([*done, *open_ones.values()], key=lambda one: (one.start, one.end, str(one.held_by)))

@@ -1,0 +1,213 @@
+"""The values of a plan: replicas, witnesses and the controller's word as they are given, elections and losses as they come out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.offset_ranges import Ranges, clipped
+
+TruncateBy = Literal["epochs", "high-watermark"]
+Broker = int | str
+NO_END: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Something that proves `[0, end_offset)` of the log it was read with to have been committed.
+
+    `kind` is `high_watermark`, `group_offset` or `transaction_marker`; `name` the group or the transactional id.
+    """
+
+    end_offset: int
+    kind: str
+    broker: Broker
+    """Whose log it speaks for."""
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReplica:
+    """One replica as a broker would load it from its copy; offsets are exclusive ends, None is "not known"."""
+
+    broker: Broker
+    log_start_offset: int
+    log_end_offset: int
+    """After the recovery that a start on this copy would run."""
+    high_watermark: int | None = None
+    """From its checkpoint."""
+    epochs: tuple[EpochEntry, ...] = ()
+    """As the batches show them."""
+    checkpoint: tuple[EpochEntry, ...] | None = None
+    """As its `leader-epoch-checkpoint` says; None: there is none, or one that Kafka refuses."""
+    held: Ranges | None = None
+    """Offsets of its good batches on disk; None: all of `[log_start_offset, log_end_offset)`."""
+    witnesses: tuple[Witness, ...] = ()
+    """Beside its own high watermark."""
+    is_live: bool = True
+    """Whether its broker will be there: else it can neither lead nor be cut."""
+    starts: bool = True
+    """Whether a broker starts on this copy at all."""
+    end_is_known: bool = True
+
+    @property
+    def on_disk(self) -> Ranges:
+        """Offsets it holds before any recovery, from its log start on."""
+        whole = ((self.log_start_offset, self.log_end_offset),) if self.log_start_offset < self.log_end_offset else ()
+        return whole if self.held is None else clipped(self.held, self.log_start_offset, NO_END)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanControl:
+    """The controller's last word; None is "it does not say"."""
+
+    leader: int | None = None
+    """-1: there is none."""
+    last_leader: int | None = None
+    """The last one there was."""
+    leader_epoch: int | None = None
+    isr: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    assignment: tuple[int, ...] | None = None
+    unclean_enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPartition:
+    """All that is planned on: replicas of one topic in one cluster.
+
+    `differing` holds, for pairs of their numbers in ascending order, the offsets at which both have records and not the same.
+    """
+
+    topic: str
+    partition: int
+    replicas: Sequence[PlanReplica]
+    differing: Mapping[tuple[int, int], Ranges] = field(default_factory=dict)
+    control: PlanControl | None = None
+    nodes: Mapping[Broker, int] = field(default_factory=dict)
+    """What the controller calls a broker, where that is not its name here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets `[start, end)` of one version of the log that a leader lacks or has differently.
+
+    `[start, committed_end)` is proven committed by `witness` (`committed_end` is `start` where nothing is). `kept_by` are those of
+    `held_by` that do not cut it and keep it for good, where no reader sees it.
+    """
+
+    start: int
+    end: int
+    held_by: tuple[Broker, ...]
+    kept_by: tuple[Broker, ...] = ()
+    committed_end: int = -1
+    witness: Witness | None = None
+
+    @property
+    def committed(self) -> int:
+        """Offsets proven committed."""
+        return max(self.committed_end - self.start, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerPlan:
+    """What one replica does under a leader: it cuts `[truncation_offset, log_end_offset)` and copies from there on."""
+
+    broker: Broker
+    truncation_offset: int | None
+    """None: its broker is not there, or does not start on this copy."""
+    log_end_offset: int
+    by_checkpoint: int | None
+    """By the checkpoints brokers load; None where one of the two has none, and with high-watermark truncation."""
+    by_batches: int | None
+    """By the epochs in the batches."""
+    lost: Ranges
+    """What it holds and the leader's log lacks or has differently."""
+    kept: Ranges
+    """What of that it does not cut."""
+    below_leaders_start: int = 0
+    """Offsets it holds below the leader's log start, which it will delete."""
+    halts: bool = False
+    """With unclean elections off its broker halts, for its log is longer than the leader's (before Kafka 0.11)."""
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether checkpoint and batches give different cuts."""
+        return self.by_checkpoint is not None and self.by_batches is not None and self.by_checkpoint != self.by_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An election of one replica, and what it costs."""
+
+    broker: Broker
+    election: str
+    """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `unclean` · `unknown` (no controller's log says)"""
+    followers: tuple[FollowerPlan, ...]
+    losses: tuple[Loss, ...]
+    own_cut: int = 0
+    """Offsets that its own recovery would drop."""
+
+    @property
+    def at_most(self) -> int:
+        """Offsets lost of the copies given, each version counted."""
+        return sum(one.end - one.start for one in self.losses)
+
+    @property
+    def committed(self) -> int:
+        """Of these, proven committed."""
+        return sum(one.committed for one in self.losses)
+
+    @property
+    def at_least(self) -> int:
+        """Proven committed, and kept by no replica."""
+        return sum(one.committed for one in self.losses if not one.kept_by)
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyLost:
+    """A version proven committed that some replicas have replaced: they cut their logs at `start` or below, as high-watermark
+    truncation does. They hold other records in `[start, replaced_end)` and nothing in `[replaced_end, end)`."""
+
+    brokers: tuple[Broker, ...]
+    start: int
+    replaced_end: int
+    end: int
+    held_by: tuple[Broker, ...]
+    witness: Witness
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A witness that is not there and makes the bounds wider.
+
+    `no_controller_log` · `copy_absent` · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` · `does_not_start` ·
+    `not_live`
+    """
+
+    kind: str
+    broker: Broker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All elections of a partition that are possible on these copies."""
+
+    topic: str
+    partition: int
+    truncate_by: TruncateBy
+    candidates: tuple[Candidate, ...]
+    recommended: Broker | None
+    """Who loses least; None if nobody can lead."""
+    missing: tuple[Missing, ...]
+    already_lost: tuple[AlreadyLost, ...] = ()
+
+    @property
+    def at_most_is_bound(self) -> bool:
+        """Whether more cannot be lost: every replica there is was read."""
+        return not any(one.kind in ("no_controller_log", "copy_absent", "log_not_read") for one in self.missing)
+
+    @property
+    def matters(self) -> bool:
+        """Whether an election would lose something, or followers would cut otherwise than by their batches."""
+        return any(one.losses or any(each.disagrees for each in one.followers) for one in self.candidates)

@@ -1,0 +1,190 @@
+"""Plans against a naive replay: logs as lists of (epoch, id), followers that ask and cut record by record."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.replication.planner import plan_partition
+from kafka_forensics.replication.plans import Loss, Plan, PlanPartition, PlanReplica
+
+Record = tuple[int, int]
+"""(leader epoch, a number that no other record has); epoch -1 is none."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A replica: offset → record, from its log start on without a hole."""
+
+    start: int
+    records: tuple[Record, ...]
+    high_watermark: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.records)
+
+    def held(self) -> dict[int, Record]:
+        return dict(enumerate(self.records, self.start))
+
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """An entry wherever the epoch rises."""
+        made: list[EpochEntry] = []
+        for offset, (epoch, _) in self.held().items():
+            if epoch >= 0 and (not made or epoch > made[-1].leader_epoch):
+                made.append(EpochEntry(epoch, offset))
+        return tuple(made)
+
+
+@st.composite
+def logs(draw: st.DrawFn, *, epochs: bool = True) -> list[Log]:
+    """Three logs that copied from each other and wrote by themselves, however the protocol would have forbidden it."""
+    written = 0
+    held: list[list[Record]] = [[], [], []]
+    for _ in range(draw(st.integers(1, 7))):
+        which, other = draw(st.integers(0, 2)), draw(st.integers(0, 2))
+        mine, theirs = held[which], held[other]
+        if draw(st.booleans()):
+            last = max((one[0] for one in mine), default=0)
+            epoch = draw(st.integers(last, last + 2)) if epochs else -1
+            for _ in range(draw(st.integers(1, 3))):
+                written += 1
+                mine.append((epoch, written))
+        else:
+            keep = draw(st.integers(0, len(mine)))
+            copied = [one for one in theirs[keep:] if not mine[:keep] or one[0] >= mine[keep - 1][0]]
+            held[which] = mine[:keep] + (copied if len(copied) == len(theirs[keep:]) else [])
+    starts = [draw(st.integers(0, min(2, len(one)))) for one in held]
+    return [Log(start, tuple(one[start:]), draw(st.integers(0, len(one)))) for start, one in zip(starts, held, strict=True)]
+
+
+def differing(left: Log, right: Log) -> Ranges:
+    ours, theirs = left.held(), right.held()
+    return normalised((offset, offset + 1) for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset])
+
+
+def partition(given_logs: list[Log], *, checkpoints: bool) -> PlanPartition:
+    replicas = [
+        PlanReplica(broker, one.start, one.end, one.high_watermark, one.entries(), one.entries() if checkpoints else None)
+        for broker, one in enumerate(given_logs)
+    ]
+    pairs = combinations(range(len(given_logs)), 2)
+    found = {(i, j): differing(given_logs[i], given_logs[j]) for i, j in pairs}
+    return PlanPartition("t", 0, replicas, {pair: ranges for pair, ranges in found.items() if ranges})
+
+
+def end_of(epochs: list[tuple[int, int]], end: int, asked: int) -> tuple[int, int]:
+    """(epoch, end offset) by the records themselves: `epochs` are (offset, epoch) of each that raised it."""
+    if asked < 0 or not epochs or asked > epochs[-1][1]:
+        return -1, -1
+    later = [offset for offset, epoch in epochs if epoch > asked]
+    own = [epoch for _, epoch in epochs if epoch <= asked]
+    return (own[-1] if own else asked), (later[0] if later else end)
+
+
+def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
+    """Where the follower ends when it need not cut any more."""
+    mine = [(entry.start_offset, entry.leader_epoch) for entry in follower.entries()]
+    theirs = [*((entry.start_offset, entry.leader_epoch) for entry in leader.entries()), (leader.end, new_epoch)]
+    end = follower.end
+    if not mine:
+        return min(end, follower.high_watermark)
+    while mine:
+        epoch, answer = end_of(theirs, leader.end, mine[-1][1])
+        own_epoch, own_end = end_of(mine, end, epoch)
+        cut = min(own_end, answer, end) if own_epoch == epoch else min(own_end, end)
+        if cut == end:
+            break
+        end = cut
+        mine = [(offset, one) for offset, one in mine if offset < end]
+    return min(end, leader.end)
+
+
+def ids(one: Loss, held: dict[int, Record], start: int, end: int) -> Iterator[tuple[int, Record]]:
+    yield from ((offset, held[offset]) for offset in range(max(one.start, start), min(one.end, end)))
+
+
+def check(given_logs: list[Log], plan: Plan, cuts: dict[tuple[int, int], int]) -> None:
+    """Every number of the plan against the records themselves."""
+    committed = {(offset, record) for one in given_logs for offset, record in one.held().items() if offset < one.high_watermark}
+    for candidate in plan.candidates:
+        assert isinstance(candidate.broker, int)
+        leader = given_logs[candidate.broker]
+        everything: set[tuple[int, Record]] = set()
+        surviving: set[tuple[int, Record]] = set()
+        for follower in candidate.followers:
+            assert isinstance(follower.broker, int)
+            log = given_logs[follower.broker]
+            cut = cuts[follower.broker, candidate.broker]
+            assert follower.truncation_offset == cut
+            lost = {
+                (offset, record)
+                for offset, record in log.held().items()
+                if offset >= leader.start and leader.held().get(offset) != record
+            }
+            assert counted(follower.lost) == len(lost)
+            assert {offset for offset, _ in lost} == {n for start, end in follower.lost for n in range(start, end)}
+            everything |= lost
+            surviving |= {(offset, record) for offset, record in lost if offset < cut}
+        assert candidate.at_most == len(everything)
+        assert candidate.committed == len(everything & committed)
+        assert candidate.at_least == len((everything & committed) - surviving)
+        seen: set[tuple[int, Record]] = set()
+        for one in candidate.losses:
+            for broker in one.held_by:
+                assert isinstance(broker, int)
+                told = set(ids(one, given_logs[broker].held(), one.start, one.end))
+                assert broker == one.held_by[0] or told <= seen
+                seen |= told
+        assert seen == everything
+
+
+@pytest.mark.properties
+@given(logs(), st.booleans())
+def test_epoch_truncation_is_what_a_replay_does(made: list[Log], checkpoints: bool) -> None:
+    given_partition = partition(made, checkpoints=checkpoints)
+    new_epoch = max((epoch for one in made for epoch, _ in one.records), default=0) + 1
+    cuts = {(i, j): cut_by_epochs(made[i], made[j], new_epoch) for i in range(3) for j in range(3) if i != j}
+    plan = plan_partition(given_partition, "epochs")
+    check(made, plan, cuts)
+    best = next((one for one in plan.candidates if one.broker == plan.recommended), None)
+    assert best is not None
+    assert best.committed == min(one.committed for one in plan.candidates)
+
+
+@pytest.mark.properties
+@given(logs(epochs=False))
+def test_high_watermark_truncation_is_what_a_replay_does(made: list[Log]) -> None:
+    plan = plan_partition(partition(made, checkpoints=False))
+    assert plan.truncate_by == ("high-watermark" if any(one.records for one in made) else "epochs")
+    plan = plan_partition(partition(made, checkpoints=False), "high-watermark")
+    cuts = {(i, j): min(made[i].end, made[i].high_watermark, made[j].end) for i in range(3) for j in range(3) if i != j}
+    check(made, plan, cuts)
+    for candidate in plan.candidates:
+        assert isinstance(candidate.broker, int)
+        for follower in candidate.followers:
+            assert isinstance(follower.broker, int)
+            one, leader = made[follower.broker], made[candidate.broker]
+            assert follower.halts is (min(one.high_watermark, one.end) > leader.end)
+
+
+RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=5)
+
+
+@pytest.mark.properties
+@given(RANGES, RANGES, st.integers(0, 30), st.integers(0, 30))
+def test_sets_of_offsets(left: list[tuple[int, int]], right: list[tuple[int, int]], start: int, end: int) -> None:
+    def offsets(ranges: Ranges | list[tuple[int, int]]) -> set[int]:
+        return {offset for low, high in ranges for offset in range(low, high)}
+
+    ours, theirs = normalised(left), normalised(right)
+    assert offsets(ours) == offsets(left)
+    assert all(a[1] < b[0] for a, b in pairwise(ours))
+    assert offsets(without(ours, theirs)) == offsets(left) - offsets(right)
+    assert offsets(clipped(ours, start, end)) == offsets(left) & set(range(start, end))
+    assert counted(ours) == len(offsets(left))
