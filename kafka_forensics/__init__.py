@@ -1,12 +1,13 @@
 """Kafka log-segment forensics: which replicas part, what was lost, which copy to keep.
 
-``scan(paths)`` gives a `ScanResult`; ``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file as Arrow.
+``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and every fact behind them as Arrow tables;
+``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -16,12 +17,41 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "read_batches", "read_records", "scan"]
 
 
-def scan(paths: str | list[str], *, jobs: int = 1, live: bool = False, deep: bool | None = None) -> "ScanResult":
-    """Scan log directories, archives or files, see `engine.local.scan`. Raises UsageError for paths that make no sense."""
-    from kafka_forensics.engine import local
-    from kafka_forensics.engine.options import ScanOptions
+def scan(
+    paths: str | list[str],
+    *,
+    engine: str = "local",
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: str | int | None = None,
+    jobs: int = 1,
+    live: bool = False,
+    deep: bool | None = None,
+    as_of_ms: int | None = None,
+) -> "ScanResult":
+    """Scan log directories, archives or files, as the command `scan` does with options of these names; `topic` is a pattern.
 
-    return local.scan([paths] if isinstance(paths, str) else paths, ScanOptions(jobs=jobs, live=live, deep=deep))
+    The answer holds findings and summaries; `facts(name)` reads more. Raises UsageError for paths that make no sense.
+    """
+    from kafka_forensics.engine.facts import scan_for_facts
+    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.errors import UsageError
+    from kafka_forensics.export.views import ScanViews, words
+
+    if engine != "local":
+        raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
+    name = None if broker is None else str(broker)
+    options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms)
+    reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
+    reader.result.views = ScanViews(reader, _document)
+    return reader.result
+
+
+def _document(result: "ScanResult") -> "Iterable[str]":
+    """The JSON document of the command line, whose module is not loaded before it is asked for."""
+    from kafka_forensics.cli.output_json import document
+
+    return document(result)
 
 
 def read_batches(path: str) -> "Iterator[pa.RecordBatch]":

@@ -22,6 +22,7 @@ from kafka_forensics.cli.doctor import doctor
 from kafka_forensics.cli.dump import dump
 from kafka_forensics.cli.epochs import epochs
 from kafka_forensics.cli.explain import explain
+from kafka_forensics.cli.export import export
 from kafka_forensics.cli.find import find
 from kafka_forensics.cli.groups import groups
 from kafka_forensics.cli.metadata import metadata
@@ -40,6 +41,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "groups": (groups, "Show what groups committed, against the logs, and what readers cannot see yet."),
     "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
+    "export": (export, "Write every fact and finding as Parquet datasets."),
     "explain": (explain, "Say what a finding means and what to do about it."),
     "doctor": (doctor, "Check this installation."),
 }

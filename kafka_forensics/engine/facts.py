@@ -115,21 +115,25 @@ class FactReader:
                 for replica in partition.replicas:
                     yield Part(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
         else:
-            known = KnownTransactions(self.witnesses.transaction_log, self.result.findings)
-            stable = {
-                (partition.topic, partition.partition, one.broker, one.log_dir): one.last_stable_offset
-                for partition in self.result.partitions
-                for one in partition.replicas
-            }
+            reads = self._transactions() if name == "transactions" else _OF_REPLICA[name]
             for plan in self.inputs.replicas:
-                context = plan.context
-                reading = self._reading(plan)
-                if name == "transactions":
-                    where = context.topic, context.partition, context.broker, plan.log_dir.name
-                    batches = transaction_facts(reading, stable.get(where), known)
-                else:
-                    batches = _OF_REPLICA[name](reading)
-                yield Part(context.topic, context.partition, str(context.broker), batches)
+                yield Part(plan.context.topic, plan.context.partition, str(plan.context.broker), reads(self._reading(plan)))
+
+    def _transactions(self) -> Callable[[Reading], Batches]:
+        """What reads the transactions of a replica, with all that the scan knows of them."""
+        known = KnownTransactions(self.witnesses.transaction_log, self.result.findings)
+        stable = {
+            (partition.topic, partition.partition, one.broker, one.log_dir): one.last_stable_offset
+            for partition in self.result.partitions
+            for one in partition.replicas
+        }
+
+        def read(reading: Reading) -> Batches:
+            context = reading.plan.context
+            where = context.topic, context.partition, context.broker, reading.plan.log_dir.name
+            return transaction_facts(reading, stable.get(where), known)
+
+        return read
 
     def batches(self, name: str) -> Batches:
         """The fact as record batches with its declared schema. Raises UsageError if there is no such fact."""

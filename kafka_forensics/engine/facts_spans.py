@@ -161,7 +161,8 @@ def _chunk_spans(chunk: BatchChunk) -> Iterator[Span]:
     breaks = np.ones(chunk.rows, bool)
     breaks[1:] = alone[1:] | alone[:-1] | (positions[:-1] + sizes[:-1] != positions[1:]) | (bases[1:] <= lasts[:-1])
     starts = np.flatnonzero(breaks)
-    for first, end in zip(starts, [*starts[1:], chunk.rows], strict=True):
+    ends = [*starts[1:], chunk.rows] if chunk.rows else []
+    for first, end in zip(starts, ends, strict=True):
         stop = int(positions[end - 1] + sizes[end - 1])
         span = Span(
             int(positions[first]),

@@ -1,8 +1,14 @@
 """What a scan answers: summaries of brokers, partitions and replicas, and the findings, ready for any output."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
+from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 SCHEMA_VERSION = "1.0"
 
@@ -123,6 +129,19 @@ class Incomplete:
     reason: str
 
 
+class Views(Protocol):
+    """What shows an answer in other forms, and reads the facts behind it again."""
+
+    def table(self, fact: str) -> "pa.Table":
+        """A fact as one table. Raises UsageError if there is no such fact."""
+
+    def json(self) -> str:
+        """The document that `scan --format json` prints."""
+
+    def html(self) -> str:
+        """A short page, less than 100 kB whatever was found."""
+
+
 @dataclass(slots=True)
 class ScanResult:
     """The whole answer, sorted as it is printed: partitions by (topic, partition), findings by `Finding.sort_key`."""
@@ -133,11 +152,50 @@ class ScanResult:
     findings: list[Finding]
     totals: Totals
     incomplete: list[Incomplete] = field(default_factory=list)
+    views: Views | None = field(default=None, repr=False, compare=False)
+    """Set by `kafka_forensics.scan`; None: this answer only has its rows."""
 
     @property
     def verdict(self) -> str:
         """`clean`, or the worst severity among the findings."""
         return verdict_of(self.findings)
+
+    @property
+    def replicas(self) -> list[ReplicaSummary]:
+        """The replicas of all partitions, in their order."""
+        return [replica for partition in self.partitions for replica in partition.replicas]
+
+    def facts(self, name: str) -> "pa.Table":
+        """A fact (docs/facts.md) about everything that was scanned, read anew, whole; `export` is for what memory cannot hold.
+
+        Raises UsageError if there is no such fact. What cannot be read is added to `incomplete`.
+        """
+        return self._views().table(name)
+
+    def to_arrow(self) -> "pa.Table":
+        """The findings as an Arrow table."""
+        return self.facts("findings")
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The findings as a pandas DataFrame. Raises UsageError without pandas."""
+        table = self.to_arrow()
+        try:
+            return table.to_pandas()
+        except ModuleNotFoundError as error:
+            raise UsageError("pandas is not installed", hint="pip install pandas, or use to_arrow()") from error
+
+    def to_json(self) -> str:
+        """The document that `scan --format json` prints; JSON Schema in the package's folder `schema`."""
+        return self._views().json()
+
+    def _repr_html_(self) -> str | None:
+        """What Jupyter shows: verdict, sums, and the worst findings."""
+        return None if self.views is None else self.views.html()
+
+    def _views(self) -> Views:
+        if self.views is None:
+            raise UsageError("this answer does not know where its facts are", hint="take the one that kafka_forensics.scan gives")
+        return self.views
 
 
 def verdict_of(findings: list[Finding]) -> str:

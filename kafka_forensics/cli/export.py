@@ -1,0 +1,173 @@
+"""`export`: every fact and finding as Parquet datasets."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.scan import exit_status, log_to, without_payloads
+from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_forensics.engine.facts import FactReader
+    from kafka_forensics.export.datasets import Dataset
+    from kafka_forensics.export.target import Target
+
+FACT_NAMES: Final = (
+    "batches",
+    "records",
+    "spans",
+    "index_entries",
+    "epoch_entries",
+    "producer_states",
+    "checkpoints",
+    "control_records",
+    "transactions",
+    "metadata_history",
+    "group_offsets",
+    "replicas",
+    "findings",
+)
+COLUMNS: Final = ("dataset", "rows", "files", "bytes")
+
+Directory = Annotated[
+    Path, typer.Option("--output", metavar="DIR", help="An empty or new directory for the datasets, never inside an input.")
+]
+FactNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fact",
+        metavar="NAME",
+        autocompletion=lambda: list(FACT_NAMES),
+        help=f"Only this fact; may be given again [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
+    ),
+]
+ListFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=lambda: list(options.FORMATS),
+        help="Of the list of datasets that is printed at the end.",
+    ),
+]
+
+
+def export(
+    paths: options.Paths,
+    output: Directory,
+    fact: FactNames = None,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    broker: options.Broker = None,
+    jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    format_name: ListFormat = None,
+    fail_on: options.FailOn = "none",
+    as_of: options.AsOf = None,
+    live: options.Live = False,
+    deep: options.Deep = None,
+    show_payloads: options.ShowPayloads = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> int:
+    """Every fact and finding as Parquet datasets: batches, records, spans, indexes, transactions, replicas and more.
+
+    `_SUCCESS` is written last, `_manifest.json` names every file with its rows, bytes and SHA-256. Keys and values of records stay
+    out unless --show-payloads is given. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a directory
+    that holds something else, 3 if some input could not be read.
+    """
+    if choose("engine", engine, options.ENGINES) == "spark":
+        raise UsageError("export runs on the local engine", hint="leave out --engine: the local one uses every core here")
+    wanted = chosen_format(format_name, None)
+    choose("severity", fail_on, options.FAIL_ON)
+    names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
+    asked = ScanOptions(
+        topic_glob=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        live=live,
+        deep=deep,
+        as_of_ms=None if as_of is None else time_ms(as_of),
+    )
+    screen = destination(sys.stderr, no_color=no_color)
+    if verbose or debug:
+        log_to(screen)
+
+    from kafka_forensics.export.target import Target
+
+    target = Target.open(str(output), [path for given in paths for path in (given, given.partition("=")[2]) if path])
+    try:
+        reader, datasets = _run(paths, asked, target, names, screen, quiet=quiet, payloads=show_payloads)
+    except BaseException:
+        target.withdraw()
+        raise
+    with open_output(None, no_color=no_color) as to:
+        _write(datasets, wanted, to)
+    _say_rest(reader, names, screen, quiet=quiet)
+    return exit_status(reader.result, fail_on)
+
+
+def _run(
+    paths: list[str], asked: ScanOptions, target: "Target", names: list[str], screen: Destination, *, quiet: bool, payloads: bool
+) -> "tuple[FactReader, list[Dataset]]":
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine.facts import LOG_FACTS, scan_for_facts
+    from kafka_forensics.export.datasets import export_facts
+    from kafka_forensics.export.views import words
+
+    passes = 1 + sum(name in LOG_FACTS for name in names)
+    with Progress(screen, quiet=quiet) as progress:
+        reader = scan_for_facts(paths, asked, words, lambda done, total: progress(done, total * passes))
+        reader.payloads = payloads
+        if not payloads:
+            reader.result.findings = [without_payloads(one) for one in reader.result.findings]
+        total = sum(plan.bytes for plan in reader.inputs.replicas)
+        done = total
+
+        def passed(count: int) -> None:
+            nonlocal done
+            done += count
+            progress(min(done, total * passes), total * passes)
+
+        reader.passed = passed
+        datasets = export_facts(reader, target, names)
+    seen = {(one.path, one.reason): one for one in [*reader.result.incomplete, *reader.incomplete]}
+    reader.result.incomplete = [seen[key] for key in sorted(seen)]
+    return reader, datasets
+
+
+def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:
+    from kafka_forensics.cli.plain_table import table_lines
+    from kafka_forensics.cli.rows import write_rows
+
+    if wanted == "table":
+        rows = ([one.fact, f"{one.rows:,}", str(one.files), f"{one.size_in_bytes:,}"] for one in datasets)
+        to.stream.writelines(table_lines(COLUMNS, COLUMNS[1:], rows))
+    else:
+        write_rows(COLUMNS, map(_values, datasets), wanted, to)
+
+
+def _values(one: "Dataset") -> dict[str, Any]:
+    return {"dataset": one.fact, "rows": one.rows, "files": one.files, "bytes": one.size_in_bytes}
+
+
+def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, quiet: bool) -> None:
+    from kafka_forensics.cli.output_words import incomplete_lines
+
+    lines = incomplete_lines(reader.result)
+    if not quiet and not reader.payloads and {"records", "group_offsets"} & set(names):
+        lines.insert(0, "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
+    if not reader.result.totals.partitions:
+        lines.insert(0, "no partition was found in these paths")
+    screen.stream.writelines(line + "\n" for line in lines)
+    screen.stream.flush()

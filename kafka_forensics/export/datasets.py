@@ -1,0 +1,173 @@
+"""Parquet datasets of facts: one directory a fact, zstd, the declared schema, and a manifest of every file.
+
+Facts of replicas lie in `topic=/partition=/broker=` directories, and as is the custom of such datasets those three columns are in
+the names alone; each file's metadata repeats them in full. Facts whose rows name their partitions themselves are one directory
+without such names: null has no place in a path, and bytes of evidence shall not make thousands of directories. Memory holds one
+row group of one file.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kafka_forensics import __version__
+from kafka_forensics.engine.facts import FactReader, Part
+from kafka_forensics.engine.facts_rows import cut, text
+from kafka_forensics.export.names import directory_of
+from kafka_forensics.export.target import MANIFEST, HashedFile, Target
+from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, Fact
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_FILE_BYTES: Final = 1 << 30
+"""A file that has reached this size is followed by another."""
+_COMPRESSION_LEVEL: Final = 3
+
+
+@dataclass(slots=True)
+class Dataset:
+    """What was written of one fact."""
+
+    fact: str
+    rows: int = 0
+    files: int = 0
+    size_in_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Written:
+    """A file of a dataset, for the manifest."""
+
+    path: str
+    keys: dict[str, Any]
+    rows: int = 0
+    size_in_bytes: int = 0
+    sha256: str = ""
+
+    def line(self) -> str:
+        """Its entry in the manifest."""
+        told = {"path": self.path, **self.keys, "rows": self.rows, "bytes": self.size_in_bytes, "sha256": self.sha256}
+        return json.dumps(told, ensure_ascii=True)
+
+
+@dataclass(slots=True)
+class _Manifest:
+    """`_manifest.json`, written line by line while files become whole."""
+
+    file: HashedFile
+    lines: int = 0
+    datasets: list[Dataset] = field(default_factory=list)
+
+    def begin(self, reader: FactReader) -> None:
+        """What made it, and of what."""
+        asked = reader.options
+        options = {
+            "topic": asked.topic_glob,
+            "partition": asked.partition,
+            "broker": asked.broker,
+            "as_of_ms": asked.as_of_ms,
+            "live": asked.live,
+            "deep": reader.result.totals.records_decoded,
+            "payloads": reader.payloads,
+        }
+        tool = {"name": "kafka-forensics", "version": __version__, "engine": reader.result.engine}
+        self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool)},\n')
+        self._put(f' "options": {json.dumps(options)},\n "files": [')
+
+    def add(self, one: _Written) -> None:
+        """A file that is whole."""
+        self._put(f"{',' if self.lines else ''}\n  {one.line()}")
+        self.lines += 1
+
+    def end(self, reader: FactReader) -> None:
+        """Sums, and what could not be read."""
+        sums = {one.fact: {"rows": one.rows, "files": one.files, "bytes": one.size_in_bytes} for one in self.datasets}
+        gaps = [{"path": one.path, "reason": one.reason} for one in [*reader.result.incomplete, *reader.incomplete]]
+        self._put(f'],\n "datasets": {json.dumps(sums)},\n "incomplete": {json.dumps(gaps)}}}\n')
+
+    def _put(self, piece: str) -> None:
+        self.file.write(piece.encode("ascii"))
+
+
+def export_facts(reader: FactReader, target: Target, names: Sequence[str]) -> list[Dataset]:
+    """Write a dataset for each fact of `names`, then the manifest, then the seal. Raises UsageError where it cannot be written."""
+    with target.file(MANIFEST) as file:
+        manifest = _Manifest(file)
+        manifest.begin(reader)
+        for name in names:
+            manifest.datasets.append(_write_dataset(FACTS[name], reader.parts(name), target, manifest))
+        reader.incomplete += reader.changed()
+        manifest.end(reader)
+    target.finish()
+    return manifest.datasets
+
+
+def _write_dataset(fact: Fact, parts: Iterable[Part], target: Target, manifest: _Manifest) -> Dataset:
+    dataset = Dataset(fact.name)
+    used: dict[str, int] = {}
+    for part in parts:
+        folder, keys = fact.name, {}
+        if fact.by_replica:
+            assert part.topic is not None
+            assert part.partition is not None
+            assert part.broker is not None
+            folder = f"{fact.name}/{directory_of(part.topic, part.partition, part.broker)}"
+            keys = {"topic": part.topic, "partition": part.partition, "broker": part.broker}
+        used = {folder: used.get(folder, 0)}  # parts of one directory follow each other
+        for one in _write_part(fact.own, cut(part.batches, fact.own), target, folder, keys, used):
+            _count(dataset, manifest, one)
+    if not dataset.files:
+        empty = f"{fact.name}/part-00000.parquet"
+        with target.file(empty) as file:
+            written = _Written(empty, {})
+            _write_file(file, _plain(fact.schema, {}), iter(()), written)
+        _count(dataset, manifest, written)
+    return dataset
+
+
+def _count(dataset: Dataset, manifest: _Manifest, one: _Written) -> None:
+    dataset.rows += one.rows
+    dataset.files += 1
+    dataset.size_in_bytes += one.size_in_bytes
+    manifest.add(one)
+
+
+def _write_part(
+    schema: "pa.Schema", groups: "Iterator[pa.Table]", target: Target, folder: str, keys: dict[str, Any], used: dict[str, int]
+) -> Iterator[_Written]:
+    """Files of as many row groups as there are; none if there are no rows."""
+    schema = _plain(schema, keys)
+    for first in groups:
+        path = f"{folder}/part-{used[folder]:05}.parquet"
+        used[folder] += 1
+        written = _Written(path, keys)
+        with target.file(path) as file:
+            _write_file(file, schema, chain([first], groups), written)
+        yield written
+
+
+def _plain(schema: "pa.Schema", keys: dict[str, Any]) -> "pa.Schema":
+    """`schema` with the keys in its metadata and without the meanings of columns, which would outweigh the rows of small files."""
+    import pyarrow as pa
+
+    told = {f"kf.{name}".encode(): text(str(value)).encode() for name, value in keys.items()}
+    return pa.schema([field.remove_metadata() for field in schema]).with_metadata({**(schema.metadata or {}), **told})
+
+
+def _write_file(file: HashedFile, schema: "pa.Schema", groups: "Iterator[pa.Table]", written: _Written) -> None:
+    """Row groups until there are no more or the file is large enough; what was written, into `written`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink: Any = pa.PythonFile(cast("Any", file), mode="w")
+    with pq.ParquetWriter(sink, schema, compression="zstd", compression_level=_COMPRESSION_LEVEL) as writer:
+        for group in groups:
+            writer.write_table(group.cast(schema), row_group_size=max(group.num_rows, 1))
+            written.rows += group.num_rows
+            if file.size_in_bytes >= MAX_FILE_BYTES:
+                break
+    sink.flush()
+    written.size_in_bytes, written.sha256 = file.size_in_bytes, file.sha256

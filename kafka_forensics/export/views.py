@@ -1,0 +1,113 @@
+"""A scan's answer in other forms: tables, the JSON document, and the short page that a notebook shows."""
+
+import html
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.engine.facts import FactReader
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import PartitionSummary, ScanResult
+from kafka_forensics.wording import advice, message
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_PAGE_BYTES: Final = 100_000
+_ROWS: Final = 60
+_CELL_CHARACTERS: Final = 240
+_COLOURS: Final = {"critical": "#a4121f", "error": "#b4530a", "warning": "#806600", "info": "#31618c", "clean": "#256b2f"}
+
+
+class ScanViews:
+    """The `Views` of an answer, over the reader of its facts; `document` makes the JSON."""
+
+    def __init__(self, reader: FactReader, document: Callable[[ScanResult], Iterable[str]]) -> None:
+        self._reader = reader
+        self._document = document
+
+    def table(self, fact: str) -> "pa.Table":
+        """A fact as one table. Raises UsageError if there is no such fact."""
+        reader = self._reader
+        reader.incomplete = []
+        table = reader.table(fact)
+        known = set(reader.result.incomplete)
+        reader.result.incomplete += sorted(set(reader.incomplete) - known, key=lambda one: (one.path, one.reason))
+        return table
+
+    def json(self) -> str:
+        """The document that `scan --format json` prints."""
+        return "".join(self._document(self._reader.result))
+
+    def html(self) -> str:
+        """Verdict, sums, partitions that are not clean, the worst findings; fewer of them if they would not fit."""
+        return page(self._reader.result)
+
+
+def words(finding: Finding) -> tuple[str, str | None]:
+    """A finding's message and advice."""
+    return message(finding), advice(finding)
+
+
+def page(result: ScanResult) -> str:
+    """The page of `ScanViews.html`."""
+    rows = _ROWS
+    while len((text := _page(result, rows)).encode()) >= MAX_PAGE_BYTES:
+        rows //= 2
+    return text
+
+
+def _page(result: ScanResult, rows: int) -> str:
+    totals = result.totals
+    bytes_read = f"{totals.bytes_decoded:,} bytes decoded, {totals.bytes_damaged:,} damaged, {totals.bytes_skipped:,} skipped"
+    sums = (
+        f"{totals.partitions:,} partitions, {totals.replicas:,} replicas on {totals.brokers:,} brokers;"
+        f" {totals.segments:,} segments, {totals.batches:,} batches, {totals.records:,} records; {bytes_read}"
+    )
+    pieces = [f"<div><p><b>{_severity(result.verdict)}</b> {_cell(sums)}</p>"]
+    if result.incomplete:
+        first = result.incomplete[0]
+        pieces.append(f"<p>incomplete: {len(result.incomplete):,} inputs, {_cell(f'{first.path}: {first.reason}')}</p>")
+    judged = [one for one in result.partitions if one.verdict not in ("clean", "info")]
+    pieces.append(
+        _table("partitions that are not clean", _PARTITION_HEADS, [_partition(one) for one in judged[:rows]], len(judged))
+    )
+    worst = sorted(result.findings, key=lambda one: -one.severity.rank)
+    told = [one for one in worst if one.severity is not Severity.INFO] or worst
+    pieces.append(_table("findings, worst first", _FINDING_HEADS, [_finding(one) for one in told[:rows]], len(told)))
+    return "".join(pieces) + "</div>"
+
+
+_PARTITION_HEADS: Final = ("partition", "verdict", "agreement", "log ends", "high watermark at least")
+_FINDING_HEADS: Final = ("kind", "severity", "confidence", "what", "advice")
+
+
+def _partition(one: PartitionSummary) -> list[str]:
+    ends = ", ".join(f"{replica.broker}: {replica.log_end_offset}" for replica in one.replicas)
+    least = "" if one.high_watermark_at_least is None else str(one.high_watermark_at_least)
+    return [_cell(f"{one.topic}-{one.partition}"), _severity(one.verdict), *map(_cell, (one.agreement.kind, ends, least))]
+
+
+def _finding(one: Finding) -> list[str]:
+    said, do = words(one)
+    return [_cell(one.kind), _severity(one.severity.value), *map(_cell, (one.confidence.value, said, do or ""))]
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
+    if not rows:
+        return ""
+    more = f" (the first {len(rows):,} of {count:,})" if len(rows) < count else ""
+    head = "".join(f"<th>{_cell(each)}</th>" for each in heads)
+    cells = ("".join(f"<td style='text-align:left'>{each}</td>" for each in row) for row in rows)
+    body = "".join(f"<tr>{each}</tr>" for each in cells)
+    return f"<p>{_cell(title)}{more}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _severity(name: str) -> str:
+    return f'<span style="color:{_COLOURS.get(name, "inherit")}">{_cell(name)}</span>'
+
+
+def _cell(value: str) -> str:
+    """`value` as text of a page: cut, control and bidirectional characters spelled out, nothing of it markup."""
+    short = value if len(value) <= _CELL_CHARACTERS else value[: _CELL_CHARACTERS - 1] + "…"
+    plain = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in short)
+    return html.escape(plain)
