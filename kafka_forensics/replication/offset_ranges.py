@@ -42,7 +42,10 @@ def without(ranges: Sequence[Range], taken: Sequence[Range]) -> Ranges:
 
 def holds(ranges: Sequence[Range], offset: int) -> bool:
     """Whether an offset is in a set."""
-    return any(start <= offset < end for start, end in ranges)
+    for start, end in ranges:  # noqa: SIM110 - twice as fast, and asked millions of times
+        if start <= offset < end:
+            return True
+    return False
 
 
 def counted(ranges: Sequence[Range]) -> int:

@@ -7,6 +7,7 @@ sees it. What was committed is known only from witnesses, and each speaks for th
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import truncation_offset
@@ -121,6 +122,8 @@ class _Planning:
         self._files = [
             None if one.checkpoint is None else loaded_epochs(one.checkpoint, one.log_end_offset) for one in given.replicas
         ]
+        self._alike = [file == batches for file, batches in zip(self._files, self._batches, strict=True)]
+        self._witnesses = [_capped(one, held) for one, held in zip(given.replicas, self._on_disk, strict=True)]
         known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *(one.checkpoint or ()))]
         told = None if given.control is None else given.control.leader_epoch
         self._next_epoch = max([-1 if told is None else told, *known]) + 1
@@ -148,24 +151,34 @@ class _Planning:
         one, new = self._replicas[number], self._replicas[leader]
         cut: int | None
         by_file = by_batches = None
-        halts = False
+        halts = disagrees = False
         if self._regime == "epochs":
-            end, watermark = one.log_end_offset, one.high_watermark
-            by_batches = truncation_offset(
-                self._batches[number], end, epochs, new.log_end_offset, follower_high_watermark=watermark
-            )
-            file = self._files[number]
-            if file is not None and loaded is not None:
-                by_file = truncation_offset(file, end, loaded, new.log_end_offset, follower_high_watermark=watermark)
+            by_batches, file = self._cut(number, leader, self._batches, epochs), self._files[number]
+            if self._alike[number] and self._alike[leader]:
+                by_file = by_batches
+            elif file is not None and loaded is not None:
+                by_file = self._cut(number, leader, self._files, loaded)
+                below = max(one.log_start_offset, new.log_start_offset)
+                disagrees = not self._given.compacted and max(by_file, below) != max(by_batches, below)
             cut = by_batches if by_file is None else by_file
         else:
             cut, halts = high_watermark_truncation(one.log_end_offset, one.high_watermark, new.log_end_offset)
         if not (one.is_live and one.starts):
             cut, halts = None, False
         lost = self._lost(number, leader, sound)
-        below = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
-        kept = lost if cut is None else clipped(lost, 0, cut)
-        return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, below, halts)
+        removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
+        kept = lost if cut is None or not lost else clipped(lost, 0, cut)
+        return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees)
+
+    def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry] | None], begun: list[EpochEntry]) -> int:
+        """Where a replica cuts by one of the two ways to know epochs; `begun` are the leader's, with the one it begins.
+
+        Equal epochs need no asking: the log ends with the leader's, or where it does."""
+        one, end = self._replicas[number], self._replicas[leader].log_end_offset
+        own = known[number]
+        if own and own == known[leader]:
+            return min(one.log_end_offset, end)
+        return truncation_offset(own or (), one.log_end_offset, begun, end, follower_high_watermark=one.high_watermark)
 
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""
@@ -178,23 +191,32 @@ class _Planning:
     def _losses(self, leader: int, own: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
         """What is lost, version by version of the log, in ranges as long as who holds and who keeps it stays the same."""
         numbers = [number for number in range(len(self._replicas)) if number != leader]
-        lost = {leader: own} | {number: each.lost for number, each in zip(numbers, followers, strict=True)}
-        kept = {leader: ()} | {number: each.kept for number, each in zip(numbers, followers, strict=True)}
-        edges = {edge for ranges in (*lost.values(), *kept.values()) for each in ranges for edge in each}
-        edges |= {edge for ranges in self._given.differing.values() for each in ranges for edge in each}
-        edges |= {one.end_offset for number in lost for one in self._witnesses(number)}
+        lost = [(number, each.lost, each.kept) for number, each in zip(numbers, followers, strict=True) if each.lost]
+        if own:
+            lost.append((leader, own, ()))
         found: list[Loss] = []
-        points = sorted(edges)
-        for start, end in itertools.pairwise(points):
-            for members in self._versions([number for number in lost if holds(lost[number], start)], start):
-                keepers = tuple(self._replicas[number].broker for number in members if holds(kept[number], start))
-                brokers = tuple(self._replicas[number].broker for number in members)
+        for start, end in itertools.pairwise(self._edges(lost)):
+            holders = [number for number, ranges, _ in lost if holds(ranges, start)]
+            keepers = {number for number, _, kept in lost if kept and holds(kept, start)}
+            for members in self._versions(holders, start):
                 witness = self._committed_by(members, start, end)
-                found.append(Loss(start, end, brokers, keepers, start if witness is None else end, witness))
-        yield from _joined(found)
+                keeping = tuple(self._replicas[number].broker for number in members if number in keepers)
+                brokers = tuple(self._replicas[number].broker for number in members)
+                found.append(Loss(start, end, brokers, keeping, start if witness is None else end, witness))
+        return iter(found) if len(found) < 2 else _joined(found)
+
+    def _edges(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> list[int]:
+        """Offsets between which it stays the same who holds, keeps and has committed what of `lost`, ascending."""
+        edges = {edge for _, ranges, kept in lost for each in (*ranges, *kept) for edge in each}
+        low, high = min(edges), max(edges)
+        inner = {edge for ranges in self._given.differing.values() for each in ranges for edge in each}
+        inner.update(one.end_offset for witnesses in self._witnesses for one in witnesses)
+        return sorted(edges.union(edge for edge in inner if low < edge < high))
 
     def _versions(self, numbers: list[int], offset: int) -> list[list[int]]:
         """Replicas in groups that hold the same at an offset."""
+        if len(numbers) < 2:
+            return [numbers] if numbers else []
         groups: list[list[int]] = []
         for number in sorted(numbers):
             for group in groups:
@@ -205,24 +227,19 @@ class _Planning:
                 groups.append([number])
         return groups
 
-    def _witnesses(self, number: int) -> Iterator[Witness]:
-        """What proves records of one replica's log to be committed, none further than that log goes."""
-        one = self._replicas[number]
-        end = self._on_disk[number][-1][1] if self._on_disk[number] else 0
-        if one.high_watermark:
-            yield Witness(min(one.high_watermark, end), "high_watermark", one.broker)
-        for each in one.witnesses:
-            yield each if each.end_offset <= end else Witness(end, each.kind, each.broker, each.name)
-
     def _committed_by(self, members: Sequence[int], start: int, end: int) -> Witness | None:
         """What proves `[start, end)` of a version committed: a witness of its own logs, or of one that does not part from it below
         and has a hole there."""
-        others = [number for number in range(len(self._replicas)) if number not in members and self._spans(number, start)]
-        agreeing = [number for number in others if not any(low < end for low, _ in self._differing(number, members[0]))]
-        for number in (*members, *agreeing):
-            for witness in self._witnesses(number):
+        for number in members:
+            for witness in self._witnesses[number]:
                 if witness.end_offset >= end:
                     return witness
+        for number, witnesses in enumerate(self._witnesses):
+            if number not in members and self._spans(number, start):
+                agrees = not any(low < end for low, _ in self._differing(number, members[0]))
+                proving = [witness for witness in witnesses if agrees and witness.end_offset >= end]
+                if proving:
+                    return proving[0]
         return None
 
     def _spans(self, number: int, offset: int) -> bool:
@@ -236,7 +253,7 @@ class _Planning:
         told: set[tuple[int, tuple[int, ...]]] = set()
         for offset in sorted({ranges[0][0] for ranges in self._given.differing.values() if ranges}):
             for members in self._versions([each for each in everyone if holds(self._on_disk[each], offset)], offset):
-                known = [each for number in members for each in self._witnesses(number)]
+                known = [each for number in members for each in self._witnesses[number]]
                 best = max(known, key=lambda each: each.end_offset, default=None)
                 for number in everyone:
                     end = self._replicas[number].log_end_offset
@@ -267,6 +284,15 @@ class _Planning:
         disagreeing = sum(each.disagrees for each in one.followers)
         watermark = self._replicas[number].high_watermark or 0
         return one.committed, one.at_least, one.at_most, disagreeing, forced, -watermark, place, number
+
+
+def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:
+    """What proves records of one replica's log to be committed, none further than that log goes."""
+    end = on_disk[-1][1] if on_disk else 0
+    known = [each if each.end_offset <= end else replace(each, end_offset=end) for each in one.witnesses]
+    if one.high_watermark:
+        known.insert(0, Witness(min(one.high_watermark, end), "high_watermark", one.broker))
+    return known
 
 
 def _joined(losses: Sequence[Loss]) -> Iterator[Loss]:

@@ -84,6 +84,7 @@ class PlanPartition:
     replicas: Sequence[PlanReplica]
     differing: Mapping[tuple[int, int], Ranges] = field(default_factory=dict)
     control: PlanControl | None = None
+    compacted: bool = False
     nodes: Mapping[Broker, int] = field(default_factory=dict)
     """What the controller calls a broker, where that is not its name here."""
 
@@ -129,11 +130,8 @@ class FollowerPlan:
     """Offsets it holds below the leader's log start, which it will delete."""
     halts: bool = False
     """With unclean elections off its broker halts, for its log is longer than the leader's (before Kafka 0.11)."""
-
-    @property
-    def disagrees(self) -> bool:
-        """Whether checkpoint and batches give different cuts."""
-        return self.by_checkpoint is not None and self.by_batches is not None and self.by_checkpoint != self.by_batches
+    disagrees: bool = False
+    """Whether checkpoint and batches give different cuts above the log starts; of cleaned logs the batches do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
