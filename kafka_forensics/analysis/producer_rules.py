@@ -47,7 +47,9 @@ HEAD: Final = 2
 """Row in `heads` of its only batch, while it has one."""
 BLOCK: Final = 3
 """1 + number of its block of five rows in `windows`, a ring; 0 before its second batch."""
-PRODUCER_WIDTH: Final = 4
+FIRST_OFFSET: Final = 4
+"""Base offset of its first batch."""
+PRODUCER_WIDTH: Final = 5
 
 # Counters behind the table's own.
 HEADS_USED: Final = 1
@@ -254,11 +256,14 @@ def keep(rows: "Column", at: int, batch: "Column", width: int) -> None:
 
 
 @kernel
-def take_batches(start: int, rows: "Column", facts: "Arrays", store: "Arrays", used: "Column", now: "Column", pending: int) -> int:
+def take_batches(
+    start: int, rows: "Column", facts: "Arrays", store: "Arrays", used: "Column", now: "Column", pending: int, sure: int
+) -> int:
     """Take the batches at `rows[start:]` of `facts`, in that order; the answer is where it had to stop for want of room.
 
     `store` is (producers, slots, keys, heads, windows, found), `now` room for one batch. A producer's first `pending` batches
-    become heads and are not judged: five, or none where it is known that nothing stands left.
+    become heads and are not judged: five, or none where it is known that nothing stands left. Of its first `sure` batches only
+    that one repeats another is said: five where it may have been forgotten, so that the window may lack some that it had.
     """
     epochs, firsts, deltas, bases, lasts, timestamps, breaks, producer_ids, segments, positions, sizes, attributes = facts
     producers, slots, keys, heads, windows, found = store
@@ -290,6 +295,8 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", store: "Arrays", u
         now[POSITION], now[SIZE], now[ATTRIBUTES] = positions[row], sizes[row], attributes[row]
         count = int(producers[producer, COUNT])
         producers[producer, COUNT] = count + 1
+        if count == 0:
+            producers[producer, FIRST_OFFSET] = bases[row]
         if count < pending:
             head = int(used[HEADS_USED])
             used[HEADS_USED] = head + 1
@@ -306,7 +313,7 @@ def take_batches(start: int, rows: "Column", facts: "Arrays", store: "Arrays", u
                 keep(windows, base, heads[int(producers[producer, HEAD])], WINDOW_WIDTH)
         elif count >= pending:
             judged = judge(windows, base, count, now)
-            if (judged & _KIND_MASK) != LEGAL:
+            if (judged & _KIND_MASK) == DUPLICATE or ((judged & _KIND_MASK) != LEGAL and count >= sure):
                 report(found, int(used[FOUND_USED]), judged, windows, base, (count - 1) % WINDOW, now)
                 used[FOUND_USED] += 1
         keep(windows, base + count % WINDOW, now, WINDOW_WIDTH)

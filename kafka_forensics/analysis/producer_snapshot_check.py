@@ -24,14 +24,17 @@ def compare_with_snapshot(
     transactions: Mapping[int, TransactionState],
     runs: OffsetRuns,
     context: ReplicaContext,
+    *,
+    forgot: bool = False,
 ) -> list[Finding]:
     """At most one finding about a readable snapshot, given what the folds hold of the log before `snapshot.offset`: the views of
-    the producers it names, of all transactional ones, and the producers fold's `runs`."""
+    the producers it names, of all transactional ones, and the producers fold's `runs`. Where the folds `forgot` producers, only
+    those that they hold are judged."""
     if snapshot.damage:
         return []
     wrong: list[dict[str, Any]] = []
     for entry in snapshot.entries:
-        reason = _contradiction(snapshot.offset, entry, runs, producers, transactions)
+        reason = _contradiction(snapshot.offset, entry, runs, producers, transactions, forgot=forgot)
         if reason is not None:
             state, transaction = producers.get(entry.producer_id), transactions.get(entry.producer_id)
             wrong.append(
@@ -60,6 +63,8 @@ def _contradiction(
     runs: OffsetRuns,
     producers: Mapping[int, ProducerState],
     transactions: Mapping[int, TransactionState],
+    *,
+    forgot: bool,
 ) -> str | None:
     """Field of an entry that cannot be, None if all can."""
     if entry.last_offset >= offset:
@@ -69,6 +74,8 @@ def _contradiction(
     if runs.start_offset < 0 or runs.broken_between(runs.first_place):
         return None
     state, transaction = producers.get(entry.producer_id), transactions.get(entry.producer_id)
+    if forgot and state is None:
+        return None
     if state is not None and state.last_offset == entry.last_offset:
         if state.producer_epoch != entry.producer_epoch:
             return "producer_epoch"
@@ -79,6 +86,8 @@ def _contradiction(
     is_open = transaction is not None and transaction.first_offset >= 0
     if entry.current_txn_first_offset < 0:
         return "current_txn_first_offset" if is_open else None
+    if forgot:
+        return None
     first_offset = transaction.first_offset if transaction is not None else -1
     seen = runs.start_offset <= entry.current_txn_first_offset
     return "current_txn_first_offset" if seen and first_offset != entry.current_txn_first_offset else None

@@ -85,6 +85,28 @@ class ProducerTable:
         self.slots = np.full(len(self.rows) * _SLOTS_PER_ROW, -1, np.int64)
         fill_slots(self.rows, self.slots, self.keys, len(self))
 
+    def keep(self, kept: "NDArray[np.int64]") -> None:
+        """Forget all rows but those numbered `kept`, ascending; they move up."""
+        count = len(kept)
+        self.rows[:count] = self.rows[kept]
+        self.rows[count:] = 0
+        self.used[0] = count
+        self.slots.fill(-1)
+        fill_slots(self.rows, self.slots, self.keys, count)
+
+    def shrink(self) -> None:
+        """Give back the room of rows that are not used."""
+        capacity = _FIRST_CAPACITY
+        while capacity < len(self):
+            capacity *= 2
+        self.rows = self.rows[:capacity].copy()
+        self.slots = np.full(capacity * _SLOTS_PER_ROW, -1, np.int64)
+        fill_slots(self.rows, self.slots, self.keys, len(self))
+
+    def among(self, others: "ProducerTable") -> "NDArray[np.bool_]":
+        """For each of our rows, whether `others` have its producer."""
+        return np.isin(self.taken()[:, 0], others.taken()[:, 0])
+
     def taken(self) -> "NDArray[np.int64]":
         """The rows in use, in the order the producers were met."""
         return self.rows[: len(self)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis import producer_rules as rules
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
@@ -51,11 +52,18 @@ class ProducerState:
 
 class ProducersFold:
     """State: for each producer its first and last five data batches; `runs`, the log's breaks; the first and last few anomalies of
-    each kind with their exact number. Bounded by the number of producers."""
+    each kind with their exact number.
+
+    Bounded by the number of producers, and that by `make_room` and `filled`. A producer that was forgotten and comes back is met
+    anew: of its first five batches only exact repetitions among them are told.
+    """
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
         self._pending = rules.WINDOW
+        self.forgot = False
+        """Whether producers that the log has are missing here."""
+        self._let_go = 0
         self.runs = OffsetRuns(segment_base_offset)
         self._table = ProducerTable(rules.PRODUCER_WIDTH, rules.COUNTERS)
         self._heads: NDArray[np.int64] = np.zeros((_FIRST_ROWS, rules.FACTS), np.int64)
@@ -63,8 +71,80 @@ class ProducersFold:
         self._found = {kind: Extremes(rules.FOUND_WIDTH) for kind in rules.KINDS}
 
     def __len__(self) -> int:
-        """Number of producers."""
-        return len(self._table)
+        """Number of producers; of more than MAX_PRODUCERS, of those remembered."""
+        return len(self._table) + self._let_go
+
+    @property
+    def filled(self) -> bool:
+        """Whether as many producers were met as a stretch of log should hold."""
+        return len(self._table) > bounds.STRETCH_PRODUCERS or int(self._table.used[rules.HEADS_USED]) > bounds.STRETCH_BATCHES
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Memory held for producers."""
+        table = self._table
+        return table.rows.nbytes + table.slots.nbytes + self._heads.nbytes + self._windows.nbytes
+
+    def make_room(self, right: "ProducersFold") -> None:
+        """Before a merge, nothing standing left of us: forget the producers silent longest if those of both are too many."""
+        together = len(self._table) + len(right._table)
+        if self._pending and together > min(bounds.SETTLED_ABOVE, bounds.MAX_PRODUCERS):
+            self._become(self._settled())
+        if together <= bounds.MAX_PRODUCERS:
+            return
+        returning = self._table.among(right._table)
+        if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
+            return
+        silent = np.flatnonzero(~returning)
+        last = self._last_rows()[silent, rules.LAST_OFFSET]
+        most = max(bounds.MAX_PRODUCERS // 2 - len(right._table), 0)
+        recent = silent[np.argsort(last, kind="stable")][max(len(silent) - most, 0) :]
+        told = np.isin(self._table.taken()[:, 0], self._found[rules.BACKWARD].rows[:, 6])
+        told |= returning
+        told[recent] = True
+        self._keep_only(np.flatnonzero(told))
+
+    def close(self) -> None:
+        """The log is whole, and only its findings are still asked for: let go of producers."""
+        if len(self._table) <= bounds.SETTLED_ABOVE:
+            return
+        self._become(self._settled())
+        count = len(self)
+        self._keep_only(np.flatnonzero(np.isin(self._table.taken()[:, 0], self._found[rules.BACKWARD].rows[:, 6])))
+        self._let_go = count - len(self._table)
+        self._table.shrink()
+        self._windows = self._windows[: len(self._table.rows) * rules.WINDOW].copy()
+
+    def _settled(self) -> "ProducersFold":
+        """The same with every first batch judged, nothing standing left of us."""
+        if not self._pending:
+            return self
+        whole = ProducersFold(self._segment)
+        whole._pending = 0
+        whole.merge(self)
+        return whole
+
+    def _become(self, other: "ProducersFold") -> None:
+        self._pending, self.runs, self._found = other._pending, other.runs, other._found
+        self._table, self._heads, self._windows = other._table, other._heads, other._windows
+
+    def _keep_only(self, kept: "NDArray[np.int64]") -> None:
+        """Forget all producers but those in the rows `kept`, ascending; every one of ours has a window."""
+        blocks = self._table.rows[kept, rules.BLOCK] - 1
+        self._table.keep(kept)
+        count = len(kept)
+        self._table.rows[:count, rules.BLOCK] = np.arange(1, count + 1)
+        self._table.used[rules.BLOCKS_USED] = count
+        by_block = self._windows.reshape(-1, rules.WINDOW, rules.WINDOW_WIDTH)
+        by_block[:count] = by_block[blocks]
+        self.forgot = True
+
+    def _last_rows(self) -> "NDArray[np.int64]":
+        """The last batch of each producer, columns of a window; every one of ours has a window."""
+        producers = self._table.taken()
+        at = (producers[:, rules.BLOCK] - 1) * rules.WINDOW + (producers[:, rules.COUNT] - 1) % rules.WINDOW
+        answer: NDArray[np.int64] = self._windows[at]
+        return answer
 
     def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
         """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC counts as damage.
@@ -105,7 +185,8 @@ class ProducersFold:
         self.runs.damage()
 
     def merge(self, right: "ProducersFold") -> None:
-        """Add the stretch that stands behind ours; `right` is left as it was."""
+        """Add the stretch that stands behind ours; `right`, which has forgotten nothing, is left as it was."""
+        assert not right.forgot
         shift = self.runs.merge(right.runs)
         if len(right):
             self._merge_producers(right, shift)
@@ -134,8 +215,9 @@ class ProducersFold:
         found = np.empty((_FOUND_ROWS, rules.FOUND_WIDTH), np.int64)
         now = np.zeros(rules.FACTS, np.int64)
         done = 0
+        sure = rules.WINDOW if self.forgot else 0
         while True:
-            done = rules.take_batches(done, rows, facts, self._store(found), used, now, self._pending)
+            done = rules.take_batches(done, rows, facts, self._store(found), used, now, self._pending, sure)
             self._keep(found[: int(used[rules.FOUND_USED])])
             used[rules.FOUND_USED] = 0
             if done == rows.size:
@@ -173,9 +255,7 @@ class ProducersFold:
         first and last few, each with `occurrences`."""
         if context.topic in COORDINATOR_TOPICS or not len(self):
             return []
-        whole = ProducersFold(self._segment)
-        whole._pending = 0
-        whole.merge(self)
+        whole = self._settled()
         answer: list[Finding] = []
         for kind, kept in whole._found.items():
             if context.compacted and kind in _BY_COMPACTION:
@@ -186,9 +266,8 @@ class ProducersFold:
 
     def _seen_before(self, row: list[int]) -> bool:
         """Whether the log had all offsets of a batch, and its producer by then, before it came to the batch."""
-        heads = self._heads[: int(self._table.used[rules.HEADS_USED])]
-        own = heads[heads[:, rules.PRODUCER_ID] == row[6]]
-        known = bool(own[0, rules.BASE_OFFSET] <= row[4])
+        producer = self._table.find(row[6])
+        known = producer >= 0 and int(self._table.rows[producer, rules.FIRST_OFFSET]) <= row[4]
         return known and self.runs.covers(row[4], offset_behind(row[5]), before=(row[0], row[1]))
 
 

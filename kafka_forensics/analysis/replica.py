@@ -78,6 +78,21 @@ class ReplicaState:
         if self.index is not None:
             self.index.step(chunk.columns, seen)
 
+    @property
+    def filled(self) -> bool:
+        """Whether another state should take what follows, so that none holds too much."""
+        return self.producers.filled or self.transactions.filled
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Memory that grows with the number of producers and aborted transactions."""
+        return self.producers.size_in_bytes + self.transactions.size_in_bytes
+
+    def make_room(self, right: "ReplicaState") -> None:
+        """Before `right` is merged, nothing standing left of us: forget what would be too much together."""
+        self.producers.make_room(right.producers)
+        self.transactions.make_room(right.transactions)
+
     def merge(self, right: "ReplicaState") -> None:
         """Add the stretch that follows ours; a segment's indexes are judged when the next segment begins."""
         if right._segment != self._segment:
@@ -95,8 +110,8 @@ class ReplicaState:
         self.digests.merge(right.digests)
         self.producers.merge(right.producers)
         self.transactions.merge(right.transactions)
-        self.keys.merge(right.keys)
         self.bumps.merge(right.bumps)
+        self.keys.merge(right.keys)
         self._segment = right._segment
 
     def close_segment(self) -> None:

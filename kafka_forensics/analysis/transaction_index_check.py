@@ -3,36 +3,18 @@
 Where the log itself is in doubt (bytes lost, offsets missing, cleaned, or not copied at the same time), the index is left alone.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.producer_runs import OffsetRuns, offset_behind
+from kafka_forensics.analysis.transaction_endings import Ending
 from kafka_forensics.model.constants import TXN_INDEX_ENTRY_SIZE
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding
 
 MAX_LISTED: Final = 16
 """Findings of a kind about one file; the first of them says how many there are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """A marker that did not commit: ABORT, or unreadable. `first_offset` of its transaction, -1 if none is in the log; places are
-    (segment base offset, position) of the transaction's first batch and of the marker."""
-
-    producer_id: int
-    is_abort: bool
-    first_offset: int
-    last_offset: int
-    begins: tuple[int, int]
-    ends: tuple[int, int]
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """What it has in common with its entry in an index."""
-        return self.producer_id, self.last_offset
 
 
 def compare_endings(

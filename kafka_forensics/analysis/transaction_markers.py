@@ -49,6 +49,14 @@ class LastRows:
             self._parts = [self.rows]
             self._held = len(self._parts[0])
 
+    def insert(self, rows: "NDArray[np.int64]") -> None:
+        """Add rows that stand among ours by their columns 0 and 1, segment and position."""
+        together = np.concatenate((self.rows, rows))
+        together = together[np.lexsort((together[:, 1], together[:, 0]))]
+        self._parts = [together[-self._kept :]]
+        self._held = len(self._parts[0])
+        self.count += len(rows)
+
     def merge(self, right: "LastRows") -> None:
         """Add what stands behind ours."""
         self.add(right.rows, right.count)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Columns of a producer's row behind its id.
 MARKED: Final = 1
-"""1 once it had a marker."""
+"""1 once it had a marker, 2 once what that ended is told among the others."""
 SEEN: Final = 2
 """1 once it had a batch or a marker."""
 LAST_EPOCH: Final = 3

@@ -6,24 +6,20 @@ a log a marker without data is legal: retention took the data, or there never wa
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis import transaction_rules as rules
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.producer_runs import Extremes, OffsetRuns, offset_behind
 from kafka_forensics.analysis.producer_table import ProducerTable
-from kafka_forensics.analysis.transaction_index_check import Ending, compare_endings
-from kafka_forensics.analysis.transaction_markers import (
-    COORDINATOR_EPOCH,
-    MARKERS_KEPT,
-    OFFSET,
-    LastMarkers,
-    LastRows,
-    fallen_epochs,
-)
+from kafka_forensics.analysis.transaction_endings import Ending, Endings, as_endings
+from kafka_forensics.analysis.transaction_index_check import compare_endings
+from kafka_forensics.analysis.transaction_markers import MARKERS_KEPT, LastMarkers, LastRows
+from kafka_forensics.analysis.transaction_wrongs import fallen_epochs_told, late_writes
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.model.files import TransactionIndex
@@ -34,10 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FOUND_ROWS: Final = 1024
-_RECENT: Final = 64
 OPEN_TOLD: Final = 1024
 """Open transactions of one log that get a finding each; the oldest, which hold readers back."""
-FALLEN_TOLD: Final = 32
 _KIND_OF_MARKER: Final = np.array([rules.UNREADABLE, rules.ABORT, rules.COMMIT])
 """By control record type + 1."""
 
@@ -87,17 +81,68 @@ class TransactionState:
 class TransactionsFold:
     """State: a row for each transactional producer, the ABORT markers, the latest ended transactions and markers, and late writes.
 
-    Bounded by the number of producers and of aborted transactions.
+    Bounded by the number of producers and of aborted transactions, and these by `make_room` and `filled`. A producer that was
+    forgotten and comes back is met anew: what is open and what ended is told right, only a late write may go unseen.
     """
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
         self._table = ProducerTable(rules.TRANSACTION_WIDTH, rules.COUNTERS)
-        self._endings: list[NDArray[np.int64]] = []
-        self._recent = Extremes(rules.FOUND_WIDTH, 0, _RECENT)
+        self.held_endings = Endings()
+        """Markers that did not commit, but for each producer's first."""
         self._ended = LastRows(rules.FOUND_WIDTH)
         self.last_markers = LastMarkers(segment_base_offset)
         self._late = Extremes(rules.FOUND_WIDTH)
+        self.forgot = False
+        """Whether producers that the log has are missing here."""
+
+    @property
+    def filled(self) -> bool:
+        """Whether as many producers or aborted transactions were met as a stretch of log should hold."""
+        return len(self._table) > bounds.STRETCH_PRODUCERS or len(self.held_endings) > bounds.STRETCH_BATCHES
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Memory held for producers and aborted transactions."""
+        return self._table.rows.nbytes + self._table.slots.nbytes + self.held_endings.size_in_bytes
+
+    def make_room(self, right: "TransactionsFold") -> None:
+        """Before a merge, nothing standing left of us: forget the producers silent longest if those of both are too many. Of those
+        with an open transaction only such as begin last, and only if these alone are too many."""
+        together = len(self._table) + len(right._table)
+        if together <= bounds.MAX_PRODUCERS:
+            return
+        returning = self._table.among(right._table)
+        if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:
+            return
+        self.settle()
+        table = self._table.taken()
+        blocks = _newest_blocks(table)
+        is_open = blocks[:, rules.OPEN] != 0
+        others = np.flatnonzero(~returning & ~is_open)
+        opened = np.flatnonzero(is_open)
+        oldest = opened[np.argsort(blocks[opened, rules.FIRST_OFFSET], kind="stable")][: bounds.MAX_OPEN]
+        most = max(bounds.MAX_PRODUCERS // 2 - len(right._table) - len(oldest), 0)
+        recent = others[np.argsort(table[others, rules.LAST_OFFSET], kind="stable")][max(len(others) - most, 0) :]
+        kept = returning & ~is_open
+        kept[oldest] = True
+        kept[recent] = True
+        self._table.keep(np.flatnonzero(kept))
+        self.forgot = True
+
+    def settle(self) -> None:
+        """Take what the first marker of each producer ended as ended, nothing standing left of us."""
+        leads = self._lead_endings()
+        if not len(leads):
+            return
+        table = self._table.taken()
+        table[table[:, rules.MARKED] == 1, rules.MARKED] = 2
+        with_data = leads[leads[:, 8] >= 0]
+        for counter, kind in ((rules.COMMITTED, rules.COMMIT), (rules.ABORTED, rules.ABORT)):
+            self._table.used[counter] += int((with_data[:, 2] == kind).sum())
+        self._table.used[rules.EMPTY] += len(leads) - len(with_data)
+        self._ended.insert(with_data)
+        self.held_endings.add(leads)
 
     def step(self, columns: "NDArray[np.int64]") -> None:
         """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
@@ -149,8 +194,7 @@ class TransactionsFold:
                 self._table.grow()
         for counter in (rules.COMMITTED, rules.ABORTED, rules.EMPTY):
             self._table.used[counter] += right._table.used[counter]
-        self._endings.extend(right._endings)
-        self._recent.merge(right._recent)
+        self.held_endings.merge(right.held_endings)
         self._ended.merge(right._ended)
         self.last_markers.merge(right.last_markers)
         self._late.merge(right._late)
@@ -168,16 +212,14 @@ class TransactionsFold:
             self._late.add(rows[late])
             ended = rows[~late]
             with_data = ended[ended[:, 8] >= 0]
-            self._recent.add(with_data)
             self._ended.add(with_data)
-            lasting = ended[ended[:, 2] != rules.COMMIT]
-            if len(lasting):
-                self._endings.append(lasting)
+            self.held_endings.add(ended)
 
     def _lead_endings(self) -> "NDArray[np.int64]":
-        """What the first marker of each producer ended, nothing being left of us; rows as the kernel finds them."""
+        """What the first marker of each producer ended, nothing being left of us, unless `settle` took it; rows as the kernel
+        finds them."""
         table = self._table.taken()
-        ended = table[table[:, rules.MARKED] > 0]
+        ended = table[table[:, rules.MARKED] == 1]
         marker, lead = ended[:, rules.MARKER :], ended[:, rules.LEAD :]
         is_open = lead[:, rules.OPEN] != 0
         answer = np.full((len(ended), rules.FOUND_WIDTH), -1, np.int64)
@@ -204,10 +246,9 @@ class TransactionsFold:
         return int(self._table.used[rules.EMPTY]) + int((self._lead_endings()[:, 8] < 0).sum())
 
     def _open_blocks(self) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
-        """Rows of the producers with an open transaction, and its blocks."""
+        """Rows of the producers with an open transaction, and their blocks."""
         table = self._table.taken()
-        lead, current = (table[:, block : block + rules.BLOCK_WIDTH] for block in (rules.LEAD, rules.CURRENT))
-        blocks = np.where(table[:, rules.MARKED : rules.MARKED + 1] == 0, lead, current)
+        blocks = _newest_blocks(table)
         is_open = blocks[:, rules.OPEN] != 0
         return table[is_open], blocks[is_open]
 
@@ -256,7 +297,7 @@ class TransactionsFold:
         """First offset that read_committed readers may not yet read: of the oldest transaction that is open or whose marker is not
         below the high watermark, else the high watermark (the log's end if that is unknown)."""
         limit = log_end_offset if high_watermark is None else min(high_watermark, log_end_offset)
-        ended = np.concatenate((self._recent.rows, self._lead_endings()))
+        ended = np.concatenate((self._ended.rows, self._lead_endings()))
         unstable = ended[(ended[:, 4] >= limit) & (ended[:, 8] >= 0), 8]
         blocks = self._open_blocks()[1]
         return int(min(unstable.min(initial=limit), blocks[:, rules.FIRST_OFFSET].min(initial=limit)))
@@ -270,10 +311,11 @@ class TransactionsFold:
 
     def endings(self) -> list[Ending]:
         """Every ABORT marker, and every marker that cannot be read, in file order."""
-        leads = self._lead_endings()
-        rows = np.concatenate([*self._endings, leads[leads[:, 2] != rules.COMMIT]])
-        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
-        return [Ending(row[6], row[2] == rules.ABORT, row[8], row[4], (row[9], row[10]), (row[0], row[1])) for row in rows.tolist()]
+        return as_endings(self.ending_rows())
+
+    def ending_rows(self) -> "NDArray[np.int64]":
+        """The same as rows of `transaction_endings`."""
+        return self.held_endings.rows([self._lead_endings()])
 
     def compare_with_index(
         self,
@@ -291,8 +333,7 @@ class TransactionsFold:
 
     def findings(self, context: ReplicaContext, runs: OffsetRuns, log_end_offset: int) -> list[Finding]:
         """Open transactions and late writes, this fold being of the whole log; `runs` are the producers fold's."""
-        answer = [self._late_write(context, row) for row in self._late.rows.tolist()]
-        answer += self._fallen_epochs(context)
+        answer = late_writes(context, self._late) + fallen_epochs_told(context, self.last_markers.markers.rows)
         last_stable_offset = self.last_stable_offset(context.high_watermark, log_end_offset)
         more = int(self._open_count()) - OPEN_TOLD
         for one in self.open_transactions(OPEN_TOLD):
@@ -319,45 +360,9 @@ class TransactionsFold:
             answer.append(finding("TXN_OPEN", place, evidence, confidence=Confidence.INFERRED if doubtful else None))
         return answer
 
-    def _fallen_epochs(self, context: ReplicaContext) -> list[Finding]:
-        """Markers of a coordinator that was replaced; judged among the last markers only."""
-        markers = self.last_markers.markers.rows
-        found = fallen_epochs(markers)
-        answer = []
-        for row, higher in found[:FALLEN_TOLD]:
-            segment, position, size, producer_id, epoch, offset, _, coordinator_epoch, _ = markers[row].tolist()
-            place = context.place(
-                context.log_file(segment),
-                byte_start=position,
-                byte_end=position + size,
-                offset_start=offset,
-                offset_end=offset_behind(offset),
-            )
-            evidence = {
-                "producer_id": producer_id,
-                "producer_epoch": epoch,
-                "coordinator_epoch": coordinator_epoch,
-                "previous_coordinator_epoch": int(markers[higher, COORDINATOR_EPOCH]),
-                "previous_marker_offset": int(markers[higher, OFFSET]),
-                "occurrences": len(found),
-            }
-            answer.append(finding("TXN_COORDINATOR_EPOCH_REGRESSION", place, evidence))
-        return answer
 
-    def _late_write(self, context: ReplicaContext, row: list[int]) -> Finding:
-        evidence: dict[str, Any] = {
-            "producer_id": row[6],
-            "producer_epoch": row[7],
-            "later_epoch": row[8],
-            "later_epoch_offset": row[9],
-        }
-        if not self._late.complete:
-            evidence["occurrences"] = self._late.count
-        place = context.place(
-            context.log_file(row[0]),
-            byte_start=row[1],
-            byte_end=row[1] + row[3],
-            offset_start=row[4],
-            offset_end=offset_behind(row[5]),
-        )
-        return finding("TXN_LATE_WRITE", place, evidence)
+def _newest_blocks(table: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    """The block of each producer's transaction since its last marker, (rows, BLOCK_WIDTH)."""
+    lead, current = (table[:, block : block + rules.BLOCK_WIDTH] for block in (rules.LEAD, rules.CURRENT))
+    answer: NDArray[np.int64] = np.where(table[:, rules.MARKED : rules.MARKED + 1] == 0, lead, current)
+    return answer

@@ -2,7 +2,8 @@
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.replica import ReplicaState
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+Pause = Callable[[int], None]
+"""Called with the bytes that a stretch holds so far; may take its time."""
 
 SEGMENTS_KEPT: Final = 4
 """Segments whose parsed indexes are kept for their next split."""
@@ -29,7 +32,7 @@ SEGMENTS_KEPT: Final = 4
 
 @dataclass(slots=True)
 class Folded:
-    """A split's state, where its walk landed, and why it is incomplete (None: it is not)."""
+    """The state of a split, or of a stretch of one, where its walk landed, and why it is incomplete (None: it is not)."""
 
     split: Split
     state: ReplicaState
@@ -82,20 +85,19 @@ class RecentIndexes:
             return self._kept[key]
 
 
-def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexes: SegmentIndexes, *, deep: bool) -> Folded:
-    """Read the split once and fold it, with the indexes of its segment.
+def fold_split(
+    plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexes: SegmentIndexes, pause: Pause, *, deep: bool
+) -> Iterator[Folded]:
+    """Read the split once and fold it, with the indexes of its segment: in one stretch, or in several that follow one another,
+    where one state would hold too much. Each comes as a split of its own.
 
     A file that cannot be read (further) gives what was read, and says so.
     """
     log = split.segment.log
     assert log is not None
     source = plan.log_dir.source
-    state = ReplicaState(
-        split.segment.base_offset,
-        compacted=plan.context.compacted,
-        index=indexes.index,
-        time_index=indexes.time_index,
-    )
+    compacted, index, time_index = plan.context.compacted, indexes.index, indexes.time_index
+    state = ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index)
     landed = split.start
     following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
     try:
@@ -113,9 +115,15 @@ def fold_split(plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexe
                 if keys is not None:
                     state.keys.step(keys.take())
                 landed = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped
+                if state.filled and landed < split.end:
+                    yield Folded(replace(split, end=landed), state, landed)
+                    split = replace(split, start=landed, first=False)
+                    state = ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index)
+                pause(state.size_in_bytes)
             landed = max(reader.landed, landed)
     except SourceError as error:
         state.framing.bytes_skipped += max(split.end - landed, 0)
         state.give_up(landed)
-        return Folded(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
-    return Folded(split, state, landed, indexes.incomplete)
+        yield Folded(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
+        return
+    yield Folded(split, state, landed, indexes.incomplete)

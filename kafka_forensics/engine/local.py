@@ -1,9 +1,7 @@
 """The local engine: this machine's cores, no Java. Threads, because kernels and reads hold no interpreter lock."""
 
 import secrets
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +12,10 @@ from kafka_forensics.analysis.risky_settings import risky_settings
 from kafka_forensics.analysis.transactions_across import TransactionsAcross
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
+from kafka_forensics.engine.ahead import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.environment import changed_findings, environment_findings
-from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split
+from kafka_forensics.engine.folding import Folded, Pause, RecentIndexes, fold_split
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
@@ -165,7 +164,7 @@ class _Report:
     done: int = 0
 
     def folded(self, one: Folded) -> None:
-        """Count a split that has been merged."""
+        """Count a split, or a stretch of one, that is merged."""
         self.done += one.split.end - one.split.start
         if one.incomplete is not None:
             self.incomplete.append(one.incomplete)
@@ -181,21 +180,24 @@ def _replicas(
 
     recent = RecentIndexes()
 
-    def fold(split: Split) -> Folded:
+    def fold(split: Split, pause: Pause) -> Iterator[Folded]:
         plan = plans[split.replica]
-        return fold_split(plan, split, key, recent.of(plan, split), deep=deep)
+        return fold_split(plan, split, key, recent.of(plan, split), pause, deep=deep)
 
     packed = _fold_packed(plans, fold)
 
-    def fold_once(split: Split) -> Folded:
-        return packed.pop(split, None) or fold(split)
+    def fold_once(split: Split, pause: Pause) -> Iterator[Folded]:
+        return iter(packed.pop(split)) if split in packed else fold(split, pause)
+
+    def alone(split: Split) -> bool:
+        return not plans[split.replica].log_dir.source.seekable
 
     splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
     merged: ReplicaState | None = None
     index = 0
     landed = 0
     snapshot = SnapshotCheck(plans[0], inputs) if plans else None
-    for folded in _in_order(fold_once, splits, jobs if using_compiled() else 1):
+    for folded in in_order(fold_once, splits, jobs if using_compiled() else 1, alone):
         plan = plans[index]
         assert snapshot is not None
         if folded is None:
@@ -203,47 +205,46 @@ def _replicas(
             replica = whole(plan.context, state)
             snapshot.at(replica.log_end_offset, state)
             snapshot.rest()
+            state.producers.close()
             yield plan, replica, snapshot
             merged = None
             index += 1
             snapshot = SnapshotCheck(plans[index], inputs) if index < len(plans) else None
             continue
         split = folded.split
-        if not split.first and landed != split.start:
-            folded = fold(replace(split, start=min(landed, split.end)))
-        landed = folded.landed if split.first else max(landed, folded.landed)
-        report.folded(folded)
-        if merged is None:
-            merged = folded.state
-            continue
-        if split.first:
-            snapshot.at(split.segment.base_offset, merged)
-        merged.merge(folded.state)
+        right = split.first or landed == split.start
+        for one in [folded] if right else fold(replace(split, start=min(landed, split.end)), never):
+            landed = one.landed if one.split.first else max(landed, one.landed)
+            report.folded(one)
+            if merged is None:
+                merged = one.state
+                continue
+            if one.split.first:
+                snapshot.at(split.segment.base_offset, merged)
+            merged.make_room(one.state)
+            merged.merge(one.state)
 
 
-def _fold_packed(plans: list[ReplicaPlan], fold: Callable[[Split], Folded]) -> dict[Split, Folded]:
-    """Splits of sources that cannot seek, folded as they lie in their archives: one inflation each, whatever order is judged."""
+def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folded]]:
+    """Splits of sources that cannot seek, folded as they lie in their archives: one inflation each, whatever order is judged.
+
+    When they hold too much together, the rest is left to be folded in its turn, at an inflation each.
+    """
     by_source: dict[int, tuple[ByteSource, dict[str, Split]]] = {}
     for index, plan in enumerate(plans):
         source = plan.log_dir.source
         if not source.seekable:
             _, found = by_source.setdefault(id(source), (source, {}))
             found.update({split.segment.log.path: split for split in splits_of(index, plan) if split.segment.log is not None})
-    return {found[path]: fold(found[path]) for source, found in by_source.values() for path in reading_order(source, found)}
-
-
-def _in_order(fold: Callable[[Split], Folded], splits: Iterator[Split | None], jobs: int) -> Iterator[Folded | None]:
-    """Fold the splits on `jobs` threads, a few ahead, and give the results in order; None passes through."""
-    if jobs <= 1:
-        for split in splits:
-            yield None if split is None else fold(split)
-        return
-    with ThreadPoolExecutor(jobs) as pool:
-        ahead: deque[Future[Folded] | None] = deque()
-        for split in splits:
-            ahead.append(None if split is None else pool.submit(fold, split))
-            while len(ahead) > 3 * jobs:
-                first = ahead.popleft()
-                yield None if first is None else first.result()
-        for first in ahead:
-            yield None if first is None else first.result()
+    answer: dict[Split, list[Folded]] = {}
+    held = 0
+    for source, found in by_source.values():
+        for path in reading_order(source, found):
+            stretches = []
+            for one in fold(found[path], never):
+                stretches.append(one)
+                held += one.state.size_in_bytes if one.state.size_in_bytes >= LARGE else 0
+                if held > ROOM:
+                    return answer
+            answer[found[path]] = stretches
+    return answer

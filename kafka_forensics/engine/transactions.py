@@ -36,7 +36,8 @@ class SnapshotCheck:
             runs = state.producers.runs
             if runs.end_offset != offset and not self._plan.context.compacted:
                 return  # what stands right before it is not here
-            self.findings += compare_with_snapshot(snapshot, producers, transactions, runs, self._plan.context)
+            forgot = state.producers.forgot or state.transactions.forgot
+            self.findings += compare_with_snapshot(snapshot, producers, transactions, runs, self._plan.context, forgot=forgot)
 
     def rest(self) -> None:
         """Of snapshots at which neither a segment begins nor the log ends, only their own bytes are judged."""

@@ -3,8 +3,9 @@
 Every class carries `damage`: what could not be read of that file, as rows. Fields hold what was readable.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from kafka_forensics.model.batches import Damage
 
@@ -73,11 +74,39 @@ class AbortedTxn:
     """Byte position of the entry in its file."""
 
 
+class AbortedTxns(Sequence[AbortedTxn]):
+    """Very many entries, as rows of int64 in the order of AbortedTxn's fields; each is made when it is looked at."""
+
+    def __init__(self, rows: "NDArray[np.int64]") -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> AbortedTxn: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "AbortedTxns": ...
+
+    def __getitem__(self, index: int | slice) -> "AbortedTxn | AbortedTxns":
+        return AbortedTxns(self.rows[index]) if isinstance(index, slice) else AbortedTxn(*self.rows[index].tolist())
+
+    def __iter__(self) -> Iterator[AbortedTxn]:
+        for row in self.rows:
+            yield AbortedTxn(*row.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(slots=True)
 class TransactionIndex:
     """`.txnindex` of one segment, in file order."""
 
-    entries: list[AbortedTxn]
+    entries: Sequence[AbortedTxn]
     damage: list[Damage] = field(default_factory=list)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from kafka_forensics.model.constants import TXN_INDEX_ENTRY_SIZE
-from kafka_forensics.model.files import AbortedTxn, TransactionIndex
+from kafka_forensics.model.files import AbortedTxns, TransactionIndex
 from kafka_forensics.parsers.bounded import DamageList, read_index_entries
 from kafka_forensics.storage.source import ByteFile
 
@@ -27,12 +27,13 @@ def parse_transaction_index(file: ByteFile) -> TransactionIndex:
     """
     index = read_index_entries(file, _ENTRY, MAX_TRANSACTION_INDEX_BYTES)
     damage = DamageList("INDEX_MISMATCH")
-    entries = []
-    for row, (version, producer_id, first_offset, last_offset, last_stable_offset) in enumerate(index.entries.tolist()):
-        position = row * TXN_INDEX_ENTRY_SIZE
-        entries.append(AbortedTxn(producer_id, first_offset, last_offset, last_stable_offset, version, position))
-        if version:
-            damage.add(position, TXN_INDEX_ENTRY_SIZE, "version", version=version)
+    count = len(index.entries)
+    rows = np.empty((count, 6), np.int64)
+    for column, name in enumerate(("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")):
+        rows[:, column] = index.entries[name]
+    rows[:, 5] = np.arange(0, count * TXN_INDEX_ENTRY_SIZE, TXN_INDEX_ENTRY_SIZE)
+    for version, position in rows[rows[:, 4] != 0, 4:].tolist():
+        damage.add(position, TXN_INDEX_ENTRY_SIZE, "version", version=version)
     if index.zero_tail_bytes:
-        damage.add(len(entries) * TXN_INDEX_ENTRY_SIZE, index.zero_tail_bytes, "zero_tail")
-    return TransactionIndex(entries, damage.rows() + index.damage)
+        damage.add(count * TXN_INDEX_ENTRY_SIZE, index.zero_tail_bytes, "zero_tail")
+    return TransactionIndex(AbortedTxns(rows), damage.rows() + index.damage)

@@ -157,8 +157,7 @@ def without(partition: Partition, number: int) -> Partition:
     """The partition with one entry cut out of its indexes."""
     dropped = entries_of(partition)[number]
     indexes = {
-        base: TransactionIndex([entry for entry in index.entries if entry is not dropped])
-        for base, index in partition.indexes.items()
+        base: TransactionIndex([entry for entry in index.entries if entry != dropped]) for base, index in partition.indexes.items()
     }
     return Partition(partition.topic, partition.logs, indexes, {}, partition.with_index_files)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.producer_runs import OffsetRuns
-from kafka_forensics.analysis.transaction_index_check import Ending
+from kafka_forensics.analysis.transaction_endings import Ending
 from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold, TransactionState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
