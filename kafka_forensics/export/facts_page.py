@@ -1,0 +1,74 @@
+"""docs/facts.md, made from the declared schemas: `python -m kafka_forensics.export.facts_page > docs/facts.md`."""
+
+import sys
+from typing import Final
+
+from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS
+from kafka_forensics.model.schemas.columns import about
+
+_PREFACE: Final = """# Facts
+
+Everything this tool reads becomes one of the tables below before anything is concluded from it. They are the same in Python
+(`kafka_forensics.scan(paths).facts("batches")`) and in what `kafka-forensics export PATH... --output DIR` writes. The schemas are
+declared in `kafka_forensics/model/schemas/`, and this page is made from them. Version {version} stands in the metadata of every
+schema and file (`kf.schema_version`); columns are only added while the first number stays.
+
+- Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive.
+- Times are milliseconds since 1970 as the evidence has them; nothing is derived from them.
+- -1 is "none" where Kafka's own bytes say so. Null is what the column's line says.
+- `broker` is text: brokers have ids, or the names they were given. `log_dir` is the directory as it was named in the command.
+- Bad bytes are rows of `spans`, never an error: its rows tile every file, so what no batch holds can be asked for like all else.
+- Text that UTF-8 cannot hold is spelled out, `\\udcff` for a byte 0xff in a file name.
+
+## Datasets
+
+```
+DIR/_manifest.json       every file with its rows, bytes and SHA-256; tool, options, and what could not be read
+DIR/_SUCCESS             written last; without it the export is not whole, and `_UNFINISHED` says so
+DIR/batches/topic=orders/partition=0/broker=1/part-00000.parquet
+DIR/findings/part-00000.parquet
+```
+
+Parquet with zstd; the same input and options give the same bytes. A directory that holds anything is refused, an unfinished export
+included: nothing is resumed. Keys, values and headers of records, and what clients keep with their offsets, are null unless
+`--show-payloads` is given; their lengths are there. A fact without rows is one empty file.
+
+Facts of replicas have `topic=/partition=/broker=` directories, and those three columns are in the names alone, percent-encoded.
+Many readers guess the types of such columns, and take a topic called 2024 for a number: say the types and they do not. Names too
+long for a directory are cut there; the metadata of every file has them whole (`kf.topic`, `kf.partition`, `kf.broker`), and so has
+the manifest. `checkpoints`, `metadata_history`, `group_offsets` and `findings` have all their columns in one directory.
+
+```python
+import duckdb, pandas, polars, pyarrow, pyarrow.dataset
+
+keys = pyarrow.schema([("topic", "string"), ("partition", "int32"), ("broker", "string")])
+hive = pyarrow.dataset.partitioning(keys, flavor="hive")
+table = pyarrow.dataset.dataset("DIR/batches", partitioning=hive).to_table()
+frame = pandas.read_parquet("DIR/batches", partitioning=hive)
+lazy = polars.scan_parquet(
+    "DIR/batches/", hive_schema={{"topic": polars.String, "partition": polars.Int32, "broker": polars.String}}
+)
+rows = duckdb.sql(
+    "SELECT topic, partition, broker, count(*) FROM read_parquet('DIR/batches/**/*.parquet',"
+    " hive_types = {{'topic': VARCHAR, 'partition': INTEGER, 'broker': VARCHAR}}) GROUP BY ALL"
+)
+findings = pandas.read_parquet("DIR/findings")
+```
+
+## The tables
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    pieces = [_PREFACE.format(version=FACT_SCHEMA_VERSION)]
+    for fact in FACTS.values():
+        pieces.append(f"\n### {fact.name}\n\n{fact.about}\n\n| column | type | null | meaning |\n|---|---|---|---|\n")
+        for field in fact.schema:
+            kind = str(field.type).replace(" not null", "")
+            pieces.append(f"| `{field.name}` | {kind} | {'yes' if field.nullable else ''} | {about(field)} |\n")
+    return "".join(pieces)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

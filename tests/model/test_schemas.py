@@ -1,0 +1,54 @@
+"""The declared schemas: versioned, documented, and the page that is made from them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from kafka_forensics.cli.export import FACT_NAMES
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export.facts_page import page
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, fact_named
+from kafka_forensics.model.schemas.columns import about
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "facts.md"
+
+
+def test_the_page_is_as_it_would_be_written() -> None:
+    assert PAGE.read_text() == page()
+
+
+def test_the_command_line_knows_every_fact_in_order() -> None:
+    assert tuple(FACTS) == FACT_NAMES
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_every_schema_has_its_version_and_every_column_a_meaning(name: str) -> None:
+    schema = FACTS[name].schema
+    assert schema.metadata is not None
+    assert schema.metadata[b"kf.schema_version"] == b"1.0"
+    assert schema.metadata[b"kf.fact"] == name.encode()
+    assert [field.name for field in schema if not about(field)] == []
+    assert len(set(schema.names)) == len(schema.names)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_times_are_whole_milliseconds_and_nothing_else(name: str) -> None:
+    schema = FACTS[name].schema
+    assert not [field.name for field in schema if pa.types.is_temporal(field.type)]
+    assert {str(field.type) for field in schema if "timestamp" in field.name and field.name != "timestamp_type"} <= {"int64"}
+
+
+def test_rows_of_replicas_leave_their_keys_to_the_directories() -> None:
+    for fact in FACTS.values():
+        assert fact.by_replica == (not set(PARTITION_KEYS) & set(fact.own.names))
+        assert not fact.by_replica or all(not fact.schema.field(key).nullable for key in PARTITION_KEYS)
+
+
+def test_a_mistyped_fact_gets_a_hint() -> None:
+    with pytest.raises(UsageError) as caught:
+        fact_named("batch")
+    assert caught.value.hint == "did you mean batches?"
+    with pytest.raises(UsageError) as caught:
+        fact_named("zzz")
+    assert str(caught.value.hint).startswith("choose from batches, records")

@@ -1,0 +1,45 @@
+"""Reading an export back as its declared schema, in every reader that is tested."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+KEYS = pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("broker", pa.string())])
+HIVE = ds.partitioning(KEYS, flavor="hive")
+
+
+def export(target: Path, *arguments: object) -> int:
+    """Run `export` quietly; the exit status."""
+    return outcome(["export", *map(str, arguments), "--output", str(target), "-q", "--format", "tsv"])
+
+
+def read_back(target: Path, fact: str) -> pa.Table:
+    """The fact as pyarrow reads it, columns in declared order."""
+    return ds.dataset(target / fact, partitioning=HIVE).to_table().select(FACTS[fact].schema.names)
+
+
+def rows(table: pa.Table) -> list[Any]:
+    """The rows of a table, in an order that does not depend on the reader."""
+    return sorted(map(repr, table.to_pylist()))
+
+
+def manifest(target: Path) -> dict[str, Any]:
+    """The manifest of a finished export."""
+    answer: dict[str, Any] = json.loads((target / "_manifest.json").read_text())
+    return answer
+
+
+def parquet_files(target: Path) -> dict[str, pq.ParquetFile]:
+    """Path below the target → file."""
+    return {path.relative_to(target).as_posix(): pq.ParquetFile(path) for path in sorted(target.rglob("*.parquet"))}
+
+
+assert tuple(KEYS.names) == PARTITION_KEYS
