@@ -71,7 +71,10 @@ def test_every_reader_opens_the_directory_without_an_option(exported: Path, fact
 
 def duck(exported: Path, fact: str, query: str) -> pa.Table:
     """All rows as DuckDB reads them."""
-    return duckdb.connect().execute(query, [f"{exported}/{fact}/**/*.parquet"]).to_arrow_table()
+    relation = duckdb.connect().sql(query, params=[f"{exported}/{fact}/**/*.parquet"])
+    assert relation is not None
+    table: pa.Table = relation.to_arrow_table()
+    return table
 
 
 def plain(schema: pa.Schema) -> pa.Schema:

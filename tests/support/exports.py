@@ -12,7 +12,8 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
-KEYS = pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("broker", pa.string())])
+_KEYS: list[Any] = [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("broker", pa.string())]
+KEYS = pa.schema(_KEYS)
 HIVE = ds.partitioning(KEYS, flavor="hive")
 
 
