@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.comparison import Comparison, compare, with_holders
+from kafka_forensics.analysis.elections import judged_by_controller
 from kafka_forensics.analysis.group_offsets import group_findings
 from kafka_forensics.analysis.missing_behind import uncover_gaps
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.compaction import compacted_findings
+from kafka_forensics.engine.controller import cleanup_policy, last_word
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.leftovers import leftovers_judged, lone_indexes_judged
@@ -58,7 +60,7 @@ def judge_partition(
         problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
         reader.problems.clear()
         found = [*(one for number in group for one in own[number]), *compared.findings, *problems, *of_groups]
-        findings += with_holders(members, found, compared)
+        findings += judged_by_controller(members, compared.conflicts, with_holders(members, found, compared), reader)
         comparisons.append(compared)
     comparison = _over_groups(comparisons)
     findings = _once(findings)
@@ -74,12 +76,13 @@ def judge_partition(
         context.topic,
         context.partition,
         next(iter(ids)) if len(ids) == 1 else None,
-        "compact" if context.compacted else "unknown",
+        cleanup_policy(context),
         verdict_of(findings),
         comparison.high_watermark,
         comparison.witness,
         comparison.agreement,
         [summarise(one) for one in replicas],
+        *last_word(replicas),
     )
     framings = [one.state.framing for one in replicas]
     counted = (
@@ -147,8 +150,16 @@ def _once(findings: list[Finding]) -> list[Finding]:
 
 
 _TAIL_OF_LIVE_COPY = frozenset(
-    {"SEG_TORN_TAIL", "SEG_ZERO_TAIL", "REPLICA_LAGS", "HW_BEYOND_LEO", "GROUP_OFFSET_BEYOND_LOG", "CHECKPOINT_OUT_OF_ORDER"}
-    | {"RECOVERY_WOULD_TRUNCATE"}
+    {
+        "SEG_TORN_TAIL",
+        "SEG_ZERO_TAIL",
+        "REPLICA_LAGS",
+        "HW_BEYOND_LEO",
+        "GROUP_OFFSET_BEYOND_LOG",
+        "CHECKPOINT_OUT_OF_ORDER",
+        "RECOVERY_WOULD_TRUNCATE",
+    }
+    | {"ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"}
 )
 
 
