@@ -11,31 +11,25 @@ from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.results import ScanResult
-from tests.support.compacted import History, compacted
-from tests.support.faults import TOPIC, TOPIC_ID, Brokers, Log
+from tests.support.compacted import (
+    CLEANED,
+    FUTURE_MS,
+    History,
+    beyond_reach,
+    compacted,
+    cut_between_batches,
+    hidden_by_damage,
+    history,
+    offset_rotted_upwards,
+    three,
+)
+from tests.support.faults import TOPIC, TOPIC_ID, Log
 from tests.support.faults_verdict import offsets, only, said, verdict
 
 pytestmark = pytest.mark.faults
 
 SKEW = [("COMPACTION_SKEW", "info", None)]
 DIFFERS = [("COMPACTED_VALUE_DIFFERS", "critical", None)]
-CLEANED = 12
-"""Where the active segment begins, and so the farthest a cleaner comes."""
-FUTURE_MS = 4_000_000_000_000
-"""Times that no file's age reaches."""
-
-
-def history(start_ms: int = 1_700_000_000_000) -> History:
-    """Offsets [0, 16): 0 a=1, 1 b=1, 2 a=2, 3 c=1, 4 c deleted, then keys of their own."""
-    story = History(start_ms=start_ms)
-    story.put(("a", "1")).put(("b", "1"), ("a", "2")).put(("c", "1")).put(("c", None))
-    return story.fill(CLEANED + 4 - story.end)
-
-
-def three(tmp_path: Path, story: History, dropped: dict[int, set[int]], cleaned: dict[int, int] | None = None) -> Brokers:
-    """Three brokers, each without what its cleaner dropped."""
-    logs = {broker: story.left(dropped.get(broker, ()), roll=CLEANED) for broker in (1, 2, 3)}
-    return compacted(tmp_path, logs, dict.fromkeys(dropped, CLEANED) if cleaned is None else cleaned)
 
 
 def explained(result: ScanResult) -> dict[str, Any]:
@@ -203,28 +197,19 @@ def test_f39_undecided_in_a_log_that_ends_before_the_marker_is_no_difference(tmp
 
 def test_f39_deleted_beyond_the_end_of_a_lagging_replica(tmp_path: Path) -> None:
     """The tombstone of d, at offset 4, is gone; broker 2 ends before it and still has d."""
-    story = History().put(("a", "0")).put(("d", "1")).fill(2).put(("d", None)).fill(11)
-    whole = story.left({1, 4}, roll=CLEANED)
-    result = verdict(compacted(tmp_path, {1: whole, 2: story.left(end=4), 3: whole}, {1: CLEANED, 3: CLEANED}))
+    result = verdict(beyond_reach(tmp_path, None))
     assert said(result) == [*SKEW, ("REPLICA_LAGS", "info", 2)]
     assert only(result, "COMPACTION_SKEW").evidence["out_of_reach"] == 1
 
 
 def test_f39_superseded_beyond_the_end_of_a_lagging_replica(tmp_path: Path) -> None:
-    story = History().put(("a", "0")).put(("d", "1")).fill(2).put(("d", "2")).fill(11)
-    whole = story.left({1}, roll=CLEANED)
-    result = verdict(compacted(tmp_path, {1: whole, 2: story.left(end=4), 3: whole}, {1: CLEANED, 3: CLEANED}))
+    result = verdict(beyond_reach(tmp_path, "2"))
     assert said(result) == [*SKEW, ("REPLICA_LAGS", "info", 2)]
     assert only(result, "COMPACTION_SKEW").evidence["superseded"] == 1
 
 
 def test_f39_what_damage_may_hide_is_not_held_against_a_replica(tmp_path: Path) -> None:
-    brokers = three(tmp_path, history(), {2: {1}})
-    log = brokers.file(2, 0)
-    data = bytearray(log.read_bytes())
-    data[-1] ^= 1
-    log.write_bytes(data)
-    result = verdict(brokers)
+    result = verdict(hidden_by_damage(tmp_path))
     assert ("BATCH_CRC_MISMATCH", "error", 2) in said(result)
     assert not [row for row in said(result) if row[0] == "COMPACTED_VALUE_DIFFERS"]
     assert only(result, "COMPACTION_SKEW").evidence["unreadable"] == 2
@@ -243,10 +228,7 @@ def test_f39_a_fork_is_told_once(tmp_path: Path) -> None:
 
 def test_f39_bytes_lost_from_a_cleaned_segment_are_told_by_their_keys(tmp_path: Path) -> None:
     """The last batches before the active segment are gone with nothing torn: offsets look as if cleaned away, keys do not."""
-    brokers = three(tmp_path, history(), {}, dict.fromkeys((1, 2, 3), 5))
-    path = brokers.file(2, 0)
-    path.write_bytes(path.read_bytes()[: brokers.log.at(10).position])
-    result = verdict(brokers)
+    result = verdict(cut_between_batches(tmp_path))
     assert said(result) == [*DIFFERS, ("INDEX_MISMATCH", "warning", 2), ("INDEX_MISMATCH", "warning", 2)]
     evidence = only(result, "COMPACTED_VALUE_DIFFERS").evidence
     assert (evidence["keys"], evidence["missing"], evidence["held_by"]) == (2, 2, [1, 3])
@@ -261,7 +243,5 @@ def test_f39_the_same_value_written_again_and_lost_is_no_difference(tmp_path: Pa
 
 def test_f39_a_batch_whose_offset_rotted_upwards_is_no_other_value(tmp_path: Path) -> None:
     """F03 upwards looks like a gap that the cleaner left; the batch's keys have the same values at other offsets."""
-    brokers = three(tmp_path, history(), {broker: {6, 7, 8} for broker in (1, 2, 3)})
-    brokers.flip(2, brokers.log.at(5), 7, bit=1)
-    result = verdict(brokers)
+    result = verdict(offset_rotted_upwards(tmp_path))
     assert explained(result)["same_value"] == 1

@@ -6,33 +6,27 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
-from tests.faults.test_faults_replicas import history
-from tests.support.controller_log import HUGE, ControllerLog, change, partition, record, setting, topic
-from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories, write_checkpoint, write_replica
+from tests.support.controller_log import change, controlled_by, in_sync, partition, record, setting, topic
+from tests.support.faults import HEALTHY, Brokers, healthy, write_checkpoint, write_replica
 from tests.support.faults_verdict import offsets, only, said, verdict
+from tests.support.gallery_controller import (
+    BAD,
+    LRS,
+    OTHER_TOPIC,
+    RISKY,
+    lost_member,
+    malformed_in_two_copies,
+    malformed_twice,
+    short_follower,
+    short_leader,
+)
 
 pytestmark = pytest.mark.faults
-
-LRS = (topic(), partition([1, 2, 3], 1), change(isr=[1, 2]), change(isr=[1]))
-"""The ISR shrinks to broker 1."""
-
-
-def controlled_by(brokers: Brokers, *values: bytes, start_ms: int | None = None) -> None:
-    """A controller beside the brokers whose log holds these records, one a batch."""
-    log = ControllerLog() if start_ms is None else ControllerLog(start_ms=start_ms)
-    log.lead([100])
-    for value in values:
-        log.append(value)
-    log.put(brokers.root / "c100")
-
-
-def in_sync(isr: list[int], elr: list[int] | None = None) -> tuple[bytes, bytes]:
-    return topic(), partition(isr, isr[0] if isr else -1, replicas=[1, 2, 3], eligible_leader_replicas=elr)
 
 
 @pytest.fixture(name="f33")
 def one_in_sync_that_lost_all(tmp_path: Path) -> Brokers:
-    return histories(tmp_path, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
+    return lost_member(tmp_path)
 
 
 @pytest.mark.parametrize(("isr", "elr", "membership"), [([1, 3], None, "isr"), ([], [1, 3], "elr")])
@@ -80,16 +74,8 @@ def test_f33_of_two_copies_of_one_broker_neither_is_judged(f33: Brokers) -> None
 
 
 def test_f33_of_another_topic_of_that_name_the_controller_says_nothing(f33: Brokers) -> None:
-    other = "AAECAwQFBgcICQoLDA0ODw"
-    controlled_by(f33, topic(topic_id=other), partition([1, 3], 1, topic_id=other))
+    controlled_by(f33, *OTHER_TOPIC)
     assert said(verdict(f33)) == [("REPLICA_LAGS", "info", 3)]
-
-
-def short_leader(root: Path, *more: tuple[str, int]) -> Brokers:
-    """Broker 1 lost its last two records, and took others if any; brokers 2 and 3 hold them."""
-    long = history(*[("p", 0)] * 4)
-    short = history(*[("p", 0)] * 2, *more)
-    return histories(root, {1: short, 2: long, 3: long}, {1: short.next_offset, 2: 4, 3: 4})
 
 
 def test_f37_last_replica_standing_before_it_leads(tmp_path: Path) -> None:
@@ -116,8 +102,7 @@ def test_f37_without_the_controller_it_is_an_unclean_loss(tmp_path: Path) -> Non
 
 
 def test_f37_a_follower_of_a_longer_leader_is_no_risk(tmp_path: Path) -> None:
-    long = history(*[("p", 0)] * 4)
-    brokers = histories(tmp_path, {1: long, 2: history(*[("p", 0)] * 2), 3: long}, {1: 4, 2: 2, 3: 4})
+    brokers = short_follower(tmp_path)
     controlled_by(brokers, *in_sync([1, 3]))
     assert said(verdict(brokers)) == [("REPLICA_LAGS", "info", 2)]
 
@@ -150,19 +135,10 @@ def test_an_unclean_election_whose_replicas_agree_is_only_told(tmp_path: Path, l
     assert (one.evidence[told], one.evidence["epoch_start_offset"], offsets(one)) == (True, 58, (None, None))
 
 
-BAD = {
-    "unknown version": (b"\1\5\x63" + change(leader=3)[3:], "version"),
-    "array count": (b"\1\3\2" + bytes(4) + bytes(range(16)) + HUGE + bytes(60), "fields"),
-    "tagged fields": (change()[:23] + HUGE, "fields"),
-    "unknown kind": (b"\1\x63\0\0", "kind"),
-    "no frame": (b"", "frame"),
-}
-
-
 @pytest.mark.parametrize("case", sorted(BAD))
 def test_f48_malformed_records_are_told_one_by_one_and_nothing_is_guessed(f33: Brokers, case: str) -> None:
     value, reason = BAD[case]
-    controlled_by(f33, *in_sync([1, 3]), value, change(isr=[1, 3]), value, setting("cleanup.policy", "delete"))
+    controlled_by(f33, *malformed_twice(value))
     result = verdict(f33)
     bad = [one for one in result.findings if one.kind == "METADATA_RECORD_MALFORMED"]
     assert [(kind, severity) for kind, severity, _ in said(result)] == [
@@ -186,19 +162,15 @@ def test_f48_a_bad_record_of_another_kind_leaves_no_doubt(f33: Brokers) -> None:
     assert said(verdict(f33)) == [("ISR_MEMBER_MISSING_COMMITTED", "critical", 3), ("METADATA_RECORD_MALFORMED", "error", 100)]
 
 
-def test_f48_one_finding_however_many_copies_hold_the_record(f33: Brokers) -> None:
-    log = ControllerLog().lead([100]).append(*in_sync([1, 3])).append(BAD["unknown version"][0])
-    log.put(f33.root / "c100")
-    log.put(f33.log_dir(1), 1)
-    result = verdict(f33)
+def test_f48_one_finding_however_many_copies_hold_the_record(tmp_path: Path) -> None:
+    result = verdict(malformed_in_two_copies(tmp_path))
     assert [kind for kind, _, _ in said(result)] == ["METADATA_RECORD_MALFORMED", "REPLICA_LAGS"]
     assert only(result, "METADATA_RECORD_MALFORMED").evidence["brokers"] == [1, 100]
 
 
 def test_settings_that_allow_it_are_tied_to_what_happened(tmp_path: Path) -> None:
     brokers = short_leader(tmp_path, ("new", 2))
-    risky = (setting("unclean.leader.election.enable", "true"), setting("min.insync.replicas", "1"))
-    controlled_by(brokers, *in_sync([3]), *risky, change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
+    controlled_by(brokers, *in_sync([3]), *RISKY, change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
     result = verdict(brokers)
     assert said(result) == [("RISKY_CONFIG", "info", None), ("UNCLEAN_ELECTION", "info", None), ("UNCLEAN_LOSS", "critical", None)]
     one = only(result, "RISKY_CONFIG")

@@ -5,39 +5,22 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.model.results import ScanResult
-from tests.support.faults_verdict import Said, offsets, only, said, scan, span
-from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, OTHER_ID, CoordinatorLog, DataLog, Logs, write_cluster
+from tests.support.faults_verdict import Said, offsets, only, said, scan, span, verdict
+from tests.support.transaction_histories import (
+    TOO_LATE,
+    coordinator,
+    epochs_of,
+    forgotten,
+    late_write,
+    left_open,
+    retained,
+    strangers,
+)
+from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER_ID, CoordinatorLog, DataLog, Logs, write_cluster
 
 pytestmark = pytest.mark.faults
 
-TOO_LATE = 20 * 60 + 1
-"""Seconds: the maximum timeout of 15 minutes, five more, and one."""
 OPEN: Said = [("TXN_OPEN", "info", broker) for broker in BROKERS]
-
-
-def left_open(later: float) -> DataLog:
-    """Two transactions end, a third begins at 10 s and is written to for two; somebody else goes on at `later`."""
-    log = DataLog()
-    for number, commit in enumerate((True, False)):
-        log.data(number)
-        log.marker(number + 0.07, commit=commit)
-    log.data(10)
-    log.traffic(11)
-    log.data(12)
-    log.traffic(later)
-    return log
-
-
-def coordinator(later: float, *third: tuple[float, str, tuple[int, ...]]) -> CoordinatorLog:
-    """What the coordinator wrote meanwhile; `third` is what it says of the third transaction."""
-    log = CoordinatorLog()
-    for number, commit in enumerate((True, False)):
-        log.transaction(number, (0,), commit=commit)
-    for at, state, partitions in third:
-        log.state(at, state, partitions)
-    for at in (11, later):
-        log.transaction(at, (0,), commit=True, name=OTHER)
-    return log
 
 
 def judged(root: Path, data: DataLog, state: CoordinatorLog | None, **options: bool) -> ScanResult:
@@ -56,14 +39,8 @@ def test_transactions_that_end_as_decided_are_no_finding(tmp_path: Path) -> None
 @pytest.mark.parametrize("reason", ["partition_not_listed", "no_description", "no_transactional_id"])
 def test_f41_hanging_transaction(tmp_path: Path, reason: str) -> None:
     later = 12 + TOO_LATE
-    data, state = left_open(later), coordinator(later)
-    if reason == "no_description":
-        state.expire(later)
-    if reason == "no_transactional_id":
-        state = CoordinatorLog()
-        state.transaction(11, (0,), commit=True, name=OTHER)
-        state.transaction(later, (0,), commit=True, name=OTHER)
-    result = judged(tmp_path, data, state)
+    data = left_open(later)
+    result = judged(tmp_path, data, forgotten(later, reason))
     assert said(result) == [("TXN_HANGING", "error", 1)]
     one = only(result, "TXN_HANGING")
     opened = data.at(6)
@@ -124,10 +101,7 @@ def test_f42_without_the_coordinators_log_it_is_open_and_overdue(tmp_path: Path)
 
 def test_f41_an_unread_partition_of_the_coordinators_log_may_know_it(tmp_path: Path) -> None:
     """Only `__transaction_state-1` was copied, so that there must be a partition 0."""
-    later = 12 + TOO_LATE
-    state = CoordinatorLog()
-    state.transaction(11, (0,), commit=True, name=OTHER)
-    result = scan(write_cluster(tmp_path, {"t-0": left_open(later), "__transaction_state-1": state}))
+    result = scan(write_cluster(tmp_path, {"t-0": left_open(12 + TOO_LATE), "__transaction_state-1": strangers(11)}))
     assert said(result) == OPEN
     assert all(0 in one.evidence["missing_partitions"] for one in result.findings)
 
@@ -152,16 +126,8 @@ def test_f41_a_replica_that_lags_behind_the_marker_does_not_hang(tmp_path: Path)
 
 def test_f43_late_write_of_a_fenced_epoch_hangs(tmp_path: Path) -> None:
     """KAFKA-9144: the transaction timed out, was aborted with a bumped epoch, and then a delayed request arrived."""
-    later = 12 + TOO_LATE
-    data, state = DataLog(), CoordinatorLog()
-    data.data(0)
-    data.marker(5.07, commit=False, epoch=1)
-    late = data.data(6)
-    data.traffic(later)
-    state.state(0, "Ongoing", (0,))
-    state.state(5.05, "PrepareAbort", (0,), epoch=1, since=0)
-    state.state(5.09, "CompleteAbort", epoch=1, since=0)
-    state.transaction(later, (0,), commit=True, name=OTHER)
+    data, state = late_write(12 + TOO_LATE, 1)
+    late = data.at(3)
     result = judged(tmp_path, data, state)
     hanging = [("TXN_HANGING", "error", 1)]
     regress = [("PRODUCER_EPOCH_REGRESSION", "warning", broker) for broker in BROKERS]
@@ -174,17 +140,7 @@ def test_f43_late_write_of_a_fenced_epoch_hangs(tmp_path: Path) -> None:
 
 def test_f43_late_write_of_the_same_epoch_hangs(tmp_path: Path) -> None:
     """Before KIP-890 the abort may carry the epoch of the data: then only the coordinator knows that the rest is late."""
-    later = 12 + TOO_LATE
-    data, state = DataLog(), CoordinatorLog()
-    data.data(0)
-    data.marker(5.07, commit=False)
-    data.data(4.9)
-    data.traffic(later)
-    state.state(0, "Ongoing", (0,))
-    state.state(5.05, "PrepareAbort", (0,), since=0)
-    state.state(5.09, "CompleteAbort", since=0)
-    state.transaction(later, (0,), commit=True, name=OTHER)
-    result = judged(tmp_path, data, state)
+    result = judged(tmp_path, *late_write(12 + TOO_LATE, 0))
     assert said(result) == [("TXN_HANGING", "error", 1)]
     one = only(result, "TXN_HANGING")
     assert (one.evidence["late_write_after"], offsets(one)) == (2, (3, 5))
@@ -193,18 +149,7 @@ def test_f43_late_write_of_the_same_epoch_hangs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("client", [0, 2])
 def test_epochs_of_every_version_are_no_finding(tmp_path: Path, client: int) -> None:
     """Version 2 raises the epoch by one a transaction (early 4.0: by two where it fenced); before, it stays."""
-    data, state = DataLog(), CoordinatorLog()
-    epoch = 0
-    for number in range(6):
-        commit = number % 2 == 0
-        twice = client == 2 and number == 3
-        data.data(number, epoch=epoch)
-        state.state(number, "Ongoing", (0,), epoch=epoch, client=client)
-        epoch += (client == 2) + twice
-        data.marker(number + 0.07, commit=commit, epoch=epoch)
-        verdict = "Commit" if commit else "Abort"
-        state.state(number + 0.05, f"Prepare{verdict}", (0,), epoch=epoch, since=number, client=client)
-        state.state(number + 0.09, f"Complete{verdict}", epoch=epoch, since=number, client=client)
+    data, state = epochs_of(client)
     result = judged(tmp_path, data, state)
     assert said(result) == []
     counts = result.partitions[-1].replicas[0].transactions
@@ -215,20 +160,7 @@ def test_epochs_of_every_version_are_no_finding(tmp_path: Path, client: int) -> 
 @pytest.mark.parametrize("listed", [True, False])
 def test_f41_a_snapshot_remembers_what_retention_took(tmp_path: Path, listed: bool) -> None:
     """The transaction's records are gone with their segment; the snapshot at the log start still holds it open."""
-    later = 12 + TOO_LATE
-    data = DataLog()
-    data.data(10)
-    data.roll()
-    data.traffic(later)
-    state = CoordinatorLog()
-    state.state(10, "Ongoing" if listed else "Empty", (0,) if listed else ())
-    state.transaction(later, (0,), commit=True, name=OTHER)
-    paths = write_cluster(tmp_path, {"t-0": data, "__transaction_state-0": state})
-    for path in paths:
-        for file in (path / "t-0").glob(f"{0:020d}.*"):
-            file.unlink()
-        (path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 2\n")
-    result = scan(paths)
+    result = verdict(retained(tmp_path, 12 + TOO_LATE, listed=listed))
     [one] = [each for each in result.findings if each.kind.startswith("TXN")]
     assert (one.kind, one.severity.value) == (("TXN_OPEN", "info") if listed else ("TXN_HANGING", "error"))
     assert (one.evidence["first_offset"], one.evidence["last_stable_offset"], offsets(one)) == (0, 2, (2, 5))

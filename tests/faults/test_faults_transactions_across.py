@@ -1,45 +1,36 @@
 """Faults F44 and F48: what the coordinator decided against the markers of two partitions, and records of its log that lie."""
 
-import struct
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.writers.transaction_state import write_transaction_log_key
-from tests.support.faults import Log
-from tests.support.faults_verdict import Said, kinds, offsets, only, said, scan, span
+from tests.support.faults_verdict import Said, kinds, offsets, only, said, scan, span, verdict
+from tests.support.transaction_histories import (
+    ABORT,
+    COMMIT,
+    HEAD,
+    LATE,
+    LIES,
+    NOTHING,
+    TIMES,
+    another_one,
+    brokers_of,
+    cluster,
+    cut_before,
+    decided,
+    ended,
+    many,
+    prepared,
+    replaced_coordinator,
+    segmented,
+    without_segment,
+)
 from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, DataLog, Logs, write_cluster
 
 pytestmark = pytest.mark.faults
 
-LATE = 20 * 60 + 20
-COMMIT, ABORT, NOTHING = True, False, None
 VERSIONS = pytest.mark.parametrize("client", [0, 2], ids=["version 0", "version 2"])
-
-
-def ended(at: float, commit: bool | None, *, client: int = 0, traffic: float | None = 20.0) -> DataLog:
-    """A partition with a transaction at `at` that ended so (None: not at all), and others before and behind it."""
-    log = DataLog()
-    log.traffic(0)
-    log.data(at)
-    if commit is not None:
-        log.marker(at + 0.07, commit=commit, epoch=client // 2)
-    if traffic is not None:
-        log.traffic(at + traffic)
-    return log
-
-
-def decided(at: float, partitions: tuple[int, ...] = (0, 1), *, commit: bool = True, client: int = 0) -> CoordinatorLog:
-    """The coordinator's log of one transaction over both partitions."""
-    log = CoordinatorLog()
-    log.transaction(0, (0, 1), commit=True, name=OTHER)
-    log.transaction(at, partitions, commit=commit, client=client)
-    return log
-
-
-def cluster(first: DataLog, second: DataLog, state: CoordinatorLog | None = None) -> dict[str, Log]:
-    logs: dict[str, Log] = {"t-0": first, "t-1": second}
-    return logs if state is None else logs | {"__transaction_state-0": state}
 
 
 @VERSIONS
@@ -89,11 +80,8 @@ def test_f44_committed_here_and_never_ended_there(tmp_path: Path, client: int) -
 
 @pytest.mark.parametrize(("later", "torn"), [(LATE, True), (60, False)])
 def test_f44_a_decision_whose_markers_are_on_their_way_is_torn_only_when_overdue(tmp_path: Path, later: float, torn: bool) -> None:
-    state = CoordinatorLog()
-    state.transaction(0, (0, 1), commit=True, name=OTHER)
-    state.state(30, "Ongoing", (0, 1))
-    state.state(30.05, "PrepareCommit", (0, 1), since=30)
-    result = scan(write_cluster(tmp_path, cluster(ended(30, COMMIT, traffic=later), ended(30, NOTHING, traffic=later), state)))
+    logs = cluster(ended(30, COMMIT, traffic=later), ended(30, NOTHING, traffic=later), prepared())
+    result = scan(write_cluster(tmp_path, logs))
     still: Said = [("TXN_OPEN", "info", broker) for broker in BROKERS]
     assert said(result) == ([("TXN_TORN", "critical", 1)] if torn else still)
 
@@ -123,40 +111,20 @@ def test_f44_without_the_coordinators_log_and_epochs_of_their_own_it_is_a_suspic
 @VERSIONS
 def test_f44_two_transactions_that_ended_differently_are_no_finding(tmp_path: Path, client: int) -> None:
     """One partition each, one after the other: in version 2 the second has an epoch of its own."""
-    second = DataLog()
-    second.traffic(0)
-    second.data(30.2, epoch=client // 2)
-    second.marker(30.27, commit=False, epoch=client)
-    second.traffic(50)
-    assert said(scan(write_cluster(tmp_path, cluster(ended(30, COMMIT, client=client), second)))) == []
+    logs = cluster(ended(30, COMMIT, client=client), another_one(client))
+    assert said(scan(write_cluster(tmp_path, logs))) == []
 
 
 def test_f44_one_torn_among_many_that_share_their_epoch(tmp_path: Path) -> None:
     """A hundred transactions, a tenth of a second each, by clocks that differ by seven seconds."""
     for name, torn in (("sound", None), ("torn", 47)):
-        first, second, state = DataLog(), DataLog(), CoordinatorLog()
-        first.traffic(0)
-        second.traffic(0)
-        for number in range(100):
-            at = 30 + number / 10
-            commit = number % 3 != 0
-            for log, skew in ((first, 0.0), (second, 7.0)):
-                log.data(at)
-                shown = commit if log is first or number != torn else not commit
-                log.marker(at + skew + 0.07, commit=shown)
-            state.transaction(at, (0, 1), commit=commit)
-        first.traffic(80)
-        second.traffic(80)
-        result = scan(write_cluster(tmp_path / name, cluster(first, second, state)))
+        result = scan(write_cluster(tmp_path / name, many(torn)))
         assert said(result) == ([] if torn is None else [("TXN_TORN", "critical", 1)])
 
 
 def test_a_committed_transaction_whose_records_are_gone_everywhere(tmp_path: Path) -> None:
     """Every copy of t-1 was cut before the transaction, and then went on."""
-    lost = DataLog()
-    lost.traffic(0)
-    lost.lead(1)
-    lost.traffic(60)
+    lost = cut_before()
     logs = cluster(ended(30, COMMIT), lost, decided(30))
     result = scan(write_cluster(tmp_path, logs))
     assert said(result) == [("TXN_PARTLY_LOST", "critical", 1)]
@@ -167,18 +135,9 @@ def test_a_committed_transaction_whose_records_are_gone_everywhere(tmp_path: Pat
 
 
 def test_a_committed_transaction_whose_segment_is_gone_everywhere(tmp_path: Path) -> None:
-    second = DataLog()
-    second.traffic(0)
-    second.roll()
-    second.data(30)
-    second.roll()
-    second.marker(30.07, commit=True)
-    second.traffic(60)
-    paths = write_cluster(tmp_path, cluster(ended(30, COMMIT), second, decided(30)))
-    for path in paths:
-        for file in (path / "t-1").glob(f"{3:020d}.*"):
-            file.unlink()
-    result = scan(paths)
+    brokers = brokers_of(tmp_path, cluster(ended(30, COMMIT), segmented(), decided(30)))
+    without_segment(brokers, "t-1", 3)
+    result = verdict(brokers)
     one = only(result, "TXN_PARTLY_LOST")
     assert (one.evidence["reason"], offsets(one), one.severity.value) == ("records_missing", (3, 5), "critical")
     assert one.confidence.value == "suspected"  # nothing says that the topic is not cleaned
@@ -192,25 +151,10 @@ def test_what_retention_took_is_not_lost(tmp_path: Path) -> None:
 
 
 def test_a_marker_of_a_replaced_coordinator(tmp_path: Path) -> None:
-    log = DataLog()
-    for number, epoch in enumerate((3, 5, 4, 5)):
-        log.data(number)
-        log.marker(number + 0.07, commit=True, coordinator_epoch=epoch)
-    result = scan(write_cluster(tmp_path, {"t-0": log}))
+    result = scan(write_cluster(tmp_path, {"t-0": replaced_coordinator()}))
     assert said(result) == [("TXN_COORDINATOR_EPOCH_REGRESSION", "warning", broker) for broker in BROKERS]
     one = result.findings[0]
     assert (offsets(one), one.evidence["coordinator_epoch"], one.evidence["previous_coordinator_epoch"]) == ((8, 9), 4, 5)
-
-
-HEAD = struct.pack(">hqhib", 1, APP_ID, 0, 60_000, 1)
-TIMES = struct.pack(">qq", 2, 1)
-HUGE = b"\xff\xff\xff\xff\x07"
-LIES = {
-    "version": struct.pack(">h", 9) + HEAD[2:] + b"\0" + TIMES + b"\0",
-    "short": HEAD + HUGE + b"\x02t\x02\0\0\0\0\0" * 3,
-    "short of tags": HEAD + b"\0" + TIMES + HUGE,
-    "state": HEAD[:-1] + b"\x63\0" + TIMES + b"\0",
-}
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -9,6 +9,10 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_ma
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
 from tests.support.faults import BASE_TIMESTAMP, TOPIC, Brokers, Log, histories
 
+CLEANED = 12
+"""Where the active segment of `history` begins, and so the farthest a cleaner comes."""
+FUTURE_MS = 4_000_000_000_000
+"""Times that no file's age reaches."""
 Keyed = tuple[str | None, str | None]
 """Key and value; None is null, so that a key without a value is a tombstone."""
 
@@ -147,4 +151,54 @@ def compacted(root: Path, logs: dict[int, Log], cleaned: dict[int, int], high_wa
     brokers = histories(root, logs, {broker: min(end, log.next_offset) for broker, log in logs.items()})
     for broker, offset in cleaned.items():
         (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): offset}))
+    return brokers
+
+
+def history(start_ms: int = BASE_TIMESTAMP) -> History:
+    """Offsets [0, 16): 0 a=1, 1 b=1, 2 a=2, 3 c=1, 4 c deleted, then keys of their own."""
+    story = History(start_ms=start_ms)
+    story.put(("a", "1")).put(("b", "1"), ("a", "2")).put(("c", "1")).put(("c", None))
+    return filled(story)
+
+
+def filled(story: History) -> History:
+    """The same, followed by keys of their own up to behind where the active segment begins."""
+    return story.fill(CLEANED + 4 - story.end)
+
+
+def three(root: Path, story: History, dropped: dict[int, set[int]], cleaned: dict[int, int] | None = None) -> Brokers:
+    """Three brokers, each without what its cleaner dropped."""
+    logs = {broker: story.left(dropped.get(broker, ()), roll=CLEANED) for broker in (1, 2, 3)}
+    return compacted(root, logs, dict.fromkeys(dropped, CLEANED) if cleaned is None else cleaned)
+
+
+def beyond_reach(root: Path, value: str | None) -> Brokers:
+    """Broker 2 ends before the record of d at offset 4, a tombstone or another value, which the others wrote and cleaned by."""
+    story = History().put(("a", "0")).put(("d", "1")).fill(2).put(("d", value)).fill(11)
+    whole = story.left({1, 4} if value is None else {1}, roll=CLEANED)
+    return compacted(root, {1: whole, 2: story.left(end=4), 3: whole}, {1: CLEANED, 3: CLEANED})
+
+
+def hidden_by_damage(root: Path) -> Brokers:
+    """Broker 2 lacks a key, and its last batch is damaged."""
+    brokers = three(root, history(), {2: {1}})
+    log = brokers.file(2, 0)
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    return brokers
+
+
+def cut_between_batches(root: Path) -> Brokers:
+    """The last batches before broker 2's active segment are gone with nothing torn."""
+    brokers = three(root, history(), {}, dict.fromkeys((1, 2, 3), 5))
+    path = brokers.file(2, 0)
+    path.write_bytes(path.read_bytes()[: brokers.log.at(10).position])
+    return brokers
+
+
+def offset_rotted_upwards(root: Path) -> Brokers:
+    """F03 upwards on broker 2, where the cleaner left a gap on all."""
+    brokers = three(root, history(), {broker: {6, 7, 8} for broker in (1, 2, 3)})
+    brokers.flip(2, brokers.log.at(5), 7, bit=1)
     return brokers

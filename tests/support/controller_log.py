@@ -11,7 +11,7 @@ from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_REC
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_meta_properties
-from tests.support.faults import CLUSTER_ID, TOPIC, TOPIC_ID
+from tests.support.faults import CLUSTER_ID, TOPIC, TOPIC_ID, Brokers
 
 START_MS: Final = 1_700_001_000_000
 """Of the first record; each batch is a second later."""
@@ -133,3 +133,18 @@ def snapshot(*values: bytes, footer: bool = True) -> bytes:
         end = len(values) + 1
         batches.append(write_batch([control(4)], base_offset=end, base_timestamp=START_MS, is_control_batch=True))
     return b"".join(batches)
+
+
+def controlled_by(brokers: Brokers, *values: bytes, start_ms: int = START_MS) -> Brokers:
+    """A controller beside the brokers whose log holds these records, one a batch."""
+    log = ControllerLog(start_ms=start_ms)
+    log.lead([CONTROLLER])
+    for value in values:
+        log.append(value)
+    log.put(brokers.root / f"c{CONTROLLER}")
+    return brokers
+
+
+def in_sync(isr: list[int], elr: list[int] | None = None) -> tuple[bytes, bytes]:
+    """The topic, and its partition with this ISR and ELR, led by the ISR's first member."""
+    return topic(), partition(isr, isr[0] if isr else -1, replicas=[1, 2, 3], eligible_leader_replicas=elr)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from tests.support.faults import Brokers, healthy
 
+NOT_ONE_FILE = "not a matter of one file"
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row: its faults (`F05, P4`), the injection in words, and how to make the tree below an empty folder."""
+    """One row: its fault (`F05`, `P4`, `-`), the injection in words, and how to make the tree below an empty folder."""
 
     fault: str
     injected: str
@@ -25,11 +27,21 @@ class Case:
     peer_options: tuple[str, ...] = ()
     traced: bool = False
     """How kafka-dump-log opens the file is to be told."""
+    control: bool = False
+    """A negative control: nothing is wrong, or nothing that this fault does; no finding may be above `info`."""
+    shown: tuple[str, ...] = ()
+    """Names in the findings' evidence that are told with them; `a.b` is a name inside of another; `confidence` is the finding's."""
+    also: tuple[tuple[str, str], ...] = ()
+    """More files that kafka-dump-log is given, each with an option that makes it decode their records."""
+    named: bool = False
+    """kafka-dump-log is run in the log directory, so that its output names the file's directory too."""
+    untold: str = NOT_ONE_FILE
+    """Why kafka-dump-log is given nothing, where it is."""
 
 
-def segment(offset: int, suffix: str = "log", broker: int = 2) -> str:
-    """The path of a file of partition t-0, relative to the folder."""
-    return f"b{broker}/t-0/{offset:020d}.{suffix}"
+def segment(offset: int, suffix: str = "log", broker: int = 2, directory: str = "t-0") -> str:
+    """The path of a file of a partition, t-0 unless another is asked for, relative to the folder."""
+    return f"b{broker}/{directory}/{offset:020d}.{suffix}"
 
 
 def patient(injection: Callable[[Brokers], object]) -> Callable[[Path], Brokers]:

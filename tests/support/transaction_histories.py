@@ -1,0 +1,221 @@
+"""What befell transactions, as logs of partitions and of their coordinator: for tests and for the gallery's table."""
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.support.faults import Brokers, Log
+from tests.support.transaction_logs import APP_ID, OTHER, CoordinatorLog, DataLog, Logs, write_cluster
+
+TOO_LATE: Final = 20 * 60 + 1
+"""Seconds: the maximum timeout of 15 minutes, five more, and one."""
+LATE: Final = 20 * 60 + 20
+COMMIT, ABORT, NOTHING = True, False, None
+STATE: Final = "__transaction_state-0"
+HEAD: Final = struct.pack(">hqhib", 1, APP_ID, 0, 60_000, 1)
+TIMES: Final = struct.pack(">qq", 2, 1)
+HUGE: Final = b"\xff\xff\xff\xff\x07"
+LIES: Final = {
+    "version": struct.pack(">h", 9) + HEAD[2:] + b"\0" + TIMES + b"\0",
+    "short": HEAD + HUGE + b"\x02t\x02\0\0\0\0\0" * 3,
+    "short of tags": HEAD + b"\0" + TIMES + HUGE,
+    "state": HEAD[:-1] + b"\x63\0" + TIMES + b"\0",
+}
+"""Values of the coordinators' log that cannot be read, by what is wrong with them."""
+
+
+def left_open(later: float) -> DataLog:
+    """Two transactions end, a third begins at 10 s and is written to for two; somebody else goes on at `later`."""
+    log = DataLog()
+    for number, commit in enumerate((True, False)):
+        log.data(number)
+        log.marker(number + 0.07, commit=commit)
+    log.data(10)
+    log.traffic(11)
+    log.data(12)
+    log.traffic(later)
+    return log
+
+
+def coordinator(later: float, *third: tuple[float, str, tuple[int, ...]]) -> CoordinatorLog:
+    """What the coordinator wrote meanwhile; `third` is what it says of the third transaction."""
+    log = CoordinatorLog()
+    for number, commit in enumerate((True, False)):
+        log.transaction(number, (0,), commit=commit)
+    for at, state, partitions in third:
+        log.state(at, state, partitions)
+    for at in (11, later):
+        log.transaction(at, (0,), commit=True, name=OTHER)
+    return log
+
+
+def forgotten(later: float, reason: str) -> CoordinatorLog:
+    """A coordinator that will never end the third: `partition_not_listed`, `no_description` or `no_transactional_id`."""
+    if reason == "no_transactional_id":
+        return strangers(11, later)
+    log = coordinator(later)
+    if reason == "no_description":
+        log.expire(later)
+    return log
+
+
+def strangers(*times: float) -> CoordinatorLog:
+    """The coordinators' log of somebody else's transactions alone."""
+    log = CoordinatorLog()
+    for at in times:
+        log.transaction(at, (0,), commit=True, name=OTHER)
+    return log
+
+
+def late_write(later: float, epoch: int) -> tuple[DataLog, CoordinatorLog]:
+    """A transaction is aborted under this epoch, and then a delayed request of epoch 0 arrives (KAFKA-9144)."""
+    data, state = DataLog(), CoordinatorLog()
+    data.data(0)
+    data.marker(5.07, commit=False, epoch=epoch)
+    data.data(6 if epoch else 4.9)
+    data.traffic(later)
+    state.state(0, "Ongoing", (0,))
+    state.state(5.05, "PrepareAbort", (0,), epoch=epoch, since=0)
+    state.state(5.09, "CompleteAbort", epoch=epoch, since=0)
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    return data, state
+
+
+def retained(root: Path, later: float, *, listed: bool) -> Brokers:
+    """A transaction's records are gone with their segment; the snapshot at the log start still holds it open."""
+    data, state = DataLog(), CoordinatorLog()
+    data.data(10)
+    data.roll()
+    data.traffic(later)
+    state.state(10, "Ongoing" if listed else "Empty", (0,) if listed else ())
+    state.transaction(later, (0,), commit=True, name=OTHER)
+    brokers = brokers_of(root, {"t-0": data, STATE: state})
+    without_segment(brokers, "t-0", 0)
+    for path in brokers.log_dirs:
+        (path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 2\n")
+    return brokers
+
+
+def ended(at: float, commit: bool | None, *, client: int = 0, traffic: float | None = 20.0) -> DataLog:
+    """A partition with a transaction at `at` that ended so (None: not at all), and others before and behind it."""
+    log = DataLog()
+    log.traffic(0)
+    log.data(at)
+    if commit is not None:
+        log.marker(at + 0.07, commit=commit, epoch=client // 2)
+    if traffic is not None:
+        log.traffic(at + traffic)
+    return log
+
+
+def decided(at: float, partitions: tuple[int, ...] = (0, 1), *, commit: bool = True, client: int = 0) -> CoordinatorLog:
+    """The coordinator's log of one transaction over both partitions."""
+    log = CoordinatorLog()
+    log.transaction(0, (0, 1), commit=True, name=OTHER)
+    log.transaction(at, partitions, commit=commit, client=client)
+    return log
+
+
+def prepared() -> CoordinatorLog:
+    """The coordinator has decided to commit, and no more is known."""
+    log = CoordinatorLog()
+    log.transaction(0, (0, 1), commit=True, name=OTHER)
+    log.state(30, "Ongoing", (0, 1))
+    log.state(30.05, "PrepareCommit", (0, 1), since=30)
+    return log
+
+
+def another_one(client: int) -> DataLog:
+    """The partition of a later transaction, which was aborted; in version 2 it has an epoch of its own."""
+    log = DataLog()
+    log.traffic(0)
+    log.data(30.2, epoch=client // 2)
+    log.marker(30.27, commit=False, epoch=client)
+    log.traffic(50)
+    return log
+
+
+def cut_before() -> DataLog:
+    """A partition whose copies were cut before the transaction, and then went on."""
+    log = DataLog()
+    log.traffic(0)
+    log.lead(1)
+    log.traffic(60)
+    return log
+
+
+def segmented() -> DataLog:
+    """A partition that has the transaction's records in a segment of their own, at offset 3."""
+    log = DataLog()
+    log.traffic(0)
+    log.roll()
+    log.data(30)
+    log.roll()
+    log.marker(30.07, commit=True)
+    log.traffic(60)
+    return log
+
+
+def replaced_coordinator() -> DataLog:
+    """Markers of coordinator epochs 3, 5, 4 and 5."""
+    log = DataLog()
+    for number, epoch in enumerate((3, 5, 4, 5)):
+        log.data(number)
+        log.marker(number + 0.07, commit=True, coordinator_epoch=epoch)
+    return log
+
+
+def many(torn: int | None) -> dict[str, Log]:
+    """A hundred transactions, a tenth of a second each, by clocks that differ by seven seconds; one may be torn."""
+    first, second, state = DataLog(), DataLog(), CoordinatorLog()
+    first.traffic(0)
+    second.traffic(0)
+    for number in range(100):
+        at = 30 + number / 10
+        commit = number % 3 != 0
+        for log, skew in ((first, 0.0), (second, 7.0)):
+            log.data(at)
+            shown = commit if log is first or number != torn else not commit
+            log.marker(at + skew + 0.07, commit=shown)
+        state.transaction(at, (0, 1), commit=commit)
+    first.traffic(80)
+    second.traffic(80)
+    return cluster(first, second, state)
+
+
+def epochs_of(client: int) -> tuple[DataLog, CoordinatorLog]:
+    """Six sound transactions: version 2 raises the epoch by one each (early 4.0: by two where it fenced); before, it stays."""
+    data, state = DataLog(), CoordinatorLog()
+    epoch = 0
+    for number in range(6):
+        commit = number % 2 == 0
+        twice = client == 2 and number == 3
+        data.data(number, epoch=epoch)
+        state.state(number, "Ongoing", (0,), epoch=epoch, client=client)
+        epoch += (client == 2) + twice
+        data.marker(number + 0.07, commit=commit, epoch=epoch)
+        verdict = "Commit" if commit else "Abort"
+        state.state(number + 0.05, f"Prepare{verdict}", (0,), epoch=epoch, since=number, client=client)
+        state.state(number + 0.09, f"Complete{verdict}", epoch=epoch, since=number, client=client)
+    return data, state
+
+
+def cluster(first: DataLog, second: DataLog, state: CoordinatorLog | None = None) -> dict[str, Log]:
+    """Two partitions, and the coordinators' log if there is one."""
+    logs: dict[str, Log] = {"t-0": first, "t-1": second}
+    return logs if state is None else logs | {STATE: state}
+
+
+def brokers_of(root: Path, logs: Logs, *, clean: bool = True) -> Brokers:
+    """Three brokers with these logs."""
+    write_cluster(root, logs, clean=clean)
+    first = next(iter(logs.values()))
+    return Brokers(root, next(iter(first.values())) if isinstance(first, Mapping) else first)
+
+
+def without_segment(brokers: Brokers, directory: str, base_offset: int) -> None:
+    """A segment is gone everywhere."""
+    for path in brokers.log_dirs:
+        for file in (path / directory).glob(f"{base_offset:020d}.*"):
+            file.unlink()
