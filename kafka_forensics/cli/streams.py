@@ -38,7 +38,11 @@ class Destination:
         """A rich console that takes every string literally: no markup, no emoji, no links, no guessing."""
         from rich.console import Console
 
-        return Console(
+        class Plain(Console):
+            def on_broken_pipe(self) -> None:
+                raise  # the error being handled: where errors end, a closed pipe has its own status
+
+        return Plain(
             file=self.stream,
             width=self.width,
             color_system="standard" if self.colour else None,
