@@ -5,8 +5,9 @@ transactions share them, so decisions and markers are paired by time, as many as
 only where the partition's log is known to reach from before it to behind it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
@@ -57,36 +58,59 @@ def contradictions(log: TransactionLog, partitions: dict[TopicPartition, Partiti
             if listed in partitions and not partitions[listed].compacted:
                 groups.setdefault((listed, decision.producer_id, decision.producer_epoch), []).append(decision)
     found: list[Contradiction] = []
-    for (listed, producer_id, epoch), decisions in sorted(groups.items(), key=lambda item: item[0]):
+    for (listed, _), of_producer in groupby(sorted(groups.items(), key=lambda item: item[0]), key=lambda item: item[0][:2]):
         facts = partitions[listed]
-        found += _of_group(listed, facts, facts.markers_of(producer_id, epoch), decisions, log, as_of)
+        left: list[tuple[Decision, NDArray[np.int64]]] = []
+        emptied: list[Contradiction] = []
+        for (_, producer_id, epoch), decisions in of_producer:
+            ours, unmatched = _of_group(facts.markers_of(producer_id, epoch), decisions)
+            left += unmatched
+            gaps = ((decision, _emptied(facts, decision, row)) for decision, row in ours[True].matched)
+            emptied += [Contradiction(decision, listed, "records_missing", *gap) for decision, gap in gaps if gap is not None]
+        ends = _ends_open(facts, [decision for decision, _ in left])
+        judged = (_unmatched(listed, facts, decision, opposite, log, as_of, ends is decision) for decision, opposite in left)
+        found += [one for one in judged if one is not None] + emptied
     return found
 
 
 def _of_group(
-    listed: TopicPartition,
-    facts: PartitionFacts,
-    markers: "NDArray[np.int64]",
-    decisions: Sequence[Decision],
-    log: TransactionLog,
-    as_of: int,
-) -> Iterator[Contradiction]:
-    """Decisions about one producer id and epoch against their markers in one partition."""
+    markers: "NDArray[np.int64]", decisions: Sequence[Decision]
+) -> "tuple[dict[bool, _Pairs], list[tuple[Decision, NDArray[np.int64]]]]":
+    """Decisions about one producer id and epoch paired with their markers in one partition, and those that surely have none, each
+    with the opposite markers that no decision has."""
     ours: dict[bool, _Pairs] = {}
     for commit in (True, False):
         rows = markers[(markers[:, TYPE] == CONTROL_COMMIT) == commit]
         ours[commit] = _paired([one for one in decisions if one.commit == commit], rows[rows[:, TIMESTAMP].argsort(kind="stable")])
     since = min(one.start_timestamp if one.start_timestamp >= 0 else one.decided_timestamp for one in decisions) - SKEW_MS
-    for commit, pairs in ours.items():
-        spare = pairs.spare[pairs.spare[:, TIMESTAMP] >= since]
-        for decision in pairs.unmatched if not len(spare) else ():
-            one = _unmatched(listed, facts, decision, ours[not commit].spare, log, as_of)
-            if one is not None:
-                yield one
-        for decision, row in pairs.matched if commit else ():
-            gap = _emptied(facts, decision, row)
-            if gap is not None:
-                yield Contradiction(decision, listed, "records_missing", *gap)
+    left = [
+        (decision, ours[not commit].spare)
+        for commit, pairs in ours.items()
+        if not (pairs.spare[:, TIMESTAMP] >= since).any()
+        for decision in pairs.unmatched
+    ]
+    return ours, left
+
+
+def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision | None:
+    """The one decision without a marker that can be about the producer's open records; None if it is not among them.
+
+    An epoch's records are ended under the same epoch, or under the next where the coordinator fences or transaction version 2
+    raises it for every end (then never under the same one), and a fence may come before such an end (KIP-890). What was decided
+    under later epochs, or later under the same one, was about records that followed and are not in the log.
+    """
+    opened = facts.open.get(unmatched[0].producer_id) if unmatched else None
+    if opened is None:
+        return None
+    possible = [
+        (one.producer_epoch, one.decided_timestamp, number)
+        for number, one in enumerate(unmatched)
+        if 0 <= one.producer_epoch - opened.producer_epoch - (one.client_transaction_version >= TV2) <= 1
+    ]
+    first = [one for one in possible if one[0] == min(possible)[0]]
+    if len(first) > 1:
+        first = [one for one in first if one[1] >= opened.first_timestamp - SKEW_MS]
+    return unmatched[min(first)[2]] if first else None
 
 
 @dataclass(slots=True)
@@ -122,8 +146,12 @@ def _unmatched(
     opposite: "NDArray[np.int64]",
     log: TransactionLog,
     as_of: int,
+    ends_open: bool,
 ) -> Contradiction | None:
-    """What it means that a decision has no marker in a partition; None if that may be right."""
+    """What it means that a decision has no marker in a partition; None if that may be right.
+
+    `ends_open`: it is the decision about what its producer has open there, if any is.
+    """
     end = decision.completed_timestamp
     times = opposite[:, TIMESTAMP]
     near = opposite[(times >= decision.decided_timestamp) & ((times <= end + SKEW_MS) if end is not None else True)]
@@ -135,7 +163,7 @@ def _unmatched(
     if not facts.whole or (end is None and not late) or not _reaches(facts, decision.decided_timestamp if end is None else end):
         return None
     opened = facts.open.get(decision.producer_id)
-    if opened is not None and opened.producer_epoch <= decision.producer_epoch and not _goes_on(log, decision, listed):
+    if opened is not None and ends_open and not _goes_on(log, decision, listed):
         return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1)
     first = facts.first_marker_timestamp
     if end is None or not decision.commit or first is None or first > decision.decided_timestamp - SKEW_MS:

@@ -18,6 +18,7 @@ from tests.support.transaction_histories import (
     brokers_of,
     cluster,
     cut_before,
+    cut_within,
     decided,
     ended,
     many,
@@ -132,6 +133,18 @@ def test_a_committed_transaction_whose_records_are_gone_everywhere(tmp_path: Pat
     assert (one.evidence["reason"], one.evidence["held_by"], one.place.partition) == ("nothing_left", [], 1)
     kept: Logs = {"t-0": ended(30, COMMIT), "t-1": {1: lost, 2: ended(30, COMMIT), 3: lost}, "__transaction_state-0": decided(30)}
     assert "TXN_PARTLY_LOST" not in {kind for kind, _, _ in said(scan(write_cluster(tmp_path / "kept", kept)))}
+
+
+@pytest.mark.parametrize(("client", "one_epoch"), [(0, False), (0, True), (2, False)])
+def test_of_decisions_beyond_the_logs_end_only_the_first_is_about_what_is_open(
+    tmp_path: Path, client: int, one_epoch: bool
+) -> None:
+    """An epoch is ended by one decision: the next two were about records that the copies no longer have."""
+    result = scan(write_cluster(tmp_path, cut_within(client, one_epoch=one_epoch)))
+    assert said(result) == [("TXN_PARTLY_LOST", "critical", 1), ("TXN_TORN", "critical", 1)]
+    torn, lost = only(result, "TXN_TORN"), only(result, "TXN_PARTLY_LOST")
+    assert (offsets(torn), torn.evidence["decision"], torn.evidence["coordinator_offset"]) == ((3, 5), "commit", 4)
+    assert (lost.evidence["reason"], lost.evidence["coordinator_offset"]) == ("nothing_left", 10)
 
 
 def test_a_committed_transaction_whose_segment_is_gone_everywhere(tmp_path: Path) -> None:

@@ -157,6 +157,17 @@ def segmented() -> DataLog:
     return log
 
 
+def cut_within(client: int, *, one_epoch: bool = False) -> dict[str, Log]:
+    """Three transactions, committed, aborted and committed; the log ends behind the first one's records."""
+    data, state = DataLog(), CoordinatorLog()
+    data.traffic(0)
+    data.data(30)
+    state.transaction(0, (0,), commit=True, name=OTHER)
+    for number, commit in enumerate((COMMIT, ABORT, COMMIT)):
+        state.transaction(30 + 10 * number, (0,), commit=commit, epoch=0 if one_epoch else number, client=client)
+    return {"t-0": data, STATE: state}
+
+
 def replaced_coordinator() -> DataLog:
     """Markers of coordinator epochs 3, 5, 4 and 5."""
     log = DataLog()
