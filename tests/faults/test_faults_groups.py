@@ -1,37 +1,29 @@
 """Committed group offsets as witnesses: loss they prove, what only looks like it, and records of theirs that cannot be read."""
 
-from base64 import urlsafe_b64decode
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafka_forensics.model.results import ScanResult
-from tests.support.faults import BASE_TIMESTAMP, HEALTHY, HIGH_WATERMARK, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories
+from tests.support.faults import BASE_TIMESTAMP, HIGH_WATERMARK, LOG_END, Log, healthy, histories
 from tests.support.faults_verdict import Said, offsets, only, said, span, verdict
-from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets, transaction_of
+from tests.support.gallery_groups import (
+    EARLIER,
+    LATER,
+    LIES,
+    behind_a_leader,
+    between_two,
+    commit,
+    control,
+    copied,
+    not_counting,
+    proving,
+)
+from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
 
 pytestmark = pytest.mark.faults
 
 KIND = "GROUP_OFFSET_BEYOND_LOG"
-TOPIC_ID_BYTES = urlsafe_b64decode(TOPIC_ID + "==")
-LATER = BASE_TIMESTAMP + 1000 * LOG_END + 60_000
-"""After every record was written."""
-EARLIER = HEALTHY.batches[-2].max_timestamp
-"""When there was one more record to be written."""
-
-
-def commit(brokers: Brokers, offset: int, *, copies: tuple[int, ...] = (1, 2, 3), **given: Any) -> None:
-    """Let group `billing` have committed an offset of `t-0`."""
-    given.setdefault("timestamp", EARLIER)
-    given.setdefault("leader_epoch", 2)
-    for broker in copies:
-        put_offsets(brokers.log_dir(broker), log_of((commit_key(), commit_value(offset, **given))))
-
-
-def control(brokers: Brokers, *, isr: list[int], replicas: list[int]) -> None:
-    """Let the controller know `t-0`."""
-    put_controller(brokers.log_dir(1), isr=isr, replicas=replicas, leader=isr[0], topic_id=TOPIC_ID_BYTES)
 
 
 def judged(result: ScanResult) -> list[tuple[str, str]]:
@@ -46,8 +38,7 @@ def about_t(result: ScanResult) -> Said:
 
 def test_a_group_that_read_what_no_copy_holds_proves_loss(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
-    commit(brokers, LOG_END + 25, version=4, topic_id=TOPIC_ID_BYTES)
-    control(brokers, isr=[1, 2, 3], replicas=[1, 2, 3])
+    proving(brokers)
     result = verdict(brokers)
     assert about_t(result) == [(KIND, "critical", None)]
     one = only(result, KIND)
@@ -101,16 +92,7 @@ def test_a_commit_within_the_log_is_no_finding(tmp_path: Path, offset: int) -> N
 
 @pytest.mark.parametrize("value", ["aborted", "pending", "deleted", "other topic id"])
 def test_a_commit_that_does_not_count_is_no_finding(tmp_path: Path, value: str) -> None:
-    brokers = healthy(tmp_path)
-    record = (commit_key(), commit_value(LOG_END + 9, version=4, topic_id=bytes(16) if value == "other topic id" else None))
-    log = {
-        "aborted": transaction_of(record, start=0, commit=False),
-        "pending": transaction_of(record, start=0),
-        "deleted": log_of(record, (commit_key(), None)),
-        "other topic id": log_of(record),
-    }[value]
-    put_offsets(brokers.log_dir(1), log)
-    assert [one for one in about_t(verdict(brokers)) if one[0] == KIND] == []
+    assert [one for one in about_t(verdict(not_counting(tmp_path, value))) if one[0] == KIND] == []
 
 
 def test_a_commit_in_a_committed_transaction_counts(tmp_path: Path) -> None:
@@ -121,8 +103,7 @@ def test_a_commit_in_a_committed_transaction_counts(tmp_path: Path) -> None:
 
 def test_a_copy_of_an_earlier_moment_lowers_the_confidence(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
-    commit(brokers, LOG_END + 25, timestamp=LATER, version=4, topic_id=TOPIC_ID_BYTES)
-    control(brokers, isr=[1, 2, 3], replicas=[1, 2, 3])
+    proving(brokers, timestamp=LATER)
     result = verdict(brokers)
     assert judged(result) == [("critical", "suspected")]
     assert only(result, KIND).evidence["harmless_if"] == "the log was copied before the offset was committed"
@@ -130,8 +111,7 @@ def test_a_copy_of_an_earlier_moment_lowers_the_confidence(tmp_path: Path) -> No
 
 def test_an_offset_that_may_have_been_set_by_hand_is_not_proven(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
-    commit(brokers, LOG_END + 25, leader_epoch=-1, version=4, topic_id=TOPIC_ID_BYTES)
-    control(brokers, isr=[1, 2, 3], replicas=[1, 2, 3])
+    proving(brokers, leader_epoch=-1)
     result = verdict(brokers)
     assert judged(result) == [("critical", "inferred")]
     assert only(result, KIND).evidence["harmless_if"] == "the offset was set by hand"
@@ -144,11 +124,7 @@ def test_a_topic_created_anew_looks_like_it(tmp_path: Path) -> None:
 
 
 def test_one_copy_alone_may_only_lag(tmp_path: Path) -> None:
-    brokers = healthy(tmp_path)
-    commit(brokers, LOG_END + 25)
-    for broker in (2, 3):
-        brokers.log_dir(broker).rename(tmp_path.parent / f"{tmp_path.name}-b{broker}")
-    assert judged(verdict(brokers)) == [("info", "suspected")]
+    assert judged(verdict(copied(tmp_path, 1))) == [("info", "suspected")]
 
 
 def test_a_copy_that_is_not_of_the_isr_may_only_lag(tmp_path: Path) -> None:
@@ -200,13 +176,10 @@ def test_where_logs_part_a_commit_is_no_witness(tmp_path: Path) -> None:
     assert [one.high_watermark_at_least for one in result.partitions if one.topic == "t"] == [12]
 
 
-@pytest.mark.parametrize(
-    "value", [b"\0\5" + bytes(30), b"\0\4" + bytes(12) + b"\xff\xff\xff\xff\x07", b"\0\3" + bytes(12) + b"\x7f\xff"]
-)
-def test_f48_records_that_lie_are_one_finding_each_and_the_rest_is_read(tmp_path: Path, value: bytes) -> None:
-    brokers = healthy(tmp_path)
-    good = commit_value(LOG_END + 1, timestamp=EARLIER)
-    path = put_offsets(brokers.log_dir(2), log_of((commit_key("audit"), good), (commit_key("audit"), value), (commit_key(), good)))
+@pytest.mark.parametrize("lie", LIES)
+def test_f48_records_that_lie_are_one_finding_each_and_the_rest_is_read(tmp_path: Path, lie: str) -> None:
+    brokers = between_two(tmp_path, LIES[lie])
+    path = brokers.log_dir(2) / "__consumer_offsets-0" / f"{0:020d}.log"
     result = verdict(brokers)
     assert said(result) == [(KIND, "critical", None), ("METADATA_RECORD_MALFORMED", "error", 2)]
     one = only(result, "METADATA_RECORD_MALFORMED")
@@ -227,27 +200,13 @@ def test_f48_a_conclusion_says_from_where_on_it_is_in_doubt(tmp_path: Path) -> N
 
 
 def test_readers_held_back_by_a_member_of_the_isr(tmp_path: Path) -> None:
-    short = Log()
-    short.plain(3)
-    long = Log()
-    long.plain(3)
-    for _ in range(20):
-        long.plain(3)
-    brokers = histories(tmp_path, {1: long, 2: short}, {1: 3, 2: 3})
-    control(brokers, isr=[1, 2], replicas=[1, 2])
-    result = verdict(brokers)
+    result = verdict(behind_a_leader(tmp_path))
     assert about_t(result) == [("READERS_HELD_BACK", "info", None), ("REPLICA_LAGS", "info", 2)]
     one = only(result, "READERS_HELD_BACK")
     assert (offsets(one), one.evidence["brokers"], one.evidence["reason"]) == ((3, 63), [2], "isr_member_behind")
     assert (one.evidence["since_ms"], one.evidence["waiting_ms"]) == (BASE_TIMESTAMP + 3000, 57_000)
 
 
-@pytest.mark.parametrize(("batches", "isr"), [(5, [1, 2]), (20, [1])])
-def test_an_active_tail_and_a_replica_out_of_the_isr_hold_nobody_back(tmp_path: Path, batches: int, isr: list[int]) -> None:
-    short, long = Log(), Log()
-    short.plain(3)
-    for _ in range(batches + 1):
-        long.plain(3)
-    brokers = histories(tmp_path, {1: long, 2: short}, {1: 3, 2: 3})
-    control(brokers, isr=isr, replicas=[1, 2])
-    assert about_t(verdict(brokers)) == [("REPLICA_LAGS", "info", 2)]
+@pytest.mark.parametrize(("batches", "isr"), [(5, (1, 2)), (20, (1,))])
+def test_an_active_tail_and_a_replica_out_of_the_isr_hold_nobody_back(tmp_path: Path, batches: int, isr: tuple[int, ...]) -> None:
+    assert about_t(verdict(behind_a_leader(tmp_path, batches=batches, isr=isr))) == [("REPLICA_LAGS", "info", 2)]

@@ -1,0 +1,140 @@
+"""The gallery's cases of committed group offsets: loss they prove, what only looks like it, and records that cannot be read."""
+
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.faults import BASE_TIMESTAMP, HEALTHY, HIGH_WATERMARK, LOG_END, TOPIC_ID, Brokers, Log, healthy, histories
+from tests.support.gallery_case import Case, patient, segment
+from tests.support.group_records import commit_key, commit_value, log_of, put_controller, put_offsets, transaction_of
+
+TOPIC_ID_BYTES: Final = urlsafe_b64decode(TOPIC_ID + "==")
+LATER: Final = BASE_TIMESTAMP + 1000 * LOG_END + 60_000
+"""After every record was written."""
+EARLIER: Final = HEALTHY.batches[-2].max_timestamp
+"""When there was one more record to be written."""
+LIES: Final = {
+    "a value of version 5": b"\0\5" + bytes(30),
+    "a text of 2147483646 bytes": b"\0\4" + bytes(12) + b"\xff\xff\xff\xff\x07",
+    "a text of 32767 bytes": b"\0\3" + bytes(12) + b"\x7f\xff",
+}
+"""Values that cannot be read, by what they are."""
+
+
+def commit(brokers: Brokers, offset: int, *, copies: tuple[int, ...] = (1, 2, 3), **given: Any) -> None:
+    """Let group `billing` have committed an offset of `t-0`."""
+    given.setdefault("timestamp", EARLIER)
+    given.setdefault("leader_epoch", 2)
+    for broker in copies:
+        put_offsets(brokers.log_dir(broker), log_of((commit_key(), commit_value(offset, **given))))
+
+
+def control(brokers: Brokers, *, isr: list[int], replicas: list[int]) -> None:
+    """Let the controller know `t-0`."""
+    put_controller(brokers.log_dir(1), isr=isr, replicas=replicas, leader=isr[0], topic_id=TOPIC_ID_BYTES)
+
+
+def proving(brokers: Brokers, **given: Any) -> None:
+    """A commit 25 records beyond the log end, by a topic id; and the controller's log."""
+    commit(brokers, LOG_END + 25, version=4, topic_id=TOPIC_ID_BYTES, **given)
+    control(brokers, isr=[1, 2, 3], replicas=[1, 2, 3])
+
+
+def not_counting(root: Path, value: str) -> Brokers:
+    """A commit beyond the log end that was `aborted`, is `pending`, was `deleted`, or is for `other topic id`."""
+    brokers = healthy(root)
+    record = (commit_key(), commit_value(LOG_END + 9, version=4, topic_id=bytes(16) if value == "other topic id" else None))
+    log = {
+        "aborted": transaction_of(record, start=0, commit=False),
+        "pending": transaction_of(record, start=0),
+        "deleted": log_of(record, (commit_key(), None)),
+        "other topic id": log_of(record),
+    }[value]
+    put_offsets(brokers.log_dir(1), log)
+    return brokers
+
+
+def between_two(root: Path, value: bytes) -> Brokers:
+    """A value that cannot be read between two commits beyond the log end."""
+    brokers = healthy(root)
+    good = commit_value(LOG_END + 1, timestamp=EARLIER)
+    log = log_of((commit_key("audit"), good), (commit_key("audit"), value), (commit_key(), good))
+    put_offsets(brokers.log_dir(2), log)
+    return brokers
+
+
+def behind_a_leader(root: Path, *, batches: int = 20, isr: tuple[int, ...] = (1, 2)) -> Brokers:
+    """Broker 2 ends some batches before broker 1, the leader."""
+    short, long = Log(), Log()
+    short.plain(3)
+    for _ in range(batches + 1):
+        long.plain(3)
+    brokers = histories(root, {1: long, 2: short}, {1: 3, 2: 3})
+    control(brokers, isr=list(isr), replicas=[1, 2])
+    return brokers
+
+
+def copied(root: Path, *copies: int) -> Brokers:
+    """Some of three equal replicas, and a commit 25 records beyond their log end."""
+    brokers = histories(root, dict.fromkeys(copies, HEALTHY), dict.fromkeys(copies, HIGH_WATERMARK))
+    commit(brokers, LOG_END + 25, copies=copies)
+    return brokers
+
+
+OFFSETS: Final = segment(0, broker=1, directory="__consumer_offsets-0")
+SHORT: Final = segment(0)
+HOLDS: Final = ("confidence",)
+HARMLESS: Final = ("confidence", "harmless_if")
+
+
+def committed(offset: int, **given: Any) -> partial[Case]:
+    """Three equal replicas and a commit on each."""
+    return told(patient(partial(commit, offset=offset, **given)))
+
+
+def told(make: Callable[[Path], Brokers]) -> partial[Case]:
+    """A case whose damage shows in `__consumer_offsets`."""
+    return partial(Case, make=make, damaged=OFFSETS, peer_options=("--offsets-decoder",))
+
+
+COMMITTED: Final = (
+    told(patient(proving))("-", "group committed 100 of log end 75, records stamped later are there", shown=HOLDS),
+    committed(LOG_END + 25)("-", "the same without the controller's log", shown=HARMLESS),
+    told(patient(lambda it: proving(it, leader_epoch=-1)))("-", "the same, and no epoch is named with it", shown=HARMLESS),
+    told(patient(lambda it: proving(it, timestamp=LATER)))("-", "the same, every record older than the commit", shown=HARMLESS),
+    committed(LOG_END + 25, timestamp=BASE_TIMESTAMP - 1)("-", "the same, every record younger than the commit", shown=HARMLESS),
+    told(lambda root: copied(root, 1))("-", "the same, one copy given", shown=HARMLESS, control=True),
+    told(patient(lambda it: (commit(it, LOG_END + 25), control(it, isr=[4], replicas=[1, 2, 3, 4]))))(
+        "-", "the same, no copy of the ISR given", shown=HARMLESS, control=True
+    ),
+    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by"), control=True),
+    *(
+        committed(offset, timestamp=LATER)("-", f"group committed {offset} of log end 75, high watermark 72", control=True)
+        for offset in (LOG_END, HIGH_WATERMARK, 0)
+    ),
+    *(
+        told(partial(not_counting, value=value))("-", f"group committed 84 of log end 75, {words}", control=True)
+        for value, words in (
+            ("aborted", "in an aborted transaction"),
+            ("pending", "in an open transaction"),
+            ("deleted", "and deleted it since"),
+            ("other topic id", "for another topic id"),
+        )
+    ),
+    Case("-", "a member of the ISR ends 60 records before the leader", behind_a_leader, SHORT, shown=("brokers", "waiting_ms")),
+    Case("-", "the same, 15 records", partial(behind_a_leader, batches=5), SHORT, control=True),
+    Case("-", "the same, 60 records, and not in the ISR", partial(behind_a_leader, isr=(1,)), SHORT, control=True),
+)
+MALFORMED: Final = tuple(
+    Case(
+        "F48",
+        f"`__consumer_offsets`: {words}",
+        partial(between_two, value=value),
+        segment(0, directory="__consumer_offsets-0"),
+        peer_options=("--offsets-decoder",),
+        shown=("record_type", "unknown_after_offset"),
+    )
+    for words, value in LIES.items()
+)
