@@ -1,5 +1,6 @@
 """Facts of a replica's `.log` files: batches, records, control records. What cannot be read of a file is noted, never raised."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
 from kafka_forensics.parsers.control import parse_control_record
+from kafka_forensics.parsers.damage import INT64_MAX
 from kafka_forensics.parsers.inspection import inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.parsers.records import MAX_COMPRESSED_BYTES, decode_batch
@@ -45,6 +47,13 @@ class Reading:
         below = entry.path[len(inside) :].lstrip("/") if inside and entry.path.startswith(f"{inside}/") else entry.path
         return self.plan.log_dir.name, below
 
+    def reader(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> SegmentReader:
+        """A reader that believes of a segment's batches what the scan believes (`engine.folding`)."""
+        logs = self.plan.context.segment_base_offsets
+        later = bisect_right(logs, segment.base_offset)
+        following = logs[later] if later < len(logs) else INT64_MAX
+        return SegmentReader(file, next_base_offset=min(segment.base_offset + (1 << 31), following), **given)
+
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file could not be read (further)."""
         self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason))
@@ -74,7 +83,7 @@ def log_chunks(reading: Reading) -> Iterator[LogChunk]:
             continue
         try:
             with plan.log_dir.source.open(segment.log.path) as file:
-                for chunk in SegmentReader(file, inspect=inspector(deep=False)).chunks():
+                for chunk in reading.reader(segment, file, inspect=inspector(deep=False)).chunks():
                     yield LogChunk(segment, file, reading.place(segment.log), chunk)
                     reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
         except SourceError as error:

@@ -18,10 +18,10 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.parsers.offset_index import parse_offset_index
 from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
 from kafka_forensics.parsers.records import check_batch_in_file
-from kafka_forensics.parsers.segment import SegmentReader
 from kafka_forensics.parsers.time_index import parse_time_index
 from kafka_forensics.parsers.transaction_index import parse_transaction_index
 
@@ -71,32 +71,33 @@ def _rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
     directory = reading.plan.directory
     for segment in directory.segments:
         if segment.log is not None:
-            yield from _file_rows(reading, segment.log, "log", segment.base_offset)
+            yield from _file_rows(reading, segment.log, segment)
         for entry, kind in (
             (segment.index, "index"),
             (segment.time_index, "timeindex"),
             (segment.transaction_index, "txnindex"),
         ):
             if entry is not None:
-                yield from _file_rows(reading, entry, kind, segment.base_offset)
+                yield from _file_rows(reading, entry, (kind, segment.base_offset))
     for offset, entry in directory.snapshots:
-        yield from _file_rows(reading, entry, "snapshot", offset)
+        yield from _file_rows(reading, entry, ("snapshot", offset))
 
 
-def _file_rows(reading: Reading, entry: "Entry", kind: str, base_offset: int) -> Iterator[tuple[Any, ...]]:
+def _file_rows(reading: Reading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[tuple[Any, ...]]:
+    """Rows of one file: the `.log` of a segment, or another kind with the offset in its name."""
     place = reading.place(entry)
-    for span in _tiled(_read(reading, entry, kind, base_offset), entry.size_in_bytes):
+    for span in _tiled(_read(reading, entry, what), entry.size_in_bytes):
         yield *place, *span.row()
 
 
-def _read(reading: Reading, entry: "Entry", kind: str, base_offset: int) -> Iterator[Span]:
+def _read(reading: Reading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[Span]:
     """Spans in file order, as far as the file can be read."""
     try:
         with reading.plan.log_dir.source.open(entry.path) as file:
-            if kind == "log":
-                yield from _log_spans(reading, file)
+            if isinstance(what, SegmentFiles):
+                yield from _log_spans(reading, what, file)
             else:
-                yield from _small_spans(file, kind, base_offset)
+                yield from _small_spans(file, *what)
     except SourceError as error:
         reading.missing(entry, error)
 
@@ -133,9 +134,9 @@ def _join(last: Span, one: Span) -> bool:
     return True
 
 
-def _log_spans(reading: Reading, file: "ByteFile") -> Iterator[Span]:
-    reader = SegmentReader(file, inspect=inspector(deep=reading.deep), inspect_alone=check_batch_in_file if reading.deep else None)
-    for chunk in reader.chunks():
+def _log_spans(reading: Reading, segment: SegmentFiles, file: "ByteFile") -> Iterator[Span]:
+    alone = check_batch_in_file if reading.deep else None
+    for chunk in reading.reader(segment, file, inspect=inspector(deep=reading.deep), inspect_alone=alone).chunks():
         yield from _chunk_spans(chunk)
         reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
 

@@ -1,0 +1,90 @@
+"""Spans tile every file, whatever its bytes are, and sum up to what the scan counts."""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafka_forensics as kf
+from tests.support.faults import Brokers, healthy
+from tests.support.gallery import SECTIONS
+from tests.support.mutations import segments
+
+KINDS = {"batches": "decoded", "damaged": "damaged", "zero_tail": "skipped", "skipped": "skipped"}
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+NUMBERS = count()
+CASES = {f"{case.fault} {case.injected}": case for cases in SECTIONS.values() for case in cases if case.during is None}
+
+
+def by_file(rows: list[dict[str, Any]]) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    found: dict[Path, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[Path(row["log_dir"], row["file"])].append(row)
+    yield from found.items()
+
+
+def assert_tiled(paths: list[Path], *, deep: bool | None = None) -> list[dict[str, Any]]:
+    """Every file is tiled, and the `.log` files' spans sum up to the totals; the rows."""
+    result = kf.scan([str(path) for path in paths], deep=deep)
+    rows = result.facts("spans").to_pylist()
+    told = set()
+    sums = dict.fromkeys(KINDS.values(), 0)
+    for path, spans in by_file(rows):
+        end = 0
+        for span in spans:
+            assert span["position"] == end
+            assert span["size_in_bytes"] > 0
+            end += span["size_in_bytes"]
+            if path.suffix == ".log":
+                sums[KINDS[span["kind"]]] += span["size_in_bytes"]
+        assert end == path.stat().st_size
+        told.add(path)
+    replicas = {Path(one.log_dir, one.directory) for one in result.replicas}
+    files = {file for folder in replicas if folder.is_dir() for file in folder.iterdir()}
+    assert told == {file for file in files if file.suffix in SUFFIXES and file.stat().st_size}
+    totals = result.totals
+    assert result.incomplete == []
+    assert sums == {"decoded": totals.bytes_decoded, "damaged": totals.bytes_damaged, "skipped": totals.bytes_skipped}
+    return rows
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", CASES)
+def test_spans_tile_the_files_of_the_fault_gallery(tmp_path: Path, name: str) -> None:
+    assert_tiled(CASES[name].make(tmp_path).log_dirs)
+
+
+def test_spans_name_the_damage(tmp_path: Path) -> None:
+    brokers: Brokers = healthy(tmp_path)
+    bad = brokers.log.at(40)
+    brokers.flip(2, bad, 100)
+    rows = assert_tiled([brokers.log_dir(2)])
+    (span,) = [row for row in rows if row["damage_kind"] is not None]
+    assert (span["kind"], span["damage_kind"], span["count"]) == ("damaged", "BATCH_CRC_MISMATCH", 1)
+    assert (span["position"], span["size_in_bytes"]) == (bad.position, len(bad.data))
+    assert (span["base_offset"], span["last_offset"]) == (bad.base_offset, bad.last_offset)
+    beside = [row for row in rows if row["file"] == span["file"] and row["kind"] == "batches"]
+    assert [row["count"] for row in beside] == [
+        len([one for one in brokers.log.of_segment(29) if one.base_offset < bad.base_offset]),
+        len([one for one in brokers.log.of_segment(29) if one.base_offset > bad.base_offset]),
+    ]
+
+
+@pytest.mark.properties
+@settings(max_examples=40)
+@given(st.data())
+def test_spans_tile_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.getbasetemp() / f"any-{next(NUMBERS)}"
+    partition = folder / "t-0"
+    partition.mkdir(parents=True)
+    (partition / f"{0:020d}.log").write_bytes(data.draw(segments()))
+    for suffix in SUFFIXES[1:]:
+        (partition / f"{0:020d}{suffix}").write_bytes(data.draw(st.binary(max_size=120)))
+    assert_tiled([folder], deep=data.draw(st.booleans()))
+    shutil.rmtree(folder)

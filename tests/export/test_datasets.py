@@ -1,0 +1,141 @@
+"""What lands in datasets: the same bytes each time, bounded row groups, hostile names, payloads only when asked for."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.engine import facts_rows
+from kafka_forensics.export import datasets
+from kafka_forensics.model.schemas import FACTS
+from tests.support.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
+from tests.support.faults import healthy
+from tests.support.gallery_replicas import HOSTILE, hostile
+
+ONE = SAMPLES / "unclean-election"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_input_and_options_give_the_same_bytes(tmp_path: Path) -> None:
+    assert export(tmp_path / "one", ONE, "--jobs", 1) == 0
+    assert export(tmp_path / "two", ONE, "--jobs", 3) == 0
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_only_the_facts_asked_for_in_their_own_order(tmp_path: Path) -> None:
+    assert export(tmp_path / "out", ONE, "--fact", "findings", "--fact", "batches", "--topic", "audit", "--broker", "2") == 0
+    told = manifest(tmp_path / "out")
+    assert list(told["datasets"]) == ["batches", "findings"]
+    assert {(one.get("topic"), one.get("broker")) for one in told["files"]} == {("audit", "2"), (None, None)}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"_SUCCESS", "_manifest.json", "batches", "findings"}
+
+
+def test_facts_of_others_heed_the_filters_too(tmp_path: Path) -> None:
+    asked = ("--topic", "audit", "--partition", 0)
+    assert export(tmp_path / "out", ONE, *asked) == 0
+    for fact in ("checkpoints", "metadata_history", "group_offsets"):
+        table = read_back(tmp_path / "out", fact)
+        assert set(table["topic"].to_pylist()) <= {"audit"}
+        assert set(table["partition"].to_pylist()) <= {0}
+    assert read_back(tmp_path / "out", "checkpoints").num_rows > 0
+    assert read_back(tmp_path / "out", "metadata_history").num_rows > 0
+
+
+def test_payloads_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+    assert export(tmp_path / "without", ONE, "--fact", "records", "--fact", "group_offsets", "--fact", "findings") == 0
+    without = read_back(tmp_path / "without", "records")
+    told = kf.scan(str(ONE)).facts("records")
+    for name in ("key", "value", "headers"):
+        assert without[name].null_count == without.num_rows
+        assert told[name].null_count < told.num_rows
+    rest = [name for name in told.schema.names if name not in ("key", "value", "headers")]
+    assert rows(without.select(rest)) == rows(told.select(rest))
+    lengths = [-1 if key is None else len(key) for key in told["key"].to_pylist()]
+    assert told["key_length"].to_pylist() == lengths
+    groups = read_back(tmp_path / "without", "group_offsets")
+    assert groups["metadata"].null_count == groups.num_rows > 0
+
+
+def test_hostile_names_and_bytes_come_back_as_they_were(tmp_path: Path) -> None:
+    brokers = hostile(tmp_path / "copies")
+    named = [f"\u202e{HOSTILE.replace('/', '')}{number}={path}" for number, path in enumerate(brokers.log_dirs)]
+    target = tmp_path / "out"
+    assert export(target, *named, "--show-payloads") == 0
+    result = kf.scan(named)
+    for fact in FACTS:
+        assert rows(read_back(target, fact)) == rows(result.facts(fact)), fact
+    for path in target.rglob("*"):
+        assert path.name.isascii()
+        assert path.name.isprintable()
+    keys = {one["broker"] for one in manifest(target)["files"] if "broker" in one}
+    assert keys == {name.split("=")[0] for name in named}
+
+
+def test_names_too_long_for_a_directory_are_whole_in_the_metadata(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path / "copies")
+    name = "é" * 200
+    assert export(tmp_path / "out", f"{name}={brokers.log_dir(1)}", "--fact", "batches") == 0
+    ((path, file),) = parquet_files(tmp_path / "out").items()
+    assert max(map(len, path.split("/"))) <= 255
+    assert (file.schema_arrow.metadata or {})[b"kf.broker"].decode() == name
+    assert manifest(tmp_path / "out")["files"][0]["broker"] == name
+
+
+def test_a_fact_without_rows_is_an_empty_file_with_all_columns(tmp_path: Path) -> None:
+    assert export(tmp_path / "out", SAMPLES / "silent-divergence") == 0
+    table = pq.read_table(tmp_path / "out" / "transactions")
+    assert table.num_rows == 0
+    assert table.schema.equals(FACTS["transactions"].schema)
+
+
+def test_row_groups_and_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_rows, "MAX_ROWS", 100)
+    monkeypatch.setattr(datasets, "MAX_FILE_BYTES", 6000)
+    assert export(tmp_path / "out", ONE, "--fact", "records", "--fact", "batches") == 0
+    files = parquet_files(tmp_path / "out")
+    groups = [file.metadata.row_group(group).num_rows for file in files.values() for group in range(file.num_row_groups)]
+    assert max(groups) == 100
+    assert any(path.endswith("part-00001.parquet") for path in files)
+    assert rows(read_back(tmp_path / "out", "batches")) == rows(kf.scan(str(ONE)).facts("batches"))
+
+
+def test_a_batch_of_rows_is_bounded_by_bytes() -> None:
+    schema = pa.schema([pa.field("value", pa.binary())])
+    big = [(b"x" * (5 << 20),) for _ in range(7)]
+    made = list(facts_rows.record_batches(schema, iter(big)))
+    assert [one.num_rows for one in made] == [3, 3, 1]
+    (whole,) = (pa.RecordBatch.from_pydict({"value": [one[0] for one in big]}, schema=schema),)
+    assert max(one.nbytes for one in facts_rows.cut([whole], schema)) <= facts_rows.MAX_BYTES
+
+
+def test_text_that_is_no_utf_8_is_spelled_out() -> None:
+    schema = pa.schema([pa.field("name", pa.string()), pa.field("names", pa.list_(pa.string()))])
+    (made,) = facts_rows.record_batches(schema, iter([("a\udcff", ["\ud800", "é"]), (None, None)]))
+    assert made.to_pylist() == [{"name": "a\\udcff", "names": ["\\ud800", "é"]}, {"name": None, "names": None}]
+
+
+def test_what_cannot_be_read_is_told_and_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = tmp_path / "copies"
+    shutil.copytree(SAMPLES / "silent-divergence", copies)
+    from kafka_forensics.engine.facts import FactReader
+
+    parts = FactReader.parts
+
+    def removed(self: FactReader, name: str) -> object:
+        for log in copies.glob("broker-1/*/*.log"):
+            log.unlink()
+        return parts(self, name)
+
+    monkeypatch.setattr(FactReader, "parts", removed)
+    assert export(tmp_path / "out", copies) == 3
+    gaps = manifest(tmp_path / "out")["incomplete"]
+    assert {Path(one["path"]).suffix for one in gaps} == {".log"}
+    spans = [one for one in read_back(tmp_path / "out", "spans").to_pylist() if one["kind"] == "skipped"]
+    assert [json.loads(one["detail"]) for one in spans] == [{"reason": "could not be read"}] * len(spans) != []

@@ -1,0 +1,181 @@
+"""The directory of an export: what is refused, what an interruption leaves, and that nothing half-written looks whole."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export import datasets
+from kafka_forensics.export.target import Target
+from kafka_forensics.model.schemas import FACTS
+from tests.support.exports import SAMPLES, export, manifest
+
+PATH = SAMPLES / "silent-divergence"
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*")}
+
+
+def test_the_seal_is_written_last_and_the_mark_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    rename = os.rename
+
+    def noted(source: str, to: str) -> None:
+        assert Path(source).name == f".{Path(to).name}.tmp"
+        order.append(Path(to).relative_to(tmp_path / "out").as_posix())
+        assert (tmp_path / "out" / "_UNFINISHED").exists()
+        rename(source, to)
+
+    monkeypatch.setattr(os, "rename", noted)
+    assert export(tmp_path / "out", PATH) == 0
+    assert order[-2:] == ["_manifest.json", "_SUCCESS"]
+    assert names(tmp_path / "out") & {"_UNFINISHED", "._manifest.json.tmp"} == set()
+    assert set(order) == {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+
+
+def test_an_empty_directory_is_taken_and_a_new_one_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert export(tmp_path / "empty", PATH) == 0
+    assert export(tmp_path / "deep" / "er", PATH) == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "said", "hint"),
+    [
+        (["notes.txt"], "is not empty: it holds notes.txt", "choose a directory that is empty or does not exist yet"),
+        (["_SUCCESS", "_manifest.json", "batches"], "holds a finished export", "choose a new directory, or remove that one first"),
+        (["_UNFINISHED", "batches"], "holds an export that did not finish, or one that is running", "nothing is resumed"),
+    ],
+)
+def test_a_directory_that_holds_something_is_refused(
+    tmp_path: Path, made: list[str], said: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    for name in made:
+        (target / name).write_text("kept")
+    assert export(target, PATH) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert f"hint: {hint}" in told.err
+    assert told.out == ""
+    assert {path.name: path.read_text() for path in target.iterdir()} == dict.fromkeys(made, "kept")
+
+
+def test_a_file_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("kept")
+    assert export(tmp_path / "file", PATH) == 2
+    assert "hint: choose a directory that does not exist yet" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("named", ["", "b="])
+def test_output_inside_an_input_is_refused_and_nothing_made(tmp_path: Path, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    copies = tmp_path / "copies"
+    (copies / "t-0").mkdir(parents=True)
+    assert export(copies / "out", f"{named}{copies}") == 2
+    assert "evidence is never written to" in capsys.readouterr().err
+    assert not (copies / "out").exists()
+
+
+def test_a_question_that_makes_no_sense_leaves_no_directory(tmp_path: Path) -> None:
+    assert export(tmp_path / "out", tmp_path / "nothing") == 2
+    assert export(tmp_path / "out", PATH, "--fact", "batch") == 2
+    assert outcome(["export", str(PATH)]) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interruption_leaves_whole_files_and_a_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = datasets._write_file
+    written: list[str] = []
+
+    def interrupted(*given: object) -> None:
+        if len(written) == 5:
+            given[0].write(b"PAR1 and then no more")  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        written.append("one")
+        write(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(datasets, "_write_file", interrupted)
+    assert export(tmp_path / "out", PATH) == 130
+    left = names(tmp_path / "out")
+    assert {"_SUCCESS", "_manifest.json"} & left == set()
+    assert "_UNFINISHED" in left
+    assert not [name for name in left if name.endswith(".tmp")]
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) == 5
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert export(tmp_path / "out", PATH) == 2
+    assert "did not finish" in capsys.readouterr().err
+
+
+def test_a_killed_export_can_be_told(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from kafka_forensics.cli.main import outcome\n"
+        "from kafka_forensics.export import datasets\n"
+        "counted = []\n"
+        "def count(dataset, manifest, one, kept=datasets._count):\n"
+        "    counted.append(one)\n"
+        "    if len(counted) == 4:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    kept(dataset, manifest, one)\n"
+        "datasets._count = count\n"
+        "outcome(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", code, "export", str(PATH), "--output", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+    assert done.returncode == -9
+    assert {"_UNFINISHED", "._manifest.json.tmp"} <= names(tmp_path / "out")
+    assert {"_SUCCESS", "_manifest.json"} & names(tmp_path / "out") == set()
+    with pytest.raises(UsageError, match="did not finish"):
+        Target.open(str(tmp_path / "out"), [])
+
+
+def test_two_exports_do_not_share_a_directory(tmp_path: Path) -> None:
+    first = Target.open(str(tmp_path / "out"), [])
+    with pytest.raises(UsageError, match="one that is running"):
+        Target.open(str(tmp_path / "out"), [])
+    first.withdraw()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_is_an_error_with_a_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(datasets, "_write_file", full)
+    assert export(tmp_path / "out", PATH) == 2
+    said = capsys.readouterr().err
+    assert "No space left on device" in said
+    assert "make room there" in said
+
+
+def test_the_manifest_is_true(tmp_path: Path) -> None:
+    import hashlib
+
+    import pyarrow.parquet as pq
+
+    target = tmp_path / "out"
+    assert export(target, PATH) == 0
+    told = manifest(target)
+    assert {one["path"] for one in told["files"]} == {path.relative_to(target).as_posix() for path in target.rglob("*.parquet")}
+    for one in told["files"]:
+        data = (target / one["path"]).read_bytes()
+        assert (one["bytes"], one["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        assert one["rows"] == pq.read_metadata(target / one["path"]).num_rows
+    assert list(told["datasets"]) == list(FACTS)
+    for fact, sums in told["datasets"].items():
+        own = [one for one in told["files"] if one["path"].startswith(f"{fact}/")]
+        assert sums == {"rows": sum(one["rows"] for one in own), "files": len(own), "bytes": sum(one["bytes"] for one in own)}
+    assert told["options"]["payloads"] is False
+    assert told["incomplete"] == []
