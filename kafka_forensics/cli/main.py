@@ -26,6 +26,7 @@ from kafka_forensics.cli.export import export
 from kafka_forensics.cli.find import find
 from kafka_forensics.cli.groups import groups
 from kafka_forensics.cli.metadata import metadata
+from kafka_forensics.cli.plan import plan
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.scan import scan
 from kafka_forensics.cli.transactions import transactions
@@ -40,6 +41,7 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "find": (find, "Find which replicas hold a record."),
     "groups": (groups, "Show what groups committed, against the logs, and what readers cannot see yet."),
     "metadata": (metadata, "Show who led each partition and who was in sync, since when."),
+    "plan": (plan, "Plan elections: what each would cut and lose, whom to elect, and how."),
     "transactions": (transactions, "List transactions, and say what holds the last stable offset."),
     "export": (export, "Write every fact and finding as Parquet datasets."),
     "explain": (explain, "Say what a finding means and what to do about it."),

@@ -1,0 +1,104 @@
+"""`plan`: what each possible election would cut and lose, whom to elect, and how."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.engine.planning import Plans
+
+TRUNCATE_BY: Final = ("epochs", "high-watermark")
+Elect = Annotated[str | None, typer.Option("--elect", metavar="N", help="Plan only the election of this broker.")]
+Dead = Annotated[list[str] | None, typer.Option("--dead", metavar="N", help="A broker that will not come back; may be repeated.")]
+TruncateBy = Annotated[
+    str | None,
+    typer.Option(
+        "--truncate-by",
+        metavar="RULE",
+        autocompletion=lambda: list(TRUNCATE_BY),
+        help="How followers truncate: epochs (Kafka 0.11 and later) or high-watermark [default: as the logs tell].",
+    ),
+]
+
+
+def plan(
+    paths: options.Paths,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    elect: Elect = None,
+    dead: Dead = None,
+    truncate_by: TruncateBy = None,
+    jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    format_name: options.Format = None,
+    output: options.Output = None,
+    as_of: options.AsOf = None,
+    live: options.Live = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+) -> int:
+    """What each possible election would cut and lose, whom to elect, and the order in which to start brokers.
+
+    Of one partition: every candidate, and the steps to the one that loses least. Of several: those where an election would lose
+    something. Ends with status 0, 2 for a wrong command line, 3 if some input could not be read.
+    """
+    if choose("engine", engine, options.ENGINES) == "spark":
+        raise UsageError("plan runs on this machine only", hint="leave out --engine")
+    wanted = chosen_format(format_name, output)
+    rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
+    check_output(output, paths)
+    asked = ScanOptions(
+        topic_glob=topic,
+        partition=partition,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        live=live,
+        deep=False,
+        as_of_ms=None if as_of is None else time_ms(as_of),
+    )
+    screen = destination(sys.stderr, no_color=no_color)
+
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine.planning import PlanOptions, make_plans
+
+    with Progress(screen, quiet=quiet) as progress:
+        found = make_plans(paths, asked, PlanOptions(rule, frozenset(dead or ())), progress)
+    _check_elect(found, elect)
+    with open_output(output, no_color=no_color) as to:
+        from kafka_forensics.cli.plan_output import write_plans
+
+        write_plans(found, wanted, to, elect=elect)
+    _say_rest(found, screen, quiet=quiet)
+    return 3 if found.result is not None and found.result.incomplete else 0
+
+
+def _check_elect(found: "Plans", elect: str | None) -> None:
+    """Raise UsageError for a leader that is not possible, or asked for of several partitions."""
+    if elect is None or not found.partitions:
+        return
+    if found.partitions > 1:
+        raise UsageError(f"--elect needs one partition, {found.partitions} are left", hint="add --topic and --partition")
+    names = [str(one.broker) for one in found.planned[0].plan.candidates]
+    if elect not in names:
+        can = f"brokers that can lead here: {', '.join(names)}" if names else "no replica can lead on these copies"
+        raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
+
+
+def _say_rest(found: "Plans", screen: "Destination", *, quiet: bool) -> None:
+    from kafka_forensics.cli.output_words import incomplete_lines
+    from kafka_forensics.cli.plan_words import summary_line
+
+    lines = [] if quiet else [summary_line(found.partitions, found.planned)]
+    if found.result is not None:
+        lines += incomplete_lines(found.result)
+    screen.stream.writelines(line + "\n" for line in lines)
+    screen.stream.flush()

@@ -1,0 +1,352 @@
+"""Plans in every format: a table of candidates with the recommendation, rows, one JSON document, an object a partition."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kafka_forensics.cli import output_json
+from kafka_forensics.cli import plan_words as words
+from kafka_forensics.cli.output_words import name
+from kafka_forensics.cli.rows import cell, json_text, markdown, markdown_lines, tsv_lines
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.engine.planning import Planned, Plans
+from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
+from kafka_forensics.replication.plans import Candidate, FollowerPlan, Loss, PlanReplica
+
+Json = dict[str, Any]
+
+COLUMNS: Final = (
+    "topic",
+    "partition",
+    "truncate_by",
+    "leader",
+    "election",
+    "is_recommended",
+    "at_least",
+    "at_most",
+    "at_most_is_bound",
+    "committed",
+    "records",
+    "bytes",
+    "losses",
+    "truncation_offsets",
+    "checkpoints_disagree",
+)
+"""Of a row a candidate, in tsv and Markdown; offsets unless named otherwise."""
+_HEADS: Final = ("leader", "election", "cuts", "lost offsets", "held by", "records", "bytes", "committed")
+_RIGHT: Final = frozenset({"records", "bytes", "committed"})
+
+
+def write_plans(plans: Plans, format_name: str, to: Destination, *, elect: str | None) -> None:
+    """Write plans in one of the formats of `options.FORMATS`; `elect` is the one leader asked for."""
+    match format_name:
+        case "table":
+            to.stream.writelines(_pages(plans, to, elect))
+        case "tsv":
+            to.stream.writelines(tsv_lines(COLUMNS, _rows(plans, elect)))
+        case "json":
+            to.stream.writelines(_document(plans, elect))
+        case "jsonl":
+            to.stream.writelines(_lines(plans, elect))
+        case "markdown":
+            to.stream.writelines(_report(plans, elect))
+        case _:
+            raise AssertionError(format_name)
+
+
+def shown_of(planned: Planned, elect: str | None) -> list[Candidate]:
+    """The candidates asked for."""
+    return [one for one in planned.plan.candidates if elect is None or str(one.broker) == elect]
+
+
+def _chosen(planned: Planned, elect: str | None) -> Candidate | None:
+    """Whose steps are told: the one asked for, else the recommended one."""
+    return planned.recommended if elect is None else next(iter(shown_of(planned, elect)), None)
+
+
+def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
+    """The table and the steps of a single partition; of several a line each."""
+    if plans.partitions != 1:
+        yield from _overview(plans)
+        return
+    for planned in plans.planned:
+        shown = shown_of(planned, elect)
+        yield from _wrapped(words.title(planned), to.width)
+        yield from _candidates(planned, shown, to)
+        for line in words.notes(planned, shown, every_follower=elect is not None):
+            yield from _wrapped(line, to.width)
+        chosen = _chosen(planned, elect)
+        if chosen is None:
+            yield from _wrapped("No replica can lead on these copies.", to.width)
+            return
+        yield "\n"
+        yield from _wrapped(words.verdict(planned, chosen), to.width)
+        yield from _steps(planned, chosen, to.width)
+
+
+def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
+    if not chosen.losses and chosen.election == "leads":
+        return
+    for number, line in enumerate(words.step_lines(planned, chosen), 1):
+        yield from _wrapped(f"{number}. {line}", width, "   ")
+    yield "\n"
+    for line in words.commands(planned, chosen):
+        yield f"  {printable(line)}\n"
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
+    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    yield from (line + "\n" for line in lines)
+
+
+def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
+    """A row a candidate, a line in it for each loss and each cut."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
+    for head in _HEADS:
+        table.add_column(Text(head), overflow="fold", justify="right" if head in _RIGHT else "left")
+    for one in shown:
+        table.add_row(*(Text("\n".join(lines)) for lines in _cells(planned, one)))
+    console = to.console()
+    with console.capture() as page:
+        console.print(table)
+    yield from (line.rstrip() + "\n" for line in page.get().splitlines())
+
+
+def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
+    """Lines of each cell of a candidate's row."""
+    mark = " *" if one.broker == planned.plan.recommended else ""
+    losses = [(each, planned.amount(each)) for each in one.losses]
+    return [
+        [cell(one.broker) + mark],
+        [words.ELECTIONS[one.election]],
+        [_cut(each) for each in one.followers if each.truncation_offset not in (None, each.log_end_offset)],
+        [words.offsets(each.start, each.end) for each, _ in losses] or ["none"],
+        [printable(", ".join(map(str, each.held_by))) for each, _ in losses],
+        ["?" if amount.records is None else str(amount.records) for _, amount in losses],
+        ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],
+        [str(each.committed) for each, _ in losses],
+    ]
+
+
+def _cut(one: FollowerPlan) -> str:
+    return f"{cell(one.broker)} at {one.truncation_offset}"
+
+
+def _overview(plans: Plans) -> Iterator[str]:
+    """A line a partition where an election would lose something, or followers would cut otherwise than by their batches."""
+    from kafka_forensics.cli.plain_table import table_lines
+
+    rows = []
+    for planned in plans.planned:
+        best, worst = planned.recommended, max(planned.plan.candidates, key=_costs, default=None)
+        rows.append(
+            [
+                printable(name(planned.plan.topic, planned.plan.partition)),
+                "none" if best is None else cell(best.broker),
+                "" if best is None else words.ELECTIONS[best.election],
+                "" if best is None else words.cost(best),
+                "" if worst is None else cell(worst.broker),
+                "" if worst is None else words.cost(worst),
+            ]
+        )
+    yield from table_lines(("partition", "elect", "election", "loses", "worst", "would lose"), (), rows)
+
+
+def _costs(one: Candidate) -> tuple[int, int]:
+    return one.committed, one.at_most
+
+
+def _total(planned: Planned, one: Candidate) -> tuple[int | None, int | None]:
+    """Records and bytes of all losses of a candidate; None where one could not be counted."""
+    amounts = [planned.amount(each) for each in one.losses]
+    records, sizes = [each.records for each in amounts], [each.bytes for each in amounts]
+    return _sum(records), _sum(sizes)
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
+    for planned in plans.planned:
+        for one in shown_of(planned, elect):
+            records, size = _total(planned, one)
+            yield {
+                "topic": planned.plan.topic,
+                "partition": planned.plan.partition,
+                "truncate_by": planned.plan.truncate_by,
+                "leader": one.broker,
+                "election": one.election,
+                "is_recommended": one.broker == planned.plan.recommended,
+                "at_least": one.at_least,
+                "at_most": one.at_most,
+                "at_most_is_bound": planned.plan.at_most_is_bound,
+                "committed": one.committed,
+                "records": records,
+                "bytes": size,
+                "losses": [[each.start, each.end, list(each.held_by)] for each in one.losses],
+                "truncation_offsets": {str(each.broker): each.truncation_offset for each in one.followers},
+                "checkpoints_disagree": any(each.disagrees for each in one.followers),
+            }
+
+
+def plan_object(planned: Planned, elect: str | None) -> Json:
+    """One partition's plan."""
+    plan, control = planned.plan, planned.given.control
+    chosen = _chosen(planned, elect)
+    return {
+        "topic": plan.topic,
+        "partition": plan.partition,
+        "truncate_by": plan.truncate_by,
+        "controller": None
+        if control is None
+        else {
+            "leader": control.leader,
+            "last_leader": control.last_leader,
+            "leader_epoch": control.leader_epoch,
+            "isr": _listed(control.isr),
+            "elr": _listed(control.elr),
+            "replica_assignment": _listed(control.assignment),
+            "unclean_leader_election_enable": control.unclean_enabled,
+        },
+        "replicas": [_replica_object(one) for one in planned.given.replicas],
+        "recommended": plan.recommended,
+        "candidates": [_candidate_object(planned, one) for one in shown_of(planned, elect)],
+        "steps": None if chosen is None else words.steps_object(planned.steps(chosen)),
+        "advice": [] if chosen is None else [words.verdict(planned, chosen), *words.step_lines(planned, chosen)],
+        "commands": [] if chosen is None else words.commands(planned, chosen),
+        "already_lost": [
+            {
+                "brokers": list(one.brokers),
+                "offset_start": one.start,
+                "offset_end": one.end,
+                "replaced_end_offset": one.replaced_end,
+                "held_by": list(one.held_by),
+                "witness": _witness_object(one),
+            }
+            for one in plan.already_lost
+        ],
+        "missing_witnesses": [{"kind": one.kind, "broker": one.broker} for one in plan.missing],
+        "findings": sorted({one.kind for one in planned.findings}),
+    }
+
+
+def _listed(ids: tuple[int, ...] | None) -> list[int] | None:
+    return None if ids is None else list(ids)
+
+
+def _replica_object(one: PlanReplica) -> Json:
+    checkpoint = one.checkpoint
+    return {
+        "broker": one.broker,
+        "log_start_offset": one.log_start_offset,
+        "log_end_offset": one.log_end_offset,
+        "high_watermark": one.high_watermark,
+        "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in one.epochs],
+        "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
+        "is_live": one.is_live,
+        "starts": one.starts,
+    }
+
+
+def _candidate_object(planned: Planned, one: Candidate) -> Json:
+    records, size = _total(planned, one)
+    return {
+        "broker": one.broker,
+        "election": one.election,
+        "is_recommended": one.broker == planned.plan.recommended,
+        "at_least": one.at_least,
+        "at_most": one.at_most,
+        "at_most_is_bound": planned.plan.at_most_is_bound,
+        "committed": one.committed,
+        "records": records,
+        "bytes": size,
+        "own_recovery_drops": one.own_cut,
+        "losses": [_loss_object(planned, each) for each in one.losses],
+        "followers": [
+            {
+                "broker": each.broker,
+                "log_end_offset": each.log_end_offset,
+                "truncation_offset": each.truncation_offset,
+                "truncation_offset_by_checkpoint": each.by_checkpoint,
+                "truncation_offset_by_batches": each.by_batches,
+                "checkpoint_disagrees": each.disagrees,
+                "halts_unless_unclean": each.halts,
+                "lost": [list(pair) for pair in each.lost],
+                "kept_different": [list(pair) for pair in each.kept],
+                "below_leaders_start": each.below_leaders_start,
+            }
+            for each in one.followers
+        ],
+    }
+
+
+def _loss_object(planned: Planned, one: Loss) -> Json:
+    amount = planned.amount(one)
+    return {
+        "offset_start": one.start,
+        "offset_end": one.end,
+        "committed_end_offset": one.committed_end if one.committed else None,
+        "witness": _witness_object(one),
+        "records": amount.records,
+        "bytes": amount.bytes,
+        "held_by": list(one.held_by),
+        "kept_by": list(one.kept_by),
+    }
+
+
+def _witness_object(one: Any) -> Json | None:
+    witness = one.witness
+    if witness is None:
+        return None
+    return {"kind": witness.kind, "broker": witness.broker, "name": witness.name, "end_offset": witness.end_offset}
+
+
+def _tool(plans: Plans) -> Json:
+    result = plans.result
+    assert isinstance(result, ScanResult)
+    return {"schema_version": SCHEMA_VERSION, "tool": output_json.tool(result), "partitions_planned": plans.partitions}
+
+
+def _document(plans: Plans, elect: str | None) -> Iterator[str]:
+    """The JSON document in pieces, a line a partition."""
+    assert plans.result is not None
+    head = json_text(_tool(plans))
+    yield f'{head[:-1]},\n "partitions": ['
+    for number, planned in enumerate(plans.planned):
+        yield ("," if number else "") + f"\n  {json_text(plan_object(planned, elect))}"
+    gaps = ", ".join(json_text(output_json.incomplete_object(gap)) for gap in plans.result.incomplete)
+    yield f'],\n "incomplete": [{gaps}]}}\n'
+
+
+def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
+    """An object with its `type` a line: partitions, what could not be read, the summary."""
+    assert plans.result is not None
+    for planned in plans.planned:
+        yield json_text({"type": "partition", **plan_object(planned, elect)}) + "\n"
+    for gap in plans.result.incomplete:
+        yield json_text({"type": "incomplete", **output_json.incomplete_object(gap)}) + "\n"
+    yield json_text({"type": "summary", **_tool(plans)}) + "\n"
+
+
+def _report(plans: Plans, elect: str | None) -> Iterator[str]:
+    """A section a partition as Markdown: candidates, notes, what to do."""
+    yield "# kafka-forensics: plan\n"
+    for planned in plans.planned:
+        shown = shown_of(planned, elect)
+        yield f"\n## {markdown(name(planned.plan.topic, planned.plan.partition))}\n\n{markdown(words.title(planned))}.\n\n"
+        lines = [[", ".join(part) for part in _cells(planned, one)] for one in shown]
+        yield from markdown_lines(_HEADS, (dict(zip(_HEADS, line, strict=True)) for line in lines))
+        for note in words.notes(planned, shown, every_follower=elect is not None):
+            yield f"\n{markdown(note)}\n"
+        chosen = _chosen(planned, elect)
+        if chosen is not None:
+            yield f"\n**{markdown(words.verdict(planned, chosen))}**\n\n"
+            yield from (f"1. {markdown(line)}\n" for line in words.step_lines(planned, chosen))
+            yield "\n"
+            yield from (f"    {printable(line)}\n" for line in words.commands(planned, chosen))

@@ -1,0 +1,260 @@
+"""A plan in words: what each election costs, what followers do, what to run and in which order. All of it safe to print."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kafka_forensics.cli.output_words import name, plural
+from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.engine.planning import Planned
+from kafka_forensics.replication.offset_ranges import Ranges
+from kafka_forensics.replication.plan_steps import Steps
+from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Loss, Missing, Witness
+
+ELECTIONS: Final = {
+    "leads": "leads now",
+    "clean": "clean",
+    "elr": "clean (ELR)",
+    "unclean": "UNCLEAN",
+    "unknown": "not known",
+}
+REGIMES: Final = {
+    "epochs": "followers truncate by leader epochs (Kafka 0.11 and later)",
+    "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)",
+}
+_MISSING: Final = {
+    "no_controller_log": "no controller's log is here to say who is in sync, and whether there are further replicas",
+    "copy_absent": "the copy of broker {} is not here, and may hold more",
+    "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
+    "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used: its cuts are told from its batches",
+    "log_not_read": "the log of broker {} could not be read to its end",
+    "does_not_start": "broker {} would not start on this copy; it cannot lead",
+    "not_live": "broker {} will not come back: it cannot lead, and what only it holds stays in its directory",
+    "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
+}
+_SERVER: Final = "HOST:PORT"
+
+
+def offsets(start: int, end: int) -> str:
+    """`300 to 369` for [300, 370), `5` for [5, 6)."""
+    return str(start) if end - start == 1 else f"{start} to {end - 1}"
+
+
+def ranges_words(ranges: Ranges) -> str:
+    """The first few of a set of offsets."""
+    told = ", ".join(offsets(*each) for each in ranges[:3])
+    return told + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
+
+
+def brokers(names: Sequence[Broker]) -> str:
+    """`broker 1`, `brokers 1 and 2`, `brokers 1, 2 and 3`."""
+    told = [printable(str(one)) for one in names]
+    if len(told) == 1:
+        return f"broker {told[0]}"
+    return "brokers " + ", ".join(told[:-1]) + f" and {told[-1]}"
+
+
+def witness_words(one: Witness) -> str:
+    """Who says that something was committed."""
+    whose = printable(str(one.broker))
+    match one.kind:
+        case "group_offset":
+            return f"offset {one.end_offset} committed by group {printable(one.name or '')}"
+        case "transaction_marker":
+            return f"transaction marker {one.end_offset - 1} of {printable(one.name or '')} on broker {whose}"
+        case _:
+            return f"high watermark {one.end_offset} of broker {whose}"
+
+
+def title(planned: Planned) -> str:
+    """The partition, how its followers truncate, and what the controller last said."""
+    plan, control = planned.plan, planned.given.control
+    text = f"{name(plan.topic, plan.partition)}: {REGIMES[plan.truncate_by]}"
+    if control is not None and control.isr is not None:
+        leader = "none" if control.leader in (None, -1) else str(control.leader)
+        text += f"; leader {leader} in epoch {control.leader_epoch}, ISR {_ids(control.isr)}"
+        text += f", ELR {_ids(control.elr)}" if control.elr else ""
+        text += "" if control.assignment is None else f", replicas {_ids(control.assignment)}"
+    return text
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids)) or "empty"
+
+
+def loss_words(planned: Planned, one: Loss) -> str:
+    """What one loss is: `70 records at offsets 300 to 369, on broker 2 alone, 70 proven committed (…)`."""
+    amount = planned.amount(one)
+    many = plural(one.end - one.start, "offset") if amount.records is None else plural(amount.records, "record")
+    alone = " alone" if len(one.held_by) == 1 else ""
+    text = f"{many} at offsets {offsets(one.start, one.end)}, on {brokers(one.held_by)}{alone}"
+    if one.committed and one.witness is not None:
+        part = "all" if one.committed_end == one.end else f"those at {offsets(one.start, one.committed_end)}"
+        text += f", {part} proven committed ({witness_words(one.witness)})"
+    if one.kept_by:
+        text += f"; {brokers(one.kept_by)} {'keeps' if len(one.kept_by) == 1 else 'keep'} it where no reader sees it"
+    return text
+
+
+def cost(candidate: Candidate) -> str:
+    """`nothing`, or how many offsets and how many of them are proven committed."""
+    if not candidate.losses:
+        return "nothing"
+    return f"{plural(candidate.at_most, 'offset')} ({candidate.committed} proven committed)"
+
+
+def bounds(planned: Planned, candidate: Candidate) -> str:
+    """The loss with its bounds, a sentence."""
+    plan = planned.plan
+    more = "" if plan.at_most_is_bound else " of the copies that are here"
+    return (
+        f"Lost are at least {plural(candidate.at_least, 'offset')} (proven committed, and on no copy that stays), "
+        f"at most {candidate.at_most}{more}."
+    )
+
+
+def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan) -> str:
+    """What a replica does under a leader."""
+    who, end = f"If {brokers([candidate.broker])} leads, {brokers([one.broker])}", one.log_end_offset
+    if one.truncation_offset is None:
+        return f"{who} does nothing: it is not there."
+    leader_end = next(each.log_end_offset for each in planned.given.replicas if each.broker == candidate.broker)
+    text = "keeps its log" if one.truncation_offset == end else f"cuts its log from {end} to {one.truncation_offset}"
+    if one.halts:
+        text = (
+            f"halts with unclean elections off, for its log ends at {end}, beyond the leader's {leader_end} "
+            f'("log truncation is not allowed"); with them on it {text}'
+        )
+    kept = f", with its own records at {ranges_words(one.kept)} in it for good," if one.kept else ""
+    text += f"{kept} and copies the leader from {one.truncation_offset} on"
+    if one.disagrees:
+        text += f" (by its checkpoint; by the epochs in its batches it would cut at {one.by_batches})"
+    if one.below_leaders_start:
+        text += f"; it deletes {plural(one.below_leaders_start, 'offset')} below the leader's log start"
+    return f"{who} {text}."
+
+
+def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool) -> Iterator[str]:
+    """What the table cannot say: what happened before, what followers do that is not plain, which witnesses are missing."""
+    for one in planned.plan.already_lost:
+        absent = f" and nothing at {offsets(one.replaced_end, one.end)}" if one.replaced_end < one.end else ""
+        other = f"other records at {offsets(one.start, one.replaced_end)}" if one.replaced_end > one.start else "none"
+        yield (
+            f"Already happened: {brokers(one.brokers)} cut its log at offset {one.start} or below, though offsets up to "
+            f"{one.end - 1} were committed ({witness_words(one.witness)}): it holds {other}{absent}. "
+            f"{brokers(one.held_by).capitalize()} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
+        )
+    for candidate in shown:
+        for follower in candidate.followers:
+            if every_follower or follower.halts or follower.kept or follower.disagrees or follower.below_leaders_start:
+                yield follower_sentence(planned, candidate, follower)
+        if candidate.own_cut:
+            own = plural(candidate.own_cut, "offset")
+            yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
+    yield from map(missing_words, planned.plan.missing)
+
+
+def missing_words(one: Missing) -> str:
+    """A witness that is not there, as a sentence."""
+    text = _MISSING[one.kind].format(printable(str(one.broker)))
+    return f"Missing: {text}."
+
+
+def verdict(planned: Planned, candidate: Candidate) -> str:
+    """The first sentence of a recommendation, or of the election asked for."""
+    best = candidate.broker == planned.plan.recommended
+    who = brokers([candidate.broker])
+    lead = f"Recommended: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
+    if not candidate.losses:
+        return f"{lead}. Nothing that the copies hold would be lost."
+    told = "; ".join(loss_words(planned, one) for one in candidate.losses[:4])
+    rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
+    least = ", which loses least" if best else ""
+    return f"{lead}{least}: {told}{rest}. {bounds(planned, candidate)}"
+
+
+def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """What to do, a step a sentence, without numbers."""
+    todo = planned.steps(candidate)
+    if todo.copy_first:
+        yield (
+            f"Stop {brokers(todo.copy_first)} and copy the log directories there, whole, to where nothing touches them: what "
+            "would be lost is in no other place. If they ran since the copies planned on were made, plan again on the new ones."
+        )
+    if todo.keep_stopped:
+        stay = "it stays" if len(todo.keep_stopped) == 1 else "they stay"
+        yield f"Stop {brokers(todo.keep_stopped)}; {stay} down until {brokers([todo.leader])} leads."
+    for broker in todo.set_aside:
+        yield (
+            f"Move the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
+            "directory, once it is copied, so that it copies the leader anew and keeps nothing different."
+        )
+    yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate)
+    if todo.unclean:
+        yield _forced(planned, candidate)
+    others = todo.start_order[1:]
+    if others:
+        wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
+        yield f"Start the others{wait}, in this order: {', '.join(printable(str(one)) for one in others)}."
+
+
+def _by_itself(planned: Planned, candidate: Candidate) -> str:
+    control = planned.given.control
+    if candidate.election in ("clean", "elr"):
+        return " The controller elects it by itself, cleanly."
+    if candidate.election == "unclean" and control is not None and control.unclean_enabled:
+        return " The topic allows unclean elections, so the controller elects it by itself when no other replica is alive."
+    return ""
+
+
+def _forced(planned: Planned, candidate: Candidate) -> str:
+    known = candidate.election == "unclean"
+    reason = "It is not in sync" if known else "If the partition has no leader then, it was not in sync"
+    if planned.plan.truncate_by == "high-watermark":
+        return f"{reason}: allow unclean elections for the topic until it leads, and forbid them again."
+    return f"{reason}: have it elected uncleanly (Kafka 2.4 and later)."
+
+
+def commands(planned: Planned, candidate: Candidate) -> list[str]:
+    """Command lines of Kafka's own tools that go with the steps; HOST:PORT stands for a broker, or for ZooKeeper."""
+    topic, todo = shlex.quote(planned.plan.topic), planned.steps(candidate)
+    if planned.plan.truncate_by == "high-watermark":
+        alter = f"kafka-configs.sh --zookeeper {_SERVER} --alter --entity-type topics --entity-name {topic}"
+        forced = [f"{alter} --add-config unclean.leader.election.enable=true"]
+        done = [f"{alter} --delete-config unclean.leader.election.enable"]
+        look = [f"kafka-topics.sh --zookeeper {_SERVER} --describe --topic {topic}"]
+        return [*look, *forced, *look, *done] if todo.unclean else look
+    look = [f"kafka-topics.sh --bootstrap-server {_SERVER} --describe --topic {topic}"]
+    if not todo.unclean:
+        return look
+    wanted = shlex.quote(election_json(planned))
+    elect = f"kafka-leader-election.sh --bootstrap-server {_SERVER} --election-type unclean --path-to-json-file election.json"
+    return [*look, f"printf '%s\\n' {wanted} > election.json", elect, *look]
+
+
+def election_json(planned: Planned) -> str:
+    """The file that `kafka-leader-election.sh` reads."""
+    return json.dumps({"partitions": [{"topic": planned.plan.topic, "partition": planned.plan.partition}]})
+
+
+def summary_line(partitions: int, planned: Sequence[Planned]) -> str:
+    """What is said on stderr at the end."""
+    if not partitions:
+        return "nothing to plan: no partition was found, or none is asked for"
+    costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
+    if not costly:
+        return f"{plural(partitions, 'partition')}: no election would lose anything"
+    return f"{plural(partitions, 'partition')}: an election could lose records of {costly}"
+
+
+def steps_object(todo: Steps) -> dict[str, object]:
+    """The steps as JSON has them."""
+    return {
+        "leader": todo.leader,
+        "copy_first": list(todo.copy_first),
+        "keep_stopped": list(todo.keep_stopped),
+        "set_aside": list(todo.set_aside),
+        "unclean": todo.unclean,
+        "start_order": list(todo.start_order),
+    }

@@ -1,0 +1,285 @@
+"""Elections planned on copied directories: the scan's replicas as small values, the planner, and what is lost counted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.environment import identity_groups
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.partitions import PartitionResult
+from kafka_forensics.engine.plan_witnesses import witnesses_of
+from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.witnesses import read_witnesses
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.transaction_log import TransactionLog
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
+from kafka_forensics.replication.plan_steps import Steps, steps
+from kafka_forensics.replication.planner import plan_partition
+from kafka_forensics.replication.plans import (
+    Candidate,
+    Loss,
+    Missing,
+    Plan,
+    PlanControl,
+    PlanPartition,
+    PlanReplica,
+    TruncateBy,
+    Witness,
+)
+
+BEARING: Final = frozenset(
+    {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "LRS_LOSS", "EPOCH_CACHE_MISMATCH"}
+)
+"""Findings of a scan that bear on elections."""
+_COUNTED_OFFSETS: Final = 1 << 20
+"""Offsets read at a time to count what is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What a loss comes to: records, and bytes of the batches that hold them; None where the log could not be read again."""
+
+    records: int | None
+    bytes: int | None
+
+
+@dataclass(slots=True)
+class Planned:
+    """One partition's plan, what it was made from, and what its losses come to."""
+
+    given: PlanPartition
+    plan: Plan
+    amounts: dict[tuple[int, int, str], Amount] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    """What the scan found that bears on elections."""
+
+    def amount(self, one: Loss) -> Amount:
+        """What a loss of this plan comes to."""
+        return self.amounts.get(_key(one), Amount(None, None))
+
+    @property
+    def recommended(self) -> Candidate | None:
+        """The candidate that loses least."""
+        return self.candidate(self.plan.recommended)
+
+    def candidate(self, broker: int | str | None) -> Candidate | None:
+        """The candidate of this name."""
+        return next((one for one in self.plan.candidates if one.broker == broker), None)
+
+    def steps(self, candidate: Candidate) -> Steps:
+        """How to bring that election about."""
+        return steps(self.given, self.plan, candidate)
+
+
+@dataclass(slots=True)
+class Plans:
+    """Plans of all partitions asked for that matter; of a single partition always."""
+
+    planned: list[Planned] = field(default_factory=list)
+    partitions: int = 0
+    result: ScanResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a plan is asked for beyond what a scan is."""
+
+    truncate_by: TruncateBy | None = None
+    dead: frozenset[str] = frozenset()
+    """Brokers that will not come back."""
+
+
+def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progress: Progress | None = None) -> Plans:
+    """Plan the elections of every partition that `options` leave. Raises UsageError for paths that make no sense, and for dead
+    brokers that hold nothing here."""
+    inputs = gather(paths, options)
+    brokers = {str(one.context.broker) for one in inputs.replicas}
+    for broker in sorted(asked.dead - brokers):
+        raise UsageError(f"broker {broker} holds no copy here", hint=f"brokers are {', '.join(sorted(brokers)[:12])}")
+    witnesses = read_witnesses(inputs)
+    plan_of = {id(one.context): one for one in inputs.replicas}
+    found = Plans()
+
+    def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+        if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
+            return  # controllers elect among themselves, by Raft
+        groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
+        best = max(groups, key=len)
+        one = _planned([replicas[number] for number in best], reader, result, asked, witnesses.transaction_log)
+        rest = [replicas[number] for group in groups if group is not best for number in group]
+        one.plan = _with_missing(one.plan, [Missing("other_topic", each.broker) for each in rest])
+        found.partitions += 1
+        if len(found.planned) == 1 and not found.planned[0].plan.matters:
+            found.planned.clear()
+        if one.plan.matters or found.partitions == 1:
+            found.planned.append(one)
+
+    found.result = scan_inputs(inputs, options, progress, look, witnesses)
+    return found
+
+
+def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
+    if not missing:
+        return plan
+    return Plan(
+        plan.topic,
+        plan.partition,
+        plan.truncate_by,
+        plan.candidates,
+        plan.recommended,
+        (*plan.missing, *missing),
+        plan.already_lost,
+    )
+
+
+def _planned(
+    replicas: list[Replica], reader: LogReader, result: PartitionResult, asked: PlanOptions, log: TransactionLog | None
+) -> Planned:
+    """The plan of one partition; further witnesses are sought only where something would be lost."""
+    context = replicas[0].context
+    conflicts = result.summary.agreement.kind == "conflict"
+    apart = _apart(replicas, reader) if conflicts else {}
+    control = _control(context.control)
+    nodes = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
+
+    def given(sought: bool) -> PlanPartition:
+        values = []
+        for one in replicas:
+            told = witnesses_of(one, reader, log, conflicts=conflicts) if sought else ()
+            values.append(_value(one, str(one.broker) not in asked.dead, told))
+        compacted = any(one.context.compacted for one in replicas)
+        return PlanPartition(context.topic, context.partition, values, apart, control, compacted, nodes)
+
+    partition = given(sought=False)
+    plan = plan_partition(partition, asked.truncate_by)
+    planned = Planned(partition, plan, findings=[one for one in result.findings if one.kind in BEARING])
+    if any(one.losses for one in plan.candidates):
+        planned.given = given(sought=True)
+        planned.plan = plan_partition(planned.given, asked.truncate_by)
+        by_broker = {one.broker: one for one in replicas}
+        for each in planned.plan.candidates:
+            for loss in each.losses:
+                if _key(loss) not in planned.amounts:
+                    planned.amounts[_key(loss)] = _amount(by_broker[loss.held_by[0]], reader, loss)
+    return planned
+
+
+def _key(one: Loss) -> tuple[int, int, str]:
+    return one.start, one.end, str(one.held_by[0])
+
+
+def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanReplica:
+    """A replica as its broker would load it: of a copy that was not taken from a running one, after recovery."""
+    context, outlook = one.context, None if one.context.live else one.recovery
+    end = one.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
+    checkpoint = context.epoch_checkpoint
+    return PlanReplica(
+        context.broker,
+        one.log_start_offset,
+        end,
+        context.high_watermark,
+        tuple(one.epochs),
+        None if checkpoint is None else tuple(checkpoint),
+        normalised((run.start_offset, run.end_offset) for run in one.state.continuity.runs),
+        tuple(witnesses),
+        is_live,
+        outlook is None or outlook.starts,
+        one.end_is_known,
+    )
+
+
+def _control(control: PartitionControl | None) -> PlanControl | None:
+    """The controller's last word as far as it is known."""
+    if control is None:
+        return None
+    events = [] if control.history is None else control.history.events
+    last = control.leader
+    if last == NO_LEADER and events:
+        last = events[-1].previous_leader
+
+    def listed(ids: list[int] | None) -> tuple[int, ...] | None:
+        return None if ids is None else tuple(ids)
+
+    unclean = control.setting("unclean.leader.election.enable")
+    return PlanControl(
+        control.leader,
+        last if last is not None and last >= 0 else None,
+        control.leader_epoch,
+        listed(control.isr),
+        listed(control.elr),
+        listed(control.replica_assignment),
+        None if unclean is None else unclean.lower() == "true",
+    )
+
+
+def _apart(replicas: list[Replica], reader: LogReader) -> dict[tuple[int, int], Ranges]:
+    """Where pairs of replicas hold different records."""
+    found = {}
+    for i, j in combinations(range(len(replicas)), 2):
+        ranges = _contents(
+            differences(replicas[i], replicas[j], reader), min(replicas[i].log_end_offset, replicas[j].log_end_offset)
+        )
+        if ranges:
+            found[i, j] = ranges
+    return found
+
+
+def _contents(found: Differences, end: int) -> Ranges:
+    """Offsets below `end` at which two logs hold different records.
+
+    Logs that part at different epochs stay apart. Of others the comparison names the batches, but for whole blocks it passed over.
+    """
+    contents = [one for one in found if one.kind == "content"]
+    if not contents:
+        return ()
+    first = contents[0]
+    if found.full or first.epochs[0] != first.epochs[1]:
+        return clipped(((first.offset, end),), 0, end)
+    ranges: list[tuple[int, int]] = []
+    for one in contents:
+        start = one.offset
+        if ranges and start - ranges[-1][1] >= BLOCK_OFFSETS:
+            start = ranges[-1][1]
+        ranges.append((start, max(one.end_offset, start)))
+    return clipped(normalised(ranges), 0, end)
+
+
+def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
+    """Records and bytes of a loss, from the log of the first who holds it."""
+    records = size = 0
+    problems = len(reader.incomplete)
+    for count, size_in_bytes in _batches(replica, reader, loss.start, loss.end):
+        records += count
+        size += size_in_bytes
+    return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
+
+
+def _batches(replica: Replica, reader: LogReader, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """(records of it in `[start, end)`, size in bytes) of every batch that has some."""
+    runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+    for low, high in clipped(runs, start, end):
+        position = low
+        while position < high:
+            stop = min(position + _COUNTED_OFFSETS, high)
+            rows = reader.batches(replica, position, stop)
+            last = position
+            for row in range(rows.shape[1]):
+                base, behind = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
+                inside = min(behind, high) - max(base, low)
+                if base < position > low or inside <= 0:
+                    continue
+                count = int(rows[BatchColumn.RECORDS_COUNT, row])
+                whole = low <= base and behind <= high and count >= 0
+                yield (count if whole else inside if count < 0 else min(count, inside)), int(rows[BatchColumn.SIZE_IN_BYTES, row])
+                last = max(last, behind)
+            position = max(stop, last)

@@ -1,0 +1,78 @@
+"""How to bring about a planned election: who must be down meanwhile, what to run, who starts when.
+
+The controller elects the first replica, in the order of the assignment, that is alive and in the ISR or ELR; an unclean election
+takes the first that is alive, and only while there is no leader (ReplicationControlManager, PartitionChangeBuilder).
+"""
+
+from dataclasses import dataclass
+
+from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Plan, PlanPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What to do for one candidate, in this order: copy, set aside, start, elect, start the others.
+
+    Brokers are named as in the plan.
+    """
+
+    leader: Broker
+    copy_first: tuple[Broker, ...]
+    """Whose log directories hold what the election would lose."""
+    keep_stopped: tuple[Broker, ...]
+    """Who must not run before the candidate leads: they would be elected in its place."""
+    unclean: bool
+    """Whether the election must be forced, or may have to be where no controller's log says."""
+    set_aside: tuple[Broker, ...]
+    """Whose copy of the partition must not be there when they start: they would keep other records for good, or halt."""
+    start_order: tuple[Broker, ...]
+    """The leader, then who loses nothing, then the others."""
+
+
+def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
+    """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
+    control = given.control
+    nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
+    others = [one for one in given.replicas if one.broker != candidate.broker and one.is_live]
+    assignment = [] if control is None or control.assignment is None else list(control.assignment)
+
+    def before(broker: Broker) -> tuple[int, str]:
+        node = nodes[broker]
+        return (assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)), str(broker)
+
+    followers = {one.broker: one for one in candidate.followers}
+    ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
+    aside = tuple(broker for broker in ordered if plan.truncate_by == "high-watermark" and _stays(followers[broker]))
+    rivals: list[Broker] = []
+    if candidate.election == "unknown":
+        rivals = ordered
+    elif candidate.election != "leads":
+        in_sync = {*(() if control is None else (*(control.isr or ()), *(control.elr or ()))), *_leader(given)}
+        earlier = [broker for broker in ordered if before(broker) < before(candidate.broker)]
+        forced = candidate.election != "clean"
+        rivals = [broker for broker in ordered if (nodes[broker] in in_sync and (forced or broker in earlier))]
+        rivals += [broker for broker in earlier if candidate.election == "unclean" and broker not in rivals]
+        rivals += [broker for broker in ordered if nodes[broker] in _leader(given) and broker not in rivals]
+    holders = {broker for one in candidate.losses for broker in one.held_by}
+    return Steps(
+        candidate.broker,
+        tuple(one.broker for one in given.replicas if one.broker in holders),
+        tuple(sorted(rivals, key=before)),
+        candidate.election in ("unclean", "unknown"),
+        aside,
+        (candidate.broker, *ordered),
+    )
+
+
+def _leader(given: PlanPartition) -> set[Broker]:
+    """The leader, who stays it while it lives."""
+    control = given.control
+    return set() if control is None or control.leader is None or control.leader < 0 else {control.leader}
+
+
+def _harm(one: FollowerPlan) -> int:
+    return sum(end - start for start, end in one.lost)
+
+
+def _stays(one: FollowerPlan) -> bool:
+    return bool(one.kept) or one.halts
