@@ -14,6 +14,7 @@ from tests.support.transaction_histories import (
     LIES,
     NOTHING,
     TIMES,
+    after_retention,
     another_one,
     brokers_of,
     cluster,
@@ -27,7 +28,7 @@ from tests.support.transaction_histories import (
     segmented,
     without_segment,
 )
-from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, DataLog, Logs, write_cluster
+from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, Logs, write_cluster
 
 pytestmark = pytest.mark.faults
 
@@ -158,9 +159,7 @@ def test_a_committed_transaction_whose_segment_is_gone_everywhere(tmp_path: Path
 
 
 def test_what_retention_took_is_not_lost(tmp_path: Path) -> None:
-    second = DataLog(next_offset=90)
-    second.traffic(60)
-    assert said(scan(write_cluster(tmp_path, cluster(ended(30, COMMIT), second, decided(30))))) == []
+    assert said(scan(write_cluster(tmp_path, after_retention()))) == []
 
 
 def test_a_marker_of_a_replaced_coordinator(tmp_path: Path) -> None:

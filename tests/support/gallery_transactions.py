@@ -16,6 +16,7 @@ from tests.support.transaction_histories import (
     NOTHING,
     STATE,
     TOO_LATE,
+    after_retention,
     another_one,
     brokers_of,
     cluster,
@@ -41,14 +42,15 @@ FIRST, SECOND = (segment(0, broker=1, directory=name) for name in ("t-0", "t-1")
 COORDINATOR: Final = segment(0, broker=1, directory=STATE)
 DECODER: Final = "--transaction-log-decoder"
 ALSO: Final = ((COORDINATOR, DECODER),)
+COMMITTED: Final = partial(decided, 30)
 OVERDUE: Final = 12 + TOO_LATE
 """The second at which the open transaction's last record is too old."""
 
 
-def logs_of(make: Callable[[], Logs], *, clean: bool = True, damaged: str = FIRST, told: bool = True) -> partial[Case]:
+def logs_of(make: Callable[[], Logs], *, damaged: str = FIRST, told: bool = True) -> partial[Case]:
     """Three brokers with these logs; kafka-dump-log is told the coordinators' log too, if there is one."""
     also = ALSO if told else ()
-    return partial(Case, make=lambda root: brokers_of(root, make(), clean=clean), damaged=damaged, also=also)
+    return partial(Case, make=lambda root: brokers_of(root, make()), damaged=damaged, also=also)
 
 
 def opened(later: float, state: Callable[[float], CoordinatorLog] | None) -> partial[Case]:
@@ -93,25 +95,24 @@ def data_and_state(made: tuple[DataLog, CoordinatorLog]) -> Logs:
 
 
 def both(
-    first: bool | None, second: bool | None, state: Callable[[], CoordinatorLog] | None, *, client: int = 0, **given: float | None
+    first: bool | None, second: bool | None, state: Callable[[], CoordinatorLog] | None, *, client: int, traffic: float
 ) -> Logs:
     """Two partitions whose transaction ended so."""
-    logs = (ended(30, each, client=client, **given) for each in (first, second))
-    return cluster(*logs, None if state is None else state())
+    one, other = (ended(30, each, client=client, traffic=traffic) for each in (first, second))
+    return cluster(one, other, None if state is None else state())
 
 
 def torn(
     first: bool | None,
     second: bool | None,
-    state: Callable[[], CoordinatorLog] | None = partial(decided, 30),
+    state: Callable[[], CoordinatorLog] | None = COMMITTED,
     *,
     client: int = 0,
-    clean: bool = True,
-    traffic: float | None = 20.0,
+    traffic: float = 20.0,
 ) -> partial[Case]:
     """The same as a case, whose damage is in t-1."""
     make = partial(both, first, second, state, client=client, traffic=traffic)
-    return logs_of(make, clean=clean, damaged=SECOND, told=state is not None)
+    return logs_of(make, damaged=SECOND, told=state is not None)
 
 
 def older_copy(root: Path) -> Brokers:
@@ -263,9 +264,9 @@ TRANSACTIONS: Final = (
         "F44", "COMMIT and ABORT of two transactions, one after the other", control=True
     ),
     logs_of(lambda: many(None), damaged=SECOND)("F44", "a hundred, all as decided, clocks seven seconds apart", control=True),
-    logs_of(
-        lambda: cluster(ended(30, COMMIT), DataLog(next_offset=90), decided(30)), damaged=segment(90, broker=1, directory="t-1")
-    )("F44", "retention took the records of t-1", control=True),
+    logs_of(after_retention, damaged=segment(90, broker=1, directory="t-1"))(
+        "F44", "retention took the records of t-1", control=True
+    ),
     logs_of(lambda: {"t-0": replaced_coordinator()}, told=False)(
         "-", "a marker of coordinator epoch 4 behind one of 5", shown=("coordinator_epoch", "previous_coordinator_epoch")
     ),

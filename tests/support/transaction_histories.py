@@ -218,6 +218,13 @@ def cluster(first: DataLog, second: DataLog, state: CoordinatorLog | None = None
     return logs if state is None else logs | {STATE: state}
 
 
+def after_retention() -> dict[str, Log]:
+    """The log of t-1 begins behind the transaction."""
+    second = DataLog(next_offset=90)
+    second.traffic(60)
+    return cluster(ended(30, COMMIT), second, decided(30))
+
+
 def brokers_of(root: Path, logs: Logs, *, clean: bool = True) -> Brokers:
     """Three brokers with these logs."""
     write_cluster(root, logs, clean=clean)
