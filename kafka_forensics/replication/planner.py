@@ -173,12 +173,12 @@ class _Planning:
     def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry] | None], begun: list[EpochEntry]) -> int:
         """Where a replica cuts by one of the two ways to know epochs; `begun` are the leader's, with the one it begins.
 
-        Equal epochs need no asking: the log ends with the leader's, or where it does."""
+        Equal epochs need no asking. A log still longer than the leader's is out of its range, and cut to its end."""
         one, end = self._replicas[number], self._replicas[leader].log_end_offset
         own = known[number]
         if own and own == known[leader]:
             return min(one.log_end_offset, end)
-        return truncation_offset(own or (), one.log_end_offset, begun, end, follower_high_watermark=one.high_watermark)
+        return min(end, truncation_offset(own or (), one.log_end_offset, begun, end, follower_high_watermark=one.high_watermark))
 
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""

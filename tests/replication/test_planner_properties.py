@@ -93,7 +93,7 @@ def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
     theirs = [*((entry.start_offset, entry.leader_epoch) for entry in leader.entries()), (leader.end, new_epoch)]
     end = follower.end
     if not mine:
-        return min(end, follower.high_watermark)
+        return min(end, follower.high_watermark, leader.end)
     while mine:
         epoch, answer = end_of(theirs, leader.end, mine[-1][1])
         own_epoch, own_end = end_of(mine, end, epoch)

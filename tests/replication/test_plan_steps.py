@@ -1,0 +1,82 @@
+"""The way to a planned election: who is copied first, who stays down, who is started when."""
+
+from dataclasses import replace
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.plan_steps import Steps, steps
+from kafka_forensics.replication.planner import plan_partition
+from kafka_forensics.replication.plans import PlanControl, PlanPartition, PlanReplica
+
+FIRST = (EpochEntry(0, 0),)
+
+
+Brokers = tuple[int, ...]
+
+
+def way(leader: int, copied: Brokers, stopped: Brokers, aside: Brokers, order: Brokers, *, unclean: bool = False) -> Steps:
+    return Steps(leader, copied, stopped, unclean, aside, order)
+
+
+def to(given: PlanPartition, broker: int | str) -> Steps:
+    plan = plan_partition(given)
+    return steps(given, plan, next(one for one in plan.candidates if one.broker == broker))
+
+
+def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600)) -> PlanPartition:
+    replicas = [PlanReplica(broker, 0, end, end, FIRST, FIRST) for broker, end in enumerate(ends, 1)]
+    return PlanPartition("clicks", 0, replicas, {}, control)
+
+
+def test_the_leader_needs_no_election() -> None:
+    assert to(lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))), 3) == way(3, (), (), (), (3, 1, 2))
+
+
+def test_members_of_the_isr_that_come_first_stay_down() -> None:
+    control = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
+    assert to(lagging(control), 2) == way(2, (), (3, 1), (), (2, 3, 1))
+    assert to(lagging(control), 1) == way(1, (2, 3), (3,), (), (1, 3, 2)), "those that would be cut are copied first"
+    outside = replace(control, isr=(3, 2))
+    assert to(lagging(outside), 2).keep_stopped == (3,), "who is not in the ISR is not elected before one who is"
+
+
+def test_a_member_of_the_elr_waits_for_the_whole_isr() -> None:
+    control = PlanControl(3, 3, 0, (3,), (2,), (1, 2, 3))
+    assert to(lagging(control), 2) == way(2, (), (3,), (), (2, 1, 3))
+
+
+def test_an_unclean_election_takes_the_first_that_is_alive() -> None:
+    control = PlanControl(3, 3, 0, (3,), (2,), (4, 1, 2, 3))
+    four = lagging(control, (200, 600, 600, 600))
+    told = to(four, 1)
+    assert told.unclean
+    assert told.keep_stopped == (4, 2, 3), "the ISR, the ELR, and who stands first in the assignment"
+    assert told.copy_first == (2, 3, 4)
+    alone = to(lagging(replace(control, assignment=(1, 2, 3), isr=(2,), leader=-1, elr=())), 3)
+    assert alone.keep_stopped == (1, 2)
+
+
+def test_without_a_controllers_log_all_others_stay_down() -> None:
+    told = to(lagging(None), 2)
+    assert (told.keep_stopped, told.unclean) == ((1, 3), True)
+
+
+def test_the_dead_are_not_started() -> None:
+    given = lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2)))
+    one, two, three = given.replicas
+    told = to(replace(given, replicas=[one, two, replace(three, is_live=False)]), 2)
+    assert told.start_order == (2, 1)
+    assert told.keep_stopped == (1,)
+
+
+def test_old_logs_that_would_keep_other_records_are_set_aside() -> None:
+    replicas = [PlanReplica(1, 0, 10, 10), PlanReplica(2, 0, 10, 0), PlanReplica(3, 0, 3, 3)]
+    ledger = PlanPartition("ledger", 0, replicas, {(0, 2): ((0, 3),), (1, 2): ((0, 3),)})
+    assert to(ledger, 1) == way(1, (3,), (2, 3), (3,), (1, 2, 3), unclean=True)
+    assert to(ledger, 3).set_aside == (1,), "it would halt, or keep three records of its own"
+
+
+def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
+    control = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
+    replicas = [replace(one, broker=f"rack-{one.broker}") for one in lagging(control).replicas]
+    named = PlanPartition("clicks", 0, replicas, {}, control, nodes={"rack-1": 1, "rack-2": 2, "rack-3": 3})
+    assert to(named, "rack-2").keep_stopped == ("rack-3", "rack-1")
