@@ -155,6 +155,7 @@ def _sources_digest() -> str:
         [
             *package.glob("parsers/kernels/*.py"),
             *package.glob("analysis/*.py"),
+            *package.glob("simulation/*.py"),
             package / "compiled.py",
             package / "machine_code.py",
         ]

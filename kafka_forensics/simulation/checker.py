@@ -1,0 +1,225 @@
+"""All histories of a protocol, breadth first: how many states there are, and the shortest way to break each invariant."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.compiled import use_compiled, using_compiled
+from kafka_forensics.errors import UsageError
+from kafka_forensics.simulation import search
+from kafka_forensics.simulation.invariants import INVARIANTS, OF_HISTORY
+from kafka_forensics.simulation.model import Model, Sizes, State, Step
+from kafka_forensics.simulation.packing import Layout, layout_of, row_of, rules_of
+from kafka_forensics.simulation.protocols import Protocol
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_BYTES: Final = 1 << 30
+"""Of keys, parents and table together; while they grow, half as much again is in use."""
+MAX_REPLICAS: Final = 5
+MAX_OTHERS: Final = 8
+"""Of log size, records and last epoch."""
+COMPILE_ABOVE_STATES: Final = 200
+_CHUNK: Final = 1 << 14
+_FIRST_CAPACITY: Final = 1 << 12
+
+Progress = Callable[[int, int, int], None]
+"""Told (states known, states still to visit, depth)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One invariant: whether it holds (None: not broken as far as was looked), and the steps of the shortest way to break it."""
+
+    invariant: str
+    holds: bool | None
+    trace: tuple[tuple[Step, State], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """States that differ in more than replicas' names, steps to the farthest, and the verdicts in the order of `INVARIANTS`.
+
+    `complete` is False where the bound on memory, or the one asked for, ended the search early.
+    """
+
+    protocol: Protocol
+    sizes: Sizes
+    states: int
+    depth: int
+    complete: bool
+    verdicts: tuple[Verdict, ...]
+
+    def verdict(self, invariant: str) -> Verdict:
+        """The verdict on one invariant."""
+        return next(one for one in self.verdicts if one.invariant == invariant)
+
+
+def check(
+    protocol: Protocol,
+    sizes: Sizes,
+    *,
+    until_broken: str | None = None,
+    history: bool = True,
+    max_bytes: int = MAX_BYTES,
+    progress: Progress | None = None,
+) -> Checked:
+    """Visit every state of a protocol and judge every invariant in each.
+
+    States are counted without history; what was ever committed makes two states of one, so the invariants of history take a
+    second search, left out without `history`. `until_broken` ends the search with the level on which that invariant breaks.
+    Raises UsageError for sizes that no search would finish.
+    """
+    _refuse(sizes)
+    plain = _Search(protocol, sizes, history=False, max_bytes=max_bytes)
+    plain.run(None if until_broken in OF_HISTORY else until_broken, progress)
+    searches = [plain]
+    if history:
+        searches.append(_Search(protocol, sizes, history=True, max_bytes=max_bytes))
+        searches[1].run(until_broken, progress)
+    verdicts = []
+    for name in INVARIANTS:
+        if name in OF_HISTORY and not history:
+            continue
+        verdicts.append(searches[name in OF_HISTORY].verdict(name))
+    complete = all(one.complete for one in searches)
+    return Checked(protocol, sizes, plain.count, plain.depth, complete, tuple(verdicts))
+
+
+def _refuse(sizes: Sizes) -> None:
+    if not 1 <= sizes.replicas <= MAX_REPLICAS:
+        raise UsageError(f"{sizes.replicas} replicas cannot be checked", hint=f"choose 1 to {MAX_REPLICAS}")
+    for name, value, least in (("log size", sizes.log_size, 1), ("records", sizes.records, 1), ("last epoch", sizes.max_epoch, 0)):
+        if not least <= value <= MAX_OTHERS:
+            raise UsageError(f"a {name} of {value} cannot be checked", hint=f"choose {least} to {MAX_OTHERS}")
+
+
+class _Search:
+    """One breadth-first search; states are numbered as they are found."""
+
+    def __init__(self, protocol: Protocol, sizes: Sizes, *, history: bool, max_bytes: int) -> None:
+        self.model = Model(protocol, sizes, history=history)
+        self.layout = layout_of(sizes, history=history)
+        self.rules = rules_of(protocol, history=history)
+        self.max_bytes = max_bytes
+        words = self.layout.words
+        self.row = np.zeros(self.layout.fields, np.int64)
+        self.out = np.zeros((self.layout.max_successors, self.layout.fields), np.int64)
+        self.trial, self.key = np.zeros(words, np.int64), np.zeros(words, np.int64)
+        self.found = np.full(len(INVARIANTS), -1, np.int64)
+        self.keys = np.zeros((_FIRST_CAPACITY, words), np.int64)
+        self.parents = np.full(_FIRST_CAPACITY, -1, np.int32)
+        self.table = np.zeros(4 * _FIRST_CAPACITY, np.int32)
+        self.keys[0] = self.key_of(self.model.initial())
+        self.count, self.depth = 1, 0
+        self.complete = True
+        search.fill(self.keys, 1, self.table)
+
+    def run(self, until_broken: str | None, progress: Progress | None) -> None:
+        """Visit all states level by level, or the levels up to the first that breaks an invariant."""
+        before = using_compiled()
+        try:
+            self._levels(None if until_broken is None else list(INVARIANTS).index(until_broken), progress)
+        finally:
+            use_compiled(before)
+
+    def _levels(self, until: int | None, progress: Progress | None) -> None:
+        first, last = 0, 1
+        while first < last:
+            if until is not None and self.found[until] >= 0:
+                self.complete = False
+                return
+            while first < last:
+                use_compiled(self.count > COMPILE_ABOVE_STATES)
+                first = self._visit(first, min(last, first + _CHUNK))
+                if not self.complete:
+                    return
+                if progress is not None:
+                    progress(self.count, self.count - first, self.depth)
+            last = self.count
+            self.depth += first < last
+
+    def _visit(self, first: int, last: int) -> int:
+        """Visit some states; the next to visit."""
+        layout = self.layout
+        while first < last:
+            first, self.count = search.explore(
+                first,
+                last,
+                self.count,
+                self.keys,
+                self.parents,
+                self.table,
+                layout.shape,
+                self.rules,
+                layout.word,
+                layout.shift,
+                layout.kind,
+                layout.mask,
+                layout.isr_map,
+                layout.leader_map,
+                self.row,
+                self.out,
+                self.trial,
+                self.key,
+                self.found,
+            )
+            if first < last and not self._grow():
+                self.complete = False
+                break
+        return first
+
+    def _grow(self) -> bool:
+        """Twice the room, unless that is more than is allowed."""
+        bytes_now = self.keys.nbytes + self.parents.nbytes + self.table.nbytes
+        if 2 * bytes_now > self.max_bytes:
+            return False
+        self.keys = np.concatenate([self.keys, np.zeros_like(self.keys)])
+        self.parents = np.concatenate([self.parents, np.full_like(self.parents, -1)])
+        self.table = np.zeros(2 * len(self.table), np.int32)
+        search.fill(self.keys, self.count, self.table)
+        return True
+
+    def key_of(self, state: State) -> "NDArray[np.int64]":
+        """The canonical key (words) of a state."""
+        return key_of(state, self.layout)
+
+    def verdict(self, invariant: str) -> Verdict:
+        """What the search says of an invariant."""
+        index = int(self.found[list(INVARIANTS).index(invariant)])
+        if index < 0:
+            return Verdict(invariant, True if self.complete else None)
+        return Verdict(invariant, False, self._trace(index))  # noqa: FBT003 - the field says it
+
+    def _trace(self, index: int) -> tuple[tuple[Step, State], ...]:
+        """The steps to a state, replayed in the readable model so that a replica keeps its name all the way."""
+        path = []
+        while index > 0:
+            path.append(self.keys[index])
+            index = int(self.parents[index])
+        state, told = self.model.initial(), []
+        for key in reversed(path):
+            step, state = next(
+                (step, after) for step, after in self.model.successors(state) if np.array_equal(self.key_of(after), key)
+            )
+            told.append((step, state))
+        return tuple(told)
+
+
+def key_of(state: State, layout: Layout) -> "NDArray[np.int64]":
+    """The key (words) that stands for a state and all that differ from it only in the replicas' names."""
+    key = np.zeros(layout.words, np.int64)
+    search.pack.interpreted(
+        row_of(state, layout),
+        layout.word,
+        layout.shift,
+        layout.kind,
+        layout.isr_map,
+        layout.leader_map,
+        np.zeros(layout.words, np.int64),
+        key,
+    )
+    return key

@@ -1,0 +1,252 @@
+"""One partition and its controller, step by step: a state, and every state that may come next.
+
+The model is that of Jason Gustafson's `kafka-specification` (2018): steps are atomic; nothing crashes, but whatever a replica
+was told may reach it late or never, so a replica cut off from the cluster and a slow one are the same. The controller's
+requests stay in the world for good; each has an epoch of its own. A leader thinks of itself as such until it heeds a newer
+request. Who leads, in the eyes of a replica, is told by the epoch it is in.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka_forensics.simulation.protocols import Fence, Guard, Protocol, Truncation
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large a world is explored: replicas, offsets a log has room for, records ever written, and the last leader epoch."""
+
+    replicas: int = 3
+    log_size: int = 2
+    records: int = 2
+    max_epoch: int = 2
+
+
+class Record(NamedTuple):
+    """A record, known by its number in the order of writing, and the leader epoch it was written in."""
+
+    number: int
+    leader_epoch: int
+
+
+class Replica(NamedTuple):
+    """What one broker knows: the epoch it heeds (-1: none yet), its high watermark, its view of the ISR, its records."""
+
+    leader_epoch: int
+    high_watermark: int
+    isr: frozenset[int]
+    log: tuple[Record, ...]
+
+
+class Request(NamedTuple):
+    """What the controller tells all replicas; its place in the list is the leader epoch. Leader None: there is none."""
+
+    leader: int | None
+    isr: frozenset[int]
+
+
+class State(NamedTuple):
+    """The world: replicas, all requests so far, the controller's ISR, how many records were ever written.
+
+    `committed` numbers the records below a high watermark that the true leader set, where the history is kept.
+    """
+
+    replicas: tuple[Replica, ...]
+    requests: tuple[Request, ...]
+    isr: frozenset[int]
+    records: int
+    committed: frozenset[int] = frozenset()
+
+
+class Step(NamedTuple):
+    """What happens: a verb, who does it, and to whom, what number or until where (None where the verb needs none)."""
+
+    action: str
+    replica: int
+    other: int | None = None
+    number: int | None = None
+
+
+def leader_of(state: State, replica: int) -> int | None:
+    """Whom a replica takes for the leader."""
+    epoch = state.replicas[replica].leader_epoch
+    return None if epoch < 0 else state.requests[epoch].leader
+
+
+def true_leader(state: State) -> int | None:
+    """The replica that the controller's last request names, if it has heeded that request."""
+    leader = state.requests[-1].leader if state.requests else None
+    return leader if leader is not None and state.replicas[leader].leader_epoch == len(state.requests) - 1 else None
+
+
+class Model:
+    """All steps of a protocol in a world of some size; `history` keeps the records that were ever committed."""
+
+    def __init__(self, protocol: Protocol, sizes: Sizes, *, history: bool = False) -> None:
+        self.protocol = protocol
+        self.sizes = sizes
+        self.history = history
+        self.everyone = range(sizes.replicas)
+
+    def initial(self) -> State:
+        """Empty logs, no request yet, everyone in the ISR."""
+        nobody = Replica(-1, 0, frozenset(), ())
+        return State((nobody,) * self.sizes.replicas, (), frozenset(self.everyone), 0)
+
+    def successors(self, state: State) -> Iterator[tuple[Step, State]]:
+        """Every step that is possible, with the state it leads to."""
+        yield from self._controller(state)
+        for replica in self.everyone:
+            yield from self._heed(state, replica)
+            if leader_of(state, replica) == replica or not self.protocol.guards & Guard.LEADER_WRITES:
+                yield from self._write(state, replica)
+            if leader_of(state, replica) == replica:
+                yield from self._lead(state, replica)
+
+    def _controller(self, state: State) -> Iterator[tuple[Step, State]]:
+        """Elect a leader, or put a replica out of the ISR (a leader leaves its post; the last member stays)."""
+        if len(state.requests) > self.sizes.max_epoch:
+            return
+        leader = state.requests[-1].leader if state.requests else None
+        electable = state.isr if self.protocol.guards & Guard.ELECT_FROM_ISR else self.everyone
+        for replica in self.everyone:
+            if replica in electable and replica != leader:
+                isr = state.isr if replica in state.isr else frozenset({replica})
+                yield Step("elect", replica, number=len(state.requests)), _ask(state, Request(replica, isr))
+            if replica == leader:
+                isr = state.isr - {replica} or state.isr
+                yield Step("remove", replica, number=len(state.requests)), _ask(state, Request(None, isr))
+            elif replica in state.isr:
+                isr = state.isr - {replica}
+                yield Step("remove", replica, number=len(state.requests)), _ask(state, Request(leader, isr))
+
+    def _heed(self, state: State, replica: int) -> Iterator[tuple[Step, State]]:
+        """Become leader or follower in the epoch of a request, any that was ever sent."""
+        own = state.replicas[replica]
+        for epoch, request in enumerate(state.requests):
+            newer = epoch > own.leader_epoch if self.protocol.guards & Guard.NEWER_EPOCH else epoch != own.leader_epoch
+            if not newer or request.leader is None:
+                continue
+            if request.leader == replica:
+                after = own._replace(leader_epoch=epoch, isr=request.isr)
+                yield Step("lead", replica, number=epoch), _with(state, replica, after)
+            elif self._may_truncate(state, request.leader, epoch):
+                end = self._truncation_offset(state, replica, request.leader)
+                if end > len(own.log):
+                    continue  # the specification's log cannot be cut where it does not reach; a later request can be heeded
+                mark = min(end, own.high_watermark)
+                yield (
+                    Step("follow", replica, request.leader, epoch),
+                    _with(state, replica, Replica(epoch, mark, request.isr, own.log[:end])),
+                )
+
+    def _may_truncate(self, state: State, leader: int, epoch: int) -> bool:
+        return not self.protocol.guards & Guard.TRUNCATION_FENCED or state.replicas[leader].leader_epoch == epoch
+
+    def _truncation_offset(self, state: State, replica: int, leader: int) -> int:
+        own, log = state.replicas[replica], state.replicas[leader].log
+        match self.protocol.truncation:
+            case Truncation.HIGH_WATERMARK:
+                return own.high_watermark
+            case Truncation.KIP_101:
+                return _end_of_last_epoch(own, log)
+            case Truncation.KIP_279:
+                return _matching_end(own.log, log)
+            case _:
+                return len(own.log)
+
+    def _write(self, state: State, replica: int) -> Iterator[tuple[Step, State]]:
+        own = state.replicas[replica]
+        if own.leader_epoch >= 0 and state.records < self.sizes.records and len(own.log) < self.sizes.log_size:
+            log = (*own.log, Record(state.records, own.leader_epoch))
+            after = _with(state, replica, own._replace(log=log))
+            yield Step("write", replica, number=state.records), after._replace(records=state.records + 1)
+
+    def _lead(self, state: State, leader: int) -> Iterator[tuple[Step, State]]:
+        """What happens between who takes itself for the leader and the others."""
+        own, rules = state.replicas[leader], self.protocol
+        mark = own.high_watermark
+        if mark < len(own.log) and all(self._passes(state, leader, one, mark + 1, rules.raise_high_watermark) for one in own.isr):
+            after = _with(state, leader, own._replace(high_watermark=mark + 1))
+            if self.history and true_leader(state) == leader:
+                after = after._replace(committed=state.committed | {own.log[mark].number})
+            yield Step("raise", leader, number=mark + 1), after
+        for other in self.everyone:
+            if other == leader:
+                continue
+            yield from self._replicate(state, leader, other)
+            if rules.guards & Guard.ISR_BY_TRUE_LEADER and true_leader(state) != leader:
+                continue
+            if other in own.isr:
+                if not self._passes(state, leader, other, len(own.log), rules.shrink_isr):
+                    yield Step("shrink", leader, other), _change_isr(state, leader, own.isr - {other})
+            elif self._passes(state, leader, other, mark, rules.expand_isr) and self._epoch_start_reached(own):
+                yield Step("expand", leader, other), _change_isr(state, leader, own.isr | {other})
+
+    def _replicate(self, state: State, leader: int, other: int) -> Iterator[tuple[Step, State]]:
+        """The follower fetches one record; or it truncates, where that is left to the fetch."""
+        own, follower, rules = state.replicas[leader], state.replicas[other], self.protocol
+        end = len(follower.log)
+        if end < len(own.log) and self._passes(state, leader, other, end, rules.fetch):
+            mark = min(own.high_watermark, end + 1) if rules.guards & Guard.BEHIND_LEADER else end + 1
+            after = follower._replace(log=(*follower.log, own.log[end]), high_watermark=mark)
+            yield Step("fetch", other, leader, own.log[end].number), _with(state, other, after)
+        if rules.truncation is Truncation.ON_FETCH and leader_of(state, other) == leader and _refused(own.log, follower.log):
+            end = _matching_end(follower.log, own.log)
+            after = follower._replace(log=follower.log[:end], high_watermark=min(end, follower.high_watermark))
+            yield Step("truncate", other, leader, end), _with(state, other, after)
+
+    def _passes(self, state: State, leader: int, other: int, end: int, fence: Fence) -> bool:
+        """Whether a follower passes a fence for the offsets below `end`."""
+        own, follower = state.replicas[leader], state.replicas[other]
+        if fence & Fence.NOBODY:
+            return False
+        if fence & Fence.FOLLOWS and leader_of(state, other) != leader:
+            return False
+        if fence & Fence.SAME_EPOCH and follower.leader_epoch != own.leader_epoch:
+            return False
+        if fence & Fence.REACHED and end > min(len(own.log), len(follower.log)):
+            return False
+        if not fence & Fence.RECORD_EPOCH or end == 0 or end > min(len(own.log), len(follower.log)):
+            return True
+        return own.log[end - 1].leader_epoch == follower.log[end - 1].leader_epoch
+
+    def _epoch_start_reached(self, own: Replica) -> bool:
+        if not self.protocol.guards & Guard.EPOCH_START_REACHED or own.high_watermark >= len(own.log):
+            return True
+        return own.log[own.high_watermark].leader_epoch == own.leader_epoch
+
+
+def _ask(state: State, request: Request) -> State:
+    return state._replace(requests=(*state.requests, request), isr=request.isr)
+
+
+def _with(state: State, replica: int, after: Replica) -> State:
+    return state._replace(replicas=(*state.replicas[:replica], after, *state.replicas[replica + 1 :]))
+
+
+def _change_isr(state: State, leader: int, isr: frozenset[int]) -> State:
+    return _with(state, leader, state.replicas[leader]._replace(isr=isr))._replace(isr=isr)
+
+
+def _end_of_last_epoch(own: Replica, leader: tuple[Record, ...]) -> int:
+    """Where the leader's log ends the epoch of the follower's last record; the high watermark where it cannot tell."""
+    if not own.log:
+        return 0
+    epoch = own.log[-1].leader_epoch
+    if leader and leader[-1].leader_epoch == epoch:
+        return len(leader)
+    return next((offset for offset, record in enumerate(leader) if record.leader_epoch > epoch), own.high_watermark)
+
+
+def _matching_end(log: tuple[Record, ...], other: tuple[Record, ...]) -> int:
+    """Behind the last offset at which both logs hold the same record."""
+    return max((offset + 1 for offset, (own, their) in enumerate(zip(log, other, strict=False)) if own == their), default=0)
+
+
+def _refused(leader: tuple[Record, ...], follower: tuple[Record, ...]) -> bool:
+    """Whether a fetch would fail: the follower is longer, or its last record has another epoch than the leader's there."""
+    if len(follower) > len(leader):
+        return True
+    return bool(follower) and leader[len(follower) - 1].leader_epoch != follower[-1].leader_epoch

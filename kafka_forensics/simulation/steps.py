@@ -1,0 +1,339 @@
+"""The model's steps as kernels: a state is a row of small integers, see `packing.Layout`; `model` says the same for people.
+
+A replica's part of the row is its leader epoch + 1, high watermark, ISR as bits, then its records' numbers + 1 (0: none). Behind
+the replicas stand: requests so far, the controller's ISR, records so far; of each request the leader + 1 and the ISR; of each
+record its epoch + 1 (0: in no log); the records ever committed, as bits.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.compiled import kernel
+from kafka_forensics.simulation.protocols import Fence, Guard, Truncation
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Row = NDArray[np.int64]
+    Rows = NDArray[np.int64]
+
+REPLICAS: Final = 0
+LOG_SIZE: Final = 1
+RECORDS: Final = 2
+MAX_EPOCH: Final = 3
+WIDTH: Final = 4
+"""Of a replica's part of the row."""
+SHARED: Final = 5
+"""Where what is behind the replicas begins."""
+EPOCHS: Final = 6
+"""Where the records' epochs begin; the committed records come last."""
+
+HIGH_WATERMARK: Final = 1
+ISR: Final = 2
+LOG: Final = 3
+QUORUM_ISR: Final = 1
+WRITTEN: Final = 2
+REQUESTS: Final = 3
+
+TRUNCATION: Final = 0
+FETCH: Final = 1
+RAISE: Final = 2
+SHRINK: Final = 3
+EXPAND: Final = 4
+GUARDS: Final = 5
+HISTORY: Final = 6
+
+_FOLLOWS: Final = int(Fence.FOLLOWS)
+_SAME_EPOCH: Final = int(Fence.SAME_EPOCH)
+_REACHED: Final = int(Fence.REACHED)
+_RECORD_EPOCH: Final = int(Fence.RECORD_EPOCH)
+_NOBODY: Final = int(Fence.NOBODY)
+_ELECT_FROM_ISR: Final = int(Guard.ELECT_FROM_ISR)
+_NEWER_EPOCH: Final = int(Guard.NEWER_EPOCH)
+_ISR_BY_TRUE_LEADER: Final = int(Guard.ISR_BY_TRUE_LEADER)
+_LEADER_WRITES: Final = int(Guard.LEADER_WRITES)
+_TRUNCATION_FENCED: Final = int(Guard.TRUNCATION_FENCED)
+_EPOCH_START_REACHED: Final = int(Guard.EPOCH_START_REACHED)
+_BEHIND_LEADER: Final = int(Guard.BEHIND_LEADER)
+_TO_HIGH_WATERMARK: Final = int(Truncation.HIGH_WATERMARK)
+_KIP_101: Final = int(Truncation.KIP_101)
+_KIP_279: Final = int(Truncation.KIP_279)
+_ON_FETCH: Final = int(Truncation.ON_FETCH)
+
+
+@kernel
+def end_of(state: "Row", shape: "Row", replica: int) -> Any:
+    """A replica's log end."""
+    base = replica * shape[WIDTH] + LOG
+    end = 0
+    while end < shape[LOG_SIZE] and state[base + end] > 0:
+        end += 1
+    return end
+
+
+@kernel
+def leader_seen(state: "Row", shape: "Row", replica: int) -> Any:
+    """Whom a replica takes for the leader, + 1; 0 for none."""
+    epoch = state[replica * shape[WIDTH]]
+    return 0 if epoch == 0 else state[shape[SHARED] + REQUESTS + 2 * (epoch - 1)]
+
+
+@kernel
+def is_true_leader(state: "Row", shape: "Row", replica: int) -> Any:
+    """1 if the controller's last request names the replica and it is in that epoch, else 0."""
+    asked = state[shape[SHARED]]
+    if asked == 0 or state[replica * shape[WIDTH]] != asked:
+        return 0
+    return 1 if leader_seen(state, shape, replica) == replica + 1 else 0
+
+
+@kernel
+def epoch_at(state: "Row", shape: "Row", replica: int, offset: int) -> Any:
+    """Epoch + 1 of the record a replica holds at an offset below its log end."""
+    return state[shape[EPOCHS] + state[replica * shape[WIDTH] + LOG + offset] - 1]
+
+
+@kernel
+def passes(state: "Row", shape: "Row", leader: int, other: int, end: int, fence: int) -> Any:
+    """1 if a follower passes a fence for the offsets below `end`, else 0."""
+    width = shape[WIDTH]
+    if fence & _NOBODY:
+        return 0
+    if fence & _FOLLOWS and leader_seen(state, shape, other) != leader + 1:
+        return 0
+    if fence & _SAME_EPOCH and state[other * width] != state[leader * width]:
+        return 0
+    reached = min(end_of(state, shape, leader), end_of(state, shape, other))
+    if fence & _REACHED and end > reached:
+        return 0
+    if not fence & _RECORD_EPOCH or end == 0 or end > reached:
+        return 1
+    return 1 if epoch_at(state, shape, leader, end - 1) == epoch_at(state, shape, other, end - 1) else 0
+
+
+@kernel
+def matching_end(state: "Row", shape: "Row", one: int, two: int) -> Any:
+    """Behind the last offset at which both logs hold the same record."""
+    first, second = one * shape[WIDTH] + LOG, two * shape[WIDTH] + LOG
+    end = 0
+    for offset in range(shape[LOG_SIZE]):
+        if state[first + offset] > 0 and state[first + offset] == state[second + offset]:
+            end = offset + 1
+    return end
+
+
+@kernel
+def end_of_last_epoch(state: "Row", shape: "Row", replica: int, leader: int) -> Any:
+    """Where the leader's log ends the epoch of the follower's last record; the high watermark where it cannot tell."""
+    own_end, end = end_of(state, shape, replica), end_of(state, shape, leader)
+    if own_end == 0:
+        return 0
+    epoch = epoch_at(state, shape, replica, own_end - 1)
+    if end > 0 and epoch_at(state, shape, leader, end - 1) == epoch:
+        return end
+    for offset in range(end):
+        if epoch_at(state, shape, leader, offset) > epoch:
+            return offset
+    return state[replica * shape[WIDTH] + HIGH_WATERMARK]
+
+
+@kernel
+def truncation_offset(state: "Row", shape: "Row", rule: int, replica: int, leader: int) -> Any:
+    """Where a replica cuts its log when it becomes a follower of `leader`."""
+    if rule == _TO_HIGH_WATERMARK:
+        return state[replica * shape[WIDTH] + HIGH_WATERMARK]
+    if rule == _KIP_101:
+        return end_of_last_epoch(state, shape, replica, leader)
+    if rule == _KIP_279:
+        return matching_end(state, shape, replica, leader)
+    return end_of(state, shape, replica)
+
+
+@kernel
+def copy_to(state: "Row", out: "Rows", count: int) -> None:
+    """Begin a next state as a copy."""
+    for place in range(state.shape[0]):
+        out[count, place] = state[place]
+
+
+@kernel
+def cut(out: "Rows", count: int, shape: "Row", replica: int, end: int) -> None:
+    """Cut a log of a next state at `end`, lower its high watermark, and forget the epochs of records that are in no log."""
+    width = shape[WIDTH]
+    base = replica * width
+    out[count, base + HIGH_WATERMARK] = min(end, out[count, base + HIGH_WATERMARK])
+    for offset in range(end, shape[LOG_SIZE]):
+        record = out[count, base + LOG + offset]
+        out[count, base + LOG + offset] = 0
+        left = 0
+        for other in range(shape[REPLICAS]):
+            for place in range(shape[LOG_SIZE]):
+                if out[count, other * width + LOG + place] == record:
+                    left = 1
+        if record > 0 and left == 0:
+            out[count, shape[EPOCHS] + record - 1] = 0
+
+
+@kernel
+def ask(state: "Row", shape: "Row", out: "Rows", count: int, leader: int, isr: int) -> Any:
+    """The controller's next request."""
+    copy_to(state, out, count)
+    shared = shape[SHARED]
+    place = shared + REQUESTS + 2 * state[shared]
+    out[count, place] = leader
+    out[count, place + 1] = isr
+    out[count, shared + QUORUM_ISR] = isr
+    out[count, shared] += 1
+    return count + 1
+
+
+@kernel
+def control(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int) -> Any:
+    """The controller elects a leader or puts a replica out of the ISR."""
+    shared = shape[SHARED]
+    asked, isr = state[shared], state[shared + QUORUM_ISR]
+    if asked > shape[MAX_EPOCH]:
+        return count
+    leader = 0
+    if asked > 0:
+        leader = state[shared + REQUESTS + 2 * (asked - 1)]
+    for replica in range(shape[REPLICAS]):
+        bit = 1 << replica
+        member = isr & bit
+        if leader != replica + 1 and (member or not rules[GUARDS] & _ELECT_FROM_ISR):
+            count = ask(state, shape, out, count, replica + 1, isr if member else bit)
+        if leader == replica + 1:
+            rest = isr & ~bit
+            count = ask(state, shape, out, count, 0, rest if rest > 0 else isr)
+        elif member:
+            count = ask(state, shape, out, count, leader, isr & ~bit)
+    return count
+
+
+@kernel
+def heed(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, replica: int) -> Any:
+    """A replica becomes leader or follower in the epoch of any request."""
+    width, shared = shape[WIDTH], shape[SHARED]
+    base = replica * width
+    for epoch in range(1, state[shared] + 1):
+        request = shared + REQUESTS + 2 * (epoch - 1)
+        leader = state[request] - 1
+        newer = epoch > state[base] if rules[GUARDS] & _NEWER_EPOCH else epoch != state[base]
+        if not newer or leader < 0:
+            continue
+        end = end_of(state, shape, replica)
+        if leader != replica:
+            if rules[GUARDS] & _TRUNCATION_FENCED and state[leader * width] != epoch:
+                continue
+            cut_at = truncation_offset(state, shape, rules[TRUNCATION], replica, leader)
+            if cut_at > end:
+                continue
+            end = cut_at
+        copy_to(state, out, count)
+        out[count, base] = epoch
+        out[count, base + ISR] = state[request + 1]
+        if leader != replica:
+            cut(out, count, shape, replica, end)
+        count += 1
+    return count
+
+
+@kernel
+def write(state: "Row", shape: "Row", out: "Rows", count: int, replica: int) -> Any:
+    """A replica appends a new record of its own epoch."""
+    base, shared = replica * shape[WIDTH], shape[SHARED]
+    end, written = end_of(state, shape, replica), state[shared + WRITTEN]
+    if state[base] == 0 or written >= shape[RECORDS] or end >= shape[LOG_SIZE]:
+        return count
+    copy_to(state, out, count)
+    out[count, base + LOG + end] = written + 1
+    out[count, shape[EPOCHS] + written] = state[base]
+    out[count, shared + WRITTEN] += 1
+    return count + 1
+
+
+@kernel
+def raise_high_watermark(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> Any:
+    """A leader raises its high watermark by one, if all of its ISR pass."""
+    base = leader * shape[WIDTH]
+    mark = state[base + HIGH_WATERMARK]
+    if mark >= end_of(state, shape, leader):
+        return count
+    for other in range(shape[REPLICAS]):
+        if state[base + ISR] >> other & 1 and not passes(state, shape, leader, other, mark + 1, rules[RAISE]):
+            return count
+    copy_to(state, out, count)
+    out[count, base + HIGH_WATERMARK] += 1
+    if rules[HISTORY] and is_true_leader(state, shape, leader):
+        out[count, shape[EPOCHS] + shape[RECORDS]] |= 1 << (state[base + LOG + mark] - 1)
+    return count + 1
+
+
+@kernel
+def refused(state: "Row", shape: "Row", leader: int, other: int) -> Any:
+    """1 if a fetch would fail: the follower is longer, or its last record has another epoch than the leader's there."""
+    own_end, end = end_of(state, shape, leader), end_of(state, shape, other)
+    if end > own_end:
+        return 1
+    if end == 0:
+        return 0
+    return 1 if epoch_at(state, shape, leader, end - 1) != epoch_at(state, shape, other, end - 1) else 0
+
+
+@kernel
+def replicate(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int, other: int) -> Any:
+    """The follower fetches one record; or it truncates, where that is left to the fetch."""
+    own, base = leader * shape[WIDTH], other * shape[WIDTH]
+    end = end_of(state, shape, other)
+    if end < end_of(state, shape, leader) and passes(state, shape, leader, other, end, rules[FETCH]):
+        copy_to(state, out, count)
+        out[count, base + LOG + end] = state[own + LOG + end]
+        mark = end + 1
+        if rules[GUARDS] & _BEHIND_LEADER:
+            mark = min(state[own + HIGH_WATERMARK], end + 1)
+        out[count, base + HIGH_WATERMARK] = mark
+        count += 1
+    if rules[TRUNCATION] == _ON_FETCH and leader_seen(state, shape, other) == leader + 1 and refused(state, shape, leader, other):
+        copy_to(state, out, count)
+        cut(out, count, shape, other, matching_end(state, shape, other, leader))
+        count += 1
+    return count
+
+
+@kernel
+def lead(state: "Row", shape: "Row", rules: "Row", out: "Rows", count: int, leader: int) -> Any:
+    """What happens between who takes itself for the leader and the others."""
+    base, shared = leader * shape[WIDTH], shape[SHARED]
+    mark, end, isr = state[base + HIGH_WATERMARK], end_of(state, shape, leader), state[base + ISR]
+    started = 1
+    if rules[GUARDS] & _EPOCH_START_REACHED and mark < end and epoch_at(state, shape, leader, mark) != state[base]:
+        started = 0
+    count = raise_high_watermark(state, shape, rules, out, count, leader)
+    for other in range(shape[REPLICAS]):
+        if other == leader:
+            continue
+        count = replicate(state, shape, rules, out, count, leader, other)
+        if rules[GUARDS] & _ISR_BY_TRUE_LEADER and not is_true_leader(state, shape, leader):
+            continue
+        member = isr >> other & 1
+        passed = passes(state, shape, leader, other, end if member else mark, rules[SHRINK if member else EXPAND])
+        if (member and not passed) or (not member and passed and started):
+            copy_to(state, out, count)
+            out[count, base + ISR] = isr ^ (1 << other)
+            out[count, shared + QUORUM_ISR] = isr ^ (1 << other)
+            count += 1
+    return count
+
+
+@kernel
+def successors(state: "Row", shape: "Row", rules: "Row", out: "Rows") -> Any:
+    """Every next state, into the rows of `out`; how many. `out` must hold `packing.max_successors` rows."""
+    count = control(state, shape, rules, out, 0)
+    for replica in range(shape[REPLICAS]):
+        count = heed(state, shape, rules, out, count, replica)
+        leads = leader_seen(state, shape, replica) == replica + 1
+        if leads or not rules[GUARDS] & _LEADER_WRITES:
+            count = write(state, shape, out, count, replica)
+        if leads:
+            count = lead(state, shape, rules, out, count, replica)
+    return count
