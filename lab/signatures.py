@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.analysis.signatures import Signature, Weight
+from kafka_forensics.analysis.signatures import Signature, Weight, signature_key
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.signatures import SIGNATURES
@@ -37,7 +37,8 @@ test keeps it true. The trees are made from the fault gallery's replicas (`tests
 Versions are facts about the issue. Kafka's version stands in no file; a scan knows lower bounds: leader epochs and producer
 snapshots (0.11), `partition.metadata` and `meta.properties` of version 1 (2.8), a broker epoch in `.kafka_cleanshutdown` (3.7), the
 level of `metadata.version` in a controller's log (3.0 and later).
-Where such a bound lies at or above the fix, the finding says so: what went wrong may be older than the upgrade.
+Where such a bound lies at or above the fix, the finding says so: what went wrong may be older than the upgrade. Where only what
+must be there speaks for an incident, and such a bound or anything else against it, there is no finding.
 
 | incident | issue | what happened | what must be there | what else counts | affected | fixed in | scan of the tree | near miss |
 |---|---|---|---|---|---|---|---|---|
@@ -61,7 +62,7 @@ def _row(signature: Signature) -> tuple[tuple[int, str], str]:
     also = f", and {', '.join(tree.also)}" if tree.also else ""
     cells = [
         signature.incident,
-        signature.issue,
+        signature.issue or "no issue",
         signature.summary,
         "; ".join(_texts(signature, Weight.MUST)),
         "; ".join(
@@ -73,7 +74,7 @@ def _row(signature: Signature) -> tuple[tuple[int, str], str]:
         f"{tree.shows}: {'not named' if match is None else f'named, {match.confidence}{also}'}",
         f"{tree.near_miss}: {'not named' if missed is None else 'NAMED'}",
     ]
-    return _order(signature.incident, signature.issue), _line(cells)
+    return _order(signature.incident, signature.issue or ""), _line(cells)
 
 
 def _unnamed(incident: str, told: tuple[str, str, str]) -> tuple[tuple[int, str], str]:
@@ -98,7 +99,8 @@ def _named(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
     with tempfile.TemporaryDirectory() as folder:
         brokers = make(Path(folder) / "brokers")
         found = scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
-    return {f"{one.evidence['incident']} {one.evidence['issue']}": one for one in found if one.kind == "INCIDENT_SIGNATURE"}
+    matched = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
+    return {signature_key(one.evidence["incident"], one.evidence["issue"]): one for one in matched}
 
 
 def main() -> None:

@@ -122,7 +122,7 @@ def _bad_alike_everywhere(case: Case) -> Answer:
 FILES: Final = (
     Signature(
         "d7",
-        "incident d7",
+        None,
         "time index of zeros, by which every segment seems expired",
         "2.x on file systems that lose mapped writes",
         (),
@@ -172,7 +172,7 @@ FILES: Final = (
     ),
     Signature(
         "d19",
-        "incident d19",
+        None,
         "offset index with preallocated zeros at its end",
         "any version after a crash; Kafka rebuilds the index",
         (),
@@ -235,7 +235,7 @@ FILES: Final = (
     ),
     Signature(
         "d25",
-        "incident d25",
+        None,
         "batches that are bad alike on every replica",
         "0.10.2 on FreeBSD; cause not known",
         (),

@@ -28,9 +28,10 @@ def _never_marked(case: Case) -> Answer:
 
 
 def _torn(case: Case) -> Answer:
-    """A transaction that ended differently in its partitions, or lost its records in one."""
-    torn = [one for one in case.of("TXN_TORN") if one.evidence.get("reason") != "no_marker" or not _prepared(one)]
-    return next(iter([*torn, *case.of("TXN_PARTLY_LOST", "TXN_MARKERS_DISAGREE")]), False)
+    """A transaction with markers that contradict its decision, or each other; a missing marker may be lost with the log's end."""
+    torn = [one for one in case.of("TXN_TORN") if one.evidence.get("reason") == "opposite_marker"]
+    disagreeing = [one for one in case.of("TXN_MARKERS_DISAGREE") if one.evidence.get("shown_as") == "aborted"]
+    return next(iter([*torn, *disagreeing]), False)
 
 
 TRANSACTIONS: Final = (
@@ -72,8 +73,8 @@ TRANSACTIONS: Final = (
     ),
     Signature(
         "d12",
-        "incident d12",
-        "torn transaction",
+        "KAFKA-17754",
+        "transaction ended by a delayed EndTxn request of another one",
         "before 4.0, or without transaction version 2",
         ("4.0.0",),
         (

@@ -117,13 +117,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An incident: its number in docs/incidents.md, Kafka's issue, what happened, versions as the issue gives them, conditions.
+    """An incident: its number in docs/incidents.md, its issue if it has one, what happened, versions as told there, conditions.
 
     `whole_scan`: it needs findings that are only made when every partition was judged.
     """
 
     incident: str
-    issue: str
+    issue: str | None
     summary: str
     affected_versions: str
     fixed_in: tuple[str, ...]
@@ -134,8 +134,13 @@ class Signature:
 
     @property
     def key(self) -> str:
-        """`d3 KAFKA-6361`: one signature of one incident."""
-        return f"{self.incident} {self.issue}"
+        """`d3 KAFKA-6361`: one signature of one incident; `d7` where it has no issue."""
+        return signature_key(self.incident, self.issue)
+
+
+def signature_key(incident: str, issue: str | None) -> str:
+    """What tells signatures apart, from the two values that the finding's evidence has, too."""
+    return incident if issue is None else f"{incident} {issue}"
 
 
 def must(text: str, holds: Callable[[Case], Answer]) -> Condition:
@@ -159,16 +164,19 @@ def against(text: str, holds: Callable[[Case], Answer]) -> Condition:
 
 
 def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
-    """One finding for each signature whose every must-condition holds in the case, in the order of the signatures."""
-    found = []
+    """One finding for each signature whose every must-condition holds in the case, in the order of the signatures.
+
+    Where something speaks against it and nothing but the musts for it, there is none.
+    """
+    found: list[Finding | None] = []
     for signature in signatures:
         answers = [(one, one.holds(case)) for one in signature.conditions if one.weight is Weight.MUST]
         if answers and all(answer for _, answer in answers):
             found.append(_match(case, signature, answers))
-    return found
+    return [one for one in found if one is not None]
 
 
-def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer]]) -> Finding:
+def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer]]) -> Finding | None:
     rest = [(one, one.holds(case)) for one in signature.conditions if one.weight is not Weight.MUST]
     fits = [one.text for one, answer in (*musts, *rest) if answer and one.weight is not Weight.AGAINST]
     against = [one.text for one, answer in rest if one.weight is Weight.EXPECTED and answer is False]
@@ -177,7 +185,9 @@ def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer
     bounds = version_bounds(case.replicas, case.features)
     if signature.outgrown and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
         against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])
-    supported = len(fits) > len(musts) and not against
+    more = len(fits) > len(musts)
+    if against and not more:
+        return None
     evidence: dict[str, Any] = {
         "incident": signature.incident,
         "issue": signature.issue,
@@ -192,7 +202,7 @@ def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer
     }
     shown = next((answer for _, answer in musts if isinstance(answer, Finding)), None)
     place = _place(case, None if shown is None else shown.place)
-    return finding(KIND, place, evidence, confidence=Confidence.INFERRED if supported else Confidence.SUSPECTED)
+    return finding(KIND, place, evidence, confidence=Confidence.INFERRED if more and not against else Confidence.SUSPECTED)
 
 
 def _place(case: Case, shown: Place | None) -> Place:

@@ -39,12 +39,10 @@ def test_a_signature_without_musts_never_matches() -> None:
     ("weight", "answer", "key", "confidence"),
     [
         (Weight.EXPECTED, True, "fits", Confidence.INFERRED),
-        (Weight.EXPECTED, False, "does_not_fit", Confidence.SUSPECTED),
         (Weight.EXPECTED, None, "unknown", Confidence.SUSPECTED),
         (Weight.EXTRA, True, "fits", Confidence.INFERRED),
         (Weight.EXTRA, False, None, Confidence.SUSPECTED),
         (Weight.EXTRA, None, "unknown", Confidence.SUSPECTED),
-        (Weight.AGAINST, True, "does_not_fit", Confidence.SUSPECTED),
         (Weight.AGAINST, False, None, Confidence.SUSPECTED),
         (Weight.AGAINST, None, "unknown", Confidence.SUSPECTED),
     ],
@@ -57,10 +55,13 @@ def test_what_an_answer_does(weight: Weight, answer: Answer, key: str | None, co
     assert one.evidence["fits"][0] == "must"
 
 
-def test_what_speaks_against_outweighs_what_fits() -> None:
-    one = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), condition(Weight.AGAINST, YES))
+@pytest.mark.parametrize(("weight", "answer"), [(Weight.EXPECTED, False), (Weight.AGAINST, True)])
+def test_what_speaks_against_outweighs_what_fits(weight: Weight, answer: Answer) -> None:
+    """With the musts alone there is no match; with more it is a suspicion."""
+    assert match(condition(Weight.MUST, YES), condition(weight, answer)) is None
+    one = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES, "more"), condition(weight, answer, "other"))
     assert one is not None
-    assert one.confidence is Confidence.SUSPECTED
+    assert (one.confidence, one.evidence["does_not_fit"]) == (Confidence.SUSPECTED, ["other"])
 
 
 def test_the_place_is_that_of_what_shows_it_without_file_and_bytes() -> None:
@@ -87,7 +88,7 @@ def test_the_level_of_a_feature_bounds_the_version(level: int | None, bounds: li
 def test_a_bound_at_the_fix_speaks_against_unless_versions_do_not_matter() -> None:
     case = Case([SHOWN], [], {"metadata.version": 22})
     for outgrown in (True, False):
-        one = signature(condition(Weight.MUST, YES), fixed_in=("2.0.1", "4.0.0"))
+        one = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
         [found] = matches(case, [replace(one, outgrown=outgrown)])
         assert found.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * outgrown
         assert found.evidence["version_at_least"] == "4.0.0"

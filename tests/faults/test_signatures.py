@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.analysis.signatures import signature_key
 from kafka_forensics.engine import signatures
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
@@ -13,6 +14,8 @@ from tests.support.faults import healthy, histories
 from tests.support.faults_verdict import verdict
 from tests.support.incident_trees import Tree, grown_together, history
 from tests.support.incidents import TREES
+from tests.support.transaction_histories import cut_within
+from tests.support.transaction_logs import write_cluster
 
 pytestmark = pytest.mark.faults
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.faults
 def named(result: ScanResult) -> dict[str, Finding]:
     """The matches of a scan by the keys of their signatures."""
     found = [one for one in result.findings if one.kind == "INCIDENT_SIGNATURE"]
-    return {f"{one.evidence['incident']} {one.evidence['issue']}": one for one in found}
+    return {signature_key(one.evidence["incident"], one.evidence["issue"]): one for one in found}
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
@@ -75,4 +78,20 @@ def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
         "t-0: matches KAFKA-6361 (logs that parted in a fast fail-over and grew together): an epoch of one log is in no other, a"
         " later one in both and the logs part below a known high watermark."
     )
-    assert (wording.advice(one) or "").startswith("Affected: 0.11.0.0 to 1.1.1; fixed in 2.0.0. ")
+    advice = wording.advice(one) or ""
+    assert advice.startswith("Affected: 0.11.0.0 to 1.1.1; fixed in 2.0.0. ")
+    assert advice.endswith(" More on it in docs/incidents.md, row d3.")
+
+
+@pytest.mark.parametrize("client", [0, 2])
+def test_a_missing_marker_alone_is_no_transaction_that_ended_in_two_ways(tmp_path: Path, client: int) -> None:
+    """The log ends before the marker, so that nothing in it ended otherwise."""
+    assert named(scan([str(path) for path in write_cluster(tmp_path, cut_within(client))], ScanOptions(jobs=1))) == {}
+
+
+def test_no_sentence_names_an_incident_by_its_number_alone(tmp_path: Path) -> None:
+    from kafka_forensics import wording
+
+    tree = next(one for one in TREES if one.key == "d7")
+    one = named(verdict(tree.make(tmp_path / "brokers")))["d7"]
+    assert "resembles a known incident that has no issue number (time index of zeros, by which" in wording.message(one)

@@ -172,7 +172,7 @@ def bad_batch(root: Path, *bad: int) -> Brokers:
 
 FILE_TREES = (
     Tree(
-        "d7 incident d7",
+        "d7",
         "a closed segment's time index is zeros to its end, its batches have timestamps",
         lambda root: zeroed_time_index(root, HEALTHY.segments[1]),
         "the same of the active segment after a crash, whose index is rebuilt",
@@ -207,7 +207,7 @@ FILE_TREES = (
         lambda root: large_segment(root, INT_MAX - 17),
     ),
     Tree(
-        "d19 incident d19",
+        "d19",
         "a closed segment's offset index goes on in zeros",
         lambda root: untrimmed_index(root, HEALTHY.segments[1]),
         "the same of the active segment after a crash",
@@ -249,7 +249,7 @@ FILE_TREES = (
         lambda root: without_metadata(root, 1, 2, 3),
     ),
     Tree(
-        "d25 incident d25",
+        "d25",
         "one bit of one batch is turned over on every replica",
         lambda root: bad_batch(root, 1, 2, 3),
         "on one replica only",

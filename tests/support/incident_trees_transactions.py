@@ -88,7 +88,7 @@ TRANSACTION_TREES = (
         lambda root: coordinator_epochs(root, 1, 3),
     ),
     Tree(
-        "d12 incident d12",
+        "d12 KAFKA-17754",
         "a committed transaction over two partitions, one of which has an ABORT marker",
         lambda root: two_partitions(root, "COMMIT", "ABORT"),
         "both have COMMIT markers",
