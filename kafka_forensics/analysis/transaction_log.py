@@ -114,7 +114,7 @@ class TransactionLogReplay:
         decided = [*self._decided, *self._pending.values()]
         log.decisions = sorted(decided, key=lambda one: (one.log_partition, one.offset))
         log.ids_of_producer = {producer_id: list(names) for producer_id, names in self._ids_of.items()}
-        known = set(known_partitions) | set(log.partitions)
+        known = {one for one in (*known_partitions, *log.partitions) if one < MAX_PARTITIONS}
         count = partition_count(max(known, default=-1) + 1, ((one.transactional_id, one.partition) for one in log.states.values()))
         log.missing = sorted(set(range(count)) - set(log.partitions))
         return log

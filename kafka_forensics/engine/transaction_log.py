@@ -22,6 +22,7 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
 
     `partitions_known` is how many partitions the topic has at least. Of several copies of a partition the one that reaches
     furthest is read; if that one is damaged and another is not, the other. A copy that cannot be read counts as incomplete.
+    Among copies of several clusters, whose producer ids are not the same, no log is a witness: an empty one is the answer.
     """
     copies: dict[int, list[ReplicaPlan]] = {}
     for plan in inputs.internal:
@@ -29,6 +30,8 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
             copies.setdefault(plan.context.partition, []).append(plan)
     if not copies:
         return None, []
+    if len({one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}) > 1:
+        return TransactionLog(), []
     together = TransactionLogReplay()
     found: list[Finding] = []
     for _, plans in sorted(copies.items()):

@@ -136,3 +136,9 @@ def test_what_the_coordinator_will_end() -> None:
     assert not describes(state(meta("Ongoing", P0)), *P1)
     assert not describes(state(meta("CompleteAbort", P0)), *P0)
     assert not describes(state(None), *P0)
+
+
+def test_a_partition_no_log_has_is_not_counted_up_to() -> None:
+    replay = TransactionLogReplay()
+    replay.read(2**31 - 1, 1)
+    assert replay.finish([2**31 - 1, 3]).missing == [0, 1, 2, 3]

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.writers.checkpoints import write_meta_properties
 from kafka_forensics.writers.transaction_state import write_transaction_log_key
 from tests.support.faults_verdict import Said, kinds, offsets, only, said, scan, span, verdict
+from tests.support.gallery_replicas import OTHER_CLUSTER_ID
 from tests.support.transaction_histories import (
     ABORT,
     COMMIT,
@@ -225,3 +227,11 @@ def test_f48_no_value_breaks_the_scan(tmp_path: Path) -> None:
     told = kinds(result)
     assert told["METADATA_RECORD_MALFORMED", "error"] > len(sound)
     assert {kind for kind, _ in told} == {"METADATA_RECORD_MALFORMED", "TXN_OPEN"}
+
+
+def test_the_log_of_one_clusters_coordinators_says_nothing_of_another(tmp_path: Path) -> None:
+    ours = write_cluster(tmp_path / "a", cluster(ended(30, ABORT), ended(30, NOTHING), decided(30, commit=False)))
+    theirs = write_cluster(tmp_path / "b", {"u-0": ended(30, COMMIT), "__transaction_state-0": decided(30)})
+    for number, path in enumerate(theirs):
+        (path / "meta.properties").write_bytes(write_meta_properties(node_id=10 + number, cluster_id=OTHER_CLUSTER_ID))
+    assert kinds(scan([*ours, *theirs])) == {("CLUSTER_ID_MISMATCH", "error"): 1, ("TXN_OPEN", "info"): 3}
