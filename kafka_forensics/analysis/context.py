@@ -41,6 +41,11 @@ class ReplicaContext:
     """Base offsets of the live `.log` files, ascending."""
 
     @property
+    def node(self) -> int | str:
+        """What the controller calls the replica's broker."""
+        return self.broker if self.node_id is None else self.node_id
+
+    @property
     def epoch_checkpoint(self) -> list[EpochEntry] | None:
         """What `leader-epoch-checkpoint` says; None without one, and of a malformed one, which Kafka refuses whole."""
         epochs = self.leader_epochs

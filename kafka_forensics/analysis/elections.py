@@ -6,6 +6,7 @@ something was lost below Kafka: electing it would be clean, and would lose the r
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
@@ -32,7 +33,7 @@ def judged_by_controller(
     judged = [_with_election(control, one) for one in findings]
     short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader)
     told = {one.place.broker for one in short}
-    nodes = {one.broker: _node(one) for one in replicas}
+    nodes = {one.broker: one.context.node for one in replicas}
     judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
     return judged + short + _unclean_elections(replicas, control, judged)
 
@@ -59,14 +60,15 @@ def election_evidence(event: PartitionEvent) -> dict[str, Any]:
 
 
 def _elections(control: PartitionControl) -> list[PartitionEvent]:
-    """Events that gave the partition a leader in a new epoch."""
+    """Events that gave the partition a leader in a new epoch, not those that tell of a leader who was there before."""
     events = [] if control.history is None else control.history.events
-    return [one for one in events if one.state.leader != NO_LEADER and one.kind in ("created", "changed")]
-
-
-def _node(one: Replica) -> int | str:
-    """What the controller calls the replica's broker."""
-    return one.broker if one.context.node_id is None else one.context.node_id
+    begun = [one.is_unclean or one.kind == "created" for one in events[:1]] + [
+        one.is_unclean
+        or one.kind == "created"
+        or (one.kind == "changed" and one.state.leader_epoch == before.state.leader_epoch + 1)
+        for before, one in pairwise(events)
+    ]
+    return [one for one, begins in zip(events, begun, strict=True) if begins and one.state.leader != NO_LEADER]
 
 
 def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one: Finding) -> Finding:
@@ -105,7 +107,7 @@ class _Committed:
 def _short_members(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, reader: BatchReader) -> list[Finding]:
     """Replicas that may be elected cleanly though they lack committed records; said of logs that agree as far as they go."""
     members = [] if control.isr is None else [*control.isr, *(control.elr or [])]
-    nodes = [_node(one) for one in replicas]
+    nodes = [one.context.node for one in replicas]
     found = []
     for index, one in enumerate(replicas):
         if nodes[index] not in members or not one.end_is_known or any(index in pair for pair in conflicts):

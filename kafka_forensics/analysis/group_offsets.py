@@ -146,7 +146,7 @@ def _of_this_topic(replicas: list[Replica]) -> list[Committed]:
 
 
 def _premises(replicas: list[Replica], one: Committed, reader: BatchReader) -> _Premises:
-    brokers = {each.broker for each in replicas}
+    brokers = {each.context.node for each in replicas}
     control = next((each.context.control for each in replicas if each.context.control is not None), None)
     assigned = [] if control is None else control.replica_assignment or []
     in_sync = [] if control is None else control.isr or []

@@ -55,10 +55,10 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     minimum = _minimum(control)
     below = isr is not None and minimum is not None and len(isr) < minimum
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
-    members = [one for one in replicas if isr is not None and one.broker in isr]
-    known = isr is not None and {one.broker for one in members} == set(isr)
+    members = [one for one in replicas if isr is not None and one.context.node in isr]
+    known = isr is not None and {one.context.node for one in members} == set(isr)
     limit = min((one.log_end_offset for one in members), default=end) if known else None
-    candidates = members if known else [one for one in replicas if isr is None or one.broker in isr]
+    candidates = members if known else [one for one in replicas if isr is None or one.context.node in isr]
     shortest = [one for one in candidates if one.log_end_offset == min(each.log_end_offset for each in candidates)]
     answer = Readable("nothing", leader.broker, end, limit, end, isr=isr, min_insync_replicas=minimum, isr_below_minimum=below)
     if shortest and shortest[0].log_end_offset < end:
@@ -87,7 +87,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
 
 def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replica:
     """The leader's replica if it is given, else the longest."""
-    leaders = [one for one in replicas if control is not None and control.leader == one.broker]
+    leaders = [one for one in replicas if control is not None and control.leader == one.context.node]
     return leaders[0] if leaders else max(replicas, key=lambda one: one.log_end_offset)
 
 

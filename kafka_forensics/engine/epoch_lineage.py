@@ -104,8 +104,8 @@ def replica_rows(replica: Replica) -> list[EpochRow]:
                     *_of_run(run),
                     *told.cuts(epoch, run, status),
                     None if event is None else event.state.leader,
-                    None if event is None else event.timestamp_ms,
-                    None if event is None else event.is_unclean,
+                    None if event is None or event.kind == "snapshot" else event.timestamp_ms,
+                    None if event is None or event.kind == "snapshot" else event.is_unclean,
                     _known(context.control, epoch, known=event is not None),
                 )
             )
@@ -187,10 +187,10 @@ class _Told:
 
 
 def _elections(control: PartitionControl | None) -> dict[int, PartitionEvent]:
-    """Leader epoch → the event that began it, of events that name a leader."""
+    """Leader epoch → the first event that tells of it, where the counted epoch is sure."""
     elections: dict[int, PartitionEvent] = {}
     for event in _events(control):
-        if event.kind != "deleted":
+        if event.kind != "deleted" and event.unknown_after is None:
             elections.setdefault(event.state.leader_epoch, event)
     return elections
 

@@ -87,3 +87,12 @@ def test_a_record_without_a_time_waits_for_an_unknown_time() -> None:
     answer = readable(found, control([1, 2]), lambda _replica, _offset: None)
     assert (answer.held_back_by, answer.since_ms, answer.waiting_ms) == ("high_watermark", None, None)
     assert held_back_finding(found, answer) == []
+
+
+def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
+    found = replicas(b1=9, b2=4)
+    for one in found:
+        one.context.node_id = one.context.broker
+        one.context.broker = f"rack-{one.context.broker}"
+    answer = judged(found, control([1, 2]))
+    assert (answer.held_back_by, answer.leader, answer.brokers) == ("high_watermark", "rack-1", ("rack-2",))

@@ -113,6 +113,13 @@ def test_the_controllers_history_beside_them() -> None:
     ]
 
 
+def test_a_snapshot_does_not_tell_when_or_how_a_leader_was_elected() -> None:
+    replica = Logs().add(1, batches((0, "ab"), (2, "cd")))
+    begun = [event(2, 2, kind="snapshot"), event(2, 2), event(3, 1)]
+    told = [(row.leader_epoch, row.leader, row.elected_ms, row.is_unclean) for row in replica_rows(controlled(replica, begun))]
+    assert told == [(0, None, None, None), (2, 2, None, None), (3, 1, 5003, False)]
+
+
 @pytest.mark.parametrize("given", [{"dropped": 1}, {"unknown_after": 7}])
 def test_an_epoch_is_unknown_only_to_a_history_without_holes(given: dict[str, int]) -> None:
     replica = Logs().add(1, batches((0, "ab"), (2, "cd")))

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
-from tests.support.controller_log import change, controlled_by, in_sync, partition, record, setting, topic
+from tests.support.controller_log import ControllerLog, change, controlled_by, in_sync, partition, record, setting, snapshot, topic
 from tests.support.faults import HEALTHY, Brokers, healthy, write_checkpoint, write_replica
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.gallery_controller import (
@@ -202,3 +202,15 @@ def test_f00_a_controller_beside_healthy_brokers_adds_no_finding(tmp_path: Path)
     assert said(result) == []
     summary = next(each for each in result.partitions if each.topic == "t")
     assert (summary.leader, summary.leader_epoch, summary.isr, HEALTHY.next_offset) == (2, 1, [2, 1, 3], 75)
+
+
+def test_an_election_before_the_controllers_log_begins_is_not_made_up(tmp_path: Path) -> None:
+    """A snapshot has the leader's epoch; that the followers came back is no election, and not why records are gone."""
+    brokers = short_leader(tmp_path, ("new", 2))
+    log = ControllerLog(next_offset=100).lead([100]).append(change(isr=[1, 2]))
+    directory = log.put(brokers.root / "c100", start=100)
+    stated = snapshot(topic(), partition([1], 1, replicas=[1, 2, 3], leader_epoch=2, leader_recovery_state=1))
+    (directory / "00000000000000000100-0000000001.checkpoint").write_bytes(stated)
+    result = verdict(brokers)
+    assert said(result) == [("UNCLEAN_LOSS", "critical", None)]
+    assert "election" not in only(result, "UNCLEAN_LOSS").evidence
