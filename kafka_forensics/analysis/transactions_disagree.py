@@ -48,11 +48,14 @@ class _Span:
 def disagreements(partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> list[Finding]:
     """A finding for each transaction that one partition shows as committed and another as aborted, or as open and overdue."""
     singles = {key: _singles(facts) for key, facts in sorted(partitions.items()) if not facts.compacted}
+    shared: dict[tuple[int, int], list[tuple[TopicPartition, int]]] = {name: [] for name in _shared(singles)}
+    for key, (names, rows) in singles.items():
+        for (producer_id, epoch), row in zip(names.tolist(), rows.tolist(), strict=True):
+            if (producer_id, epoch) in shared:
+                shared[producer_id, epoch].append((key, row))
     found: list[Finding] = []
-    for producer_id, epoch in _shared(singles):
-        spans = [
-            span for key, (names, rows) in singles.items() for span in _spans(key, partitions[key], names, rows, producer_id, epoch)
-        ]
+    for (producer_id, epoch), places in shared.items():
+        spans = [span for key, row in places for span in _spans(key, partitions[key], row, producer_id, epoch)]
         committed = [one for one in spans if one.kind == rules.COMMIT]
         for other in spans:
             against = next((one for one in committed if _disagree(one, other, partitions, as_of)), None)
@@ -77,18 +80,8 @@ def _shared(singles: "dict[TopicPartition, tuple[NDArray[np.int64], NDArray[np.i
     return [(int(producer_id), int(epoch)) for producer_id, epoch in shared[counts > 1]]
 
 
-def _spans(
-    key: TopicPartition,
-    facts: PartitionFacts,
-    names: "NDArray[np.int64]",
-    rows: "NDArray[np.int64]",
-    producer_id: int,
-    epoch: int,
-) -> Iterator[_Span]:
-    at = np.flatnonzero((names[:, 0] == producer_id) & (names[:, 1] == epoch))
-    if not at.size:
-        return
-    row = int(rows[at[0]])
+def _spans(key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int) -> Iterator[_Span]:
+    """The transaction at this row of `ended`, or the producer's open one if it is -1; none if it has no marker here."""
     if row < 0:
         one = facts.open[producer_id]
         if producer_id not in facts.ended_elsewhere:

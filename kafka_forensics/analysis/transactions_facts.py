@@ -63,9 +63,9 @@ class PartitionFacts:
         return len(self.markers) + len(self.ended)
 
     def trim(self) -> None:
-        """Keep the last half of the rows."""
+        """Keep the last half of the markers, and the transactions that they ended."""
         self.markers = self.markers[-(len(self.markers) // 2) or None :].copy()
-        self.ended = self.ended[-(len(self.ended) // 2) or None :].copy()
+        self.ended = self.ended[np.isin(self.ended[:, 4], self.markers[:, OFFSET])]
         self._rows_of = {}
 
     def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
@@ -175,7 +175,7 @@ def _is_whole(replica: Replica) -> bool:
 def _reach(replica: Replica) -> tuple[bool, bool, int, int]:
     """Sort key: whole copies first, then the leader's, then by last epoch and log end."""
     control = replica.context.control
-    leads = control is not None and control.leader == replica.broker
+    leads = control is not None and control.leader == replica.context.node
     return _is_whole(replica), leads, max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
 
 

@@ -1,12 +1,18 @@
 """The last markers of a log: whatever way it is cut, and however many there are."""
 
+from time import perf_counter
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kafka_forensics.analysis import transaction_markers as markers
 from kafka_forensics.analysis import transaction_rules as rules
+from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.transaction_markers import LastRows, fallen_epochs
 from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.analysis.transactions_disagree import disagreements
+from kafka_forensics.analysis.transactions_facts import PartitionFacts
 from tests.support.producer_log import ABORT, COMMIT, Log
 
 START = 1_700_000_000_000
@@ -86,3 +92,33 @@ def test_of_very_many_open_transactions_the_oldest_are_told() -> None:
     fold = log.fold(TransactionsFold)
     assert [one.producer_id for one in fold.open_transactions(3)] == [0, 1, 2]
     assert fold.counts().open == 50
+
+
+def facts_of(partition: int, rows: NDArray[np.int64], ended: NDArray[np.int64]) -> PartitionFacts:
+    """What is kept of a partition with these markers and ended transactions, of which one whole copy was given."""
+    context, end = ReplicaContext("t", partition, 1, "", ""), len(rows)
+    return PartitionFacts(
+        context, [1], compacted=False, clean=True, whole=True, gaps=[], markers=rows, ended=ended, open={}, last_stable_offset=end,
+        log_start_offset=0, log_end_offset=end, newest_timestamp=0, elsewhere=rows[:0], forgotten=[],
+    )  # fmt: skip
+
+
+def test_markers_and_what_they_ended_are_let_go_of_together() -> None:
+    rows, ended = np.zeros((8, markers.MARKER_COLUMNS), np.int64), np.zeros((4, rules.FOUND_WIDTH), np.int64)
+    rows[:, markers.OFFSET], ended[:, 4] = np.arange(8), np.arange(4, 8)
+    facts = facts_of(0, rows, ended)
+    facts.trim()
+    assert [facts.had_data(offset) for offset in facts.markers[:, markers.OFFSET].tolist()] == [True] * 4
+
+
+def test_transactions_of_many_partitions_are_compared_only_where_they_are() -> None:
+    """Each of 20,000 in two of 200 partitions."""
+    facts = {}
+    for number in range(200):
+        rows, ended = np.zeros((200, markers.MARKER_COLUMNS), np.int64), np.zeros((200, rules.FOUND_WIDTH), np.int64)
+        rows[:, markers.OFFSET] = ended[:, 4] = np.arange(200)
+        ended[:, 6], ended[:, 2] = np.arange(200) + 200 * (number // 2), rules.COMMIT
+        facts["t", number] = facts_of(number, rows, ended)
+    start = perf_counter()
+    assert disagreements(facts, 1 << 50) == []
+    assert perf_counter() - start < 5
