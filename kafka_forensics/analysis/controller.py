@@ -95,7 +95,8 @@ class Replay:
         self._setting_marks = _Marks()
         self._kinds: Counter[str] = Counter()
         self._held: list[tuple[int, int, MetadataRecord]] | None = None
-        self._with_elr: dict[int, _Known] = {}
+        self._with_elr: dict[str, dict[int, _Known]] = {}
+        """By topic, then by identity."""
         self._committed_end = committed_end
         if log_start_offset > 0:
             self.gap(log_start_offset)
@@ -302,7 +303,8 @@ class Replay:
         self._note(known, replace(event, is_unclean=is_unclean(known.state, fields)))
 
     def _clear_elr(self, offset: int, timestamp_ms: int, name: str) -> None:
-        for known in [one for one in self._with_elr.values() if name in ("", one.topic)]:
+        of_topics = [self._with_elr.get(name, {})] if name else [*self._with_elr.values()]
+        for known in [one for of_topic in of_topics for one in of_topic.values()]:
             state = replace(known.state, elr=(), last_known_elr=())
             self._note(known, self._event(known, offset, timestamp_ms, "changed", state))
 
@@ -322,9 +324,12 @@ class Replay:
         history = known.history
         history.events.append(event)
         known.state = event.state
-        self._with_elr.pop(id(known), None)
+        of_topic = self._with_elr.setdefault(known.topic, {})
+        of_topic.pop(id(known), None)
         if event.kind != "deleted" and (event.state.elr or event.state.last_known_elr):
-            self._with_elr[id(known)] = known
+            of_topic[id(known)] = known
+        if not of_topic:
+            del self._with_elr[known.topic]
         if event.state.leader != NO_LEADER:
             known.last_leader = event.state.leader
         if len(history.events) > MAX_EVENTS:

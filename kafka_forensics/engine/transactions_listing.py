@@ -3,7 +3,8 @@
 The scan before it judges what is open; this walk pairs data with markers. It holds the open transactions of one partition.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -252,6 +253,25 @@ def _ended(where: TopicPartition, broker: int | str, marker: list[int], span: _S
     return row
 
 
+def _decided(one: Decision) -> int:
+    return one.decided_timestamp
+
+
+def _fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> Decision | None:
+    """The decision nearest in time to a marker that may be of it; `decisions` are of one producer and epoch, by time, and one is
+    completed before the next is made."""
+    nearest: Decision | None = None
+    for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=_decided) - 1, -1, -1):
+        one = decisions[at]
+        if one.completed_timestamp is not None and timestamp > one.completed_timestamp + SKEW_MS:
+            break
+        if one.commit == commit and (nearest is None or abs(_decided(one) - timestamp) <= abs(_decided(nearest) - timestamp)):
+            nearest = one
+        if nearest is not None and _decided(one) <= timestamp:
+            break
+    return nearest
+
+
 class KnownTransactions:
     """What the coordinators' log and the findings say of single transactions."""
 
@@ -261,6 +281,8 @@ class KnownTransactions:
         for one in () if log is None else log.decisions:
             for listed in one.partitions:
                 self._decisions.setdefault((one.producer_id, one.producer_epoch, listed), []).append(one)
+        for decisions in self._decisions.values():
+            decisions.sort(key=_decided)
         self._open: dict[tuple[TopicPartition, int], Finding] = {}
         self._forgotten: dict[TopicPartition, list[Finding]] = {}
         self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
@@ -286,15 +308,8 @@ class KnownTransactions:
             return row
         named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
         time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
-        fitting = [
-            one
-            for one in named
-            if one.commit == commit
-            and one.decided_timestamp - SKEW_MS <= time
-            and (one.completed_timestamp is None or time <= one.completed_timestamp + SKEW_MS)
-        ]
-        if fitting:
-            one = min(fitting, key=lambda each: abs(each.decided_timestamp - time))
+        one = _fitting(named, time, commit=commit)
+        if one is not None:
             row.transactional_id = one.transactional_id
             row.coordinator_state = ("Complete" if one.completed_timestamp is not None else "Prepare") + (
                 "Commit" if commit else "Abort"

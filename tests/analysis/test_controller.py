@@ -1,6 +1,7 @@
 """The controller's log replayed: what a change leaves, how epochs are counted, what cannot be known any more."""
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -106,6 +107,14 @@ def test_what_stands_in_a_transaction_counts_when_that_ends() -> None:
 def test_elrs_are_cleared_by_topic_or_all_at_once(name: str, elr: list[int]) -> None:
     made = partition([1], 1, eligible_leader_replicas=[2], last_known_elr=[3])
     assert last(replayed(topic(), made, record(28, topic_name=name))).elr == elr
+
+
+def test_clearing_elrs_of_other_topics_looks_at_none() -> None:
+    replay = Replay(0)
+    feed(replay, [topic(), *(partition([1], 1, partition_id=number, eligible_leader_replicas=[2]) for number in range(10_000))])
+    start = perf_counter()
+    feed(replay, [record(28, topic_name="other")] * 10_000, start=20_000)
+    assert perf_counter() - start < 3
 
 
 def test_settings_and_what_they_say_of_compaction() -> None:

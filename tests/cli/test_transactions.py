@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from kafka_forensics.cli import transactions as command
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import transactions_listing
+from kafka_forensics.engine.transactions_listing import TransactionRow
+from kafka_forensics.model.transaction_log import Decision, TransactionLog
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
@@ -190,3 +193,18 @@ def test_transactions_of_real_brokers(run: Run, corpora: Path) -> None:
     expected = {"transactional_id": "hung", "producer_id": 2002, "holds_last_stable_offset": True, "last_stable_offset": 0}
     assert {name: opened[name] for name in expected} == expected
     assert (opened["first_offset"], opened["last_offset"], opened["safe_to_abort"]) == (0, 4, False)
+
+
+def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
+    def decided(number: int) -> Decision:
+        return Decision(APP, APP_ID, 0, number % 3 > 0, (("t", 0),), 1000 * number, 1000 * number, 1000 * number + 50, 0, number)
+
+    decisions = [decided(number) for number in range(10_000)]
+    known = transactions_listing.KnownTransactions(TransactionLog(decisions=decisions), [])
+    start = perf_counter()
+    for one in decisions:
+        row = TransactionRow(
+            "t", 0, 1, "", APP_ID, 0, marker="COMMIT" if one.commit else "ABORT", marker_timestamp=one.offset * 1000 + 20
+        )
+        assert known.ended(row).transactional_id == APP
+    assert perf_counter() - start < 3
