@@ -93,9 +93,10 @@ class MachineCode:
 
     def _load(self, kinds: tuple[Kind, ...]) -> _Object | None:
         path = self._path(kinds)
-        if path is None or not path.is_file():
+        try:
+            stored = b"" if path is None else path.read_bytes()
+        except OSError:
             return None
-        stored = path.read_bytes()
         digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
         if hashlib.sha256(content).digest() != digest:
             return None
@@ -108,10 +109,23 @@ class MachineCode:
         if path is not None:
             facts = {"symbol": made.symbol, "returns": made.returns, "several": made.several, "unused": made.unused}
             content = json.dumps(facts).encode() + b"\n" + made.code
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            os.replace(file.name, path)
+            _keep(path, hashlib.sha256(content).digest() + content)
         return made
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all: where there is no room for it, the next process makes the code again."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            temporary = file.name
+            try:
+                file.write(content)
+                file.flush()
+                os.replace(temporary, path)
+            except OSError:
+                os.unlink(temporary)
+    except OSError:
+        return
 
 
 def _flatten(arguments: tuple[Any, ...], kinds: list[Kind], words: list[int]) -> None:

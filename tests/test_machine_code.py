@@ -1,6 +1,8 @@
 """Machine code: made once, found again without numba, refused where it is damaged or needs what no process has."""
 
 import os
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +94,20 @@ def test_code_is_made_once_and_then_found(tmp_path: Path) -> None:
     assert code(positive, tmp_path)(5) is True
     assert MachineCode("positive", never, lambda: str(tmp_path))(-5) is False
     assert [path.suffix for path in tmp_path.iterdir()] == [".o"]
+
+
+def test_code_that_cannot_be_kept_is_made_again(tmp_path: Path) -> None:
+    """As on a full disk: files of this process may have no bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    run = code(positive, tmp_path)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        assert run(5) is True
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_kept_kernel_runs_without_numba(tmp_path: Path) -> None:
