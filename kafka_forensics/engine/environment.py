@@ -27,10 +27,11 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
     for name, discovery in inputs.discoveries:
         found += [_irregular(entry, None, name) for entry in discovery.irregular]
         found += _unknown(discovery.unknown, None, name)
-    ids = {}
+    ids: dict[str, str] = {}
     for log_dir in inputs.log_dirs:
         if log_dir.meta is not None and log_dir.meta.cluster_id is not None:
-            ids[str(log_dir.broker)] = log_dir.meta.cluster_id
+            known = ids.setdefault(str(log_dir.broker), log_dir.meta.cluster_id)
+            ids |= {} if known == log_dir.meta.cluster_id else {log_dir.name: log_dir.meta.cluster_id}
     if len(set(ids.values())) > 1:
         found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
     found += lone_leftovers(inputs)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
-from tests.support.faults import HEALTHY, Brokers, healthy, histories, write_checkpoint
+from tests.support.faults import CLUSTER_ID, HEALTHY, Brokers, healthy, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.gallery_replicas import (
     OTHER_CLUSTER_ID,
@@ -131,3 +131,11 @@ def test_a_follower_behind_the_high_watermark_only_lags(tmp_path: Path) -> None:
     result = verdict(brokers)
     assert said(result) == [("REPLICA_LAGS", "info", 2)]
     assert offsets(only(result, "REPLICA_LAGS")) == (2, 4)
+
+
+def test_f40_two_clusters_whose_brokers_have_one_id_are_two_clusters(strangers: Brokers) -> None:
+    meta = write_meta_properties(node_id=1, cluster_id=OTHER_CLUSTER_ID)
+    (strangers.log_dir(2) / "meta.properties").write_bytes(meta)
+    (strangers.log_dir(2) / "t-0").rename(strangers.log_dir(2) / "u-0")
+    ids = only(verdict(strangers), "CLUSTER_ID_MISMATCH").evidence["cluster_ids"]
+    assert ids == {"1": CLUSTER_ID, str(strangers.log_dir(2)): OTHER_CLUSTER_ID, "3": CLUSTER_ID}
