@@ -77,6 +77,7 @@ class _Loader:
         self._replica = replica
         self._inputs = inputs
         self._corrupt = corrupt
+        self._leftovers = frozenset(one.entry.name for one in plan.directory.leftovers)
         self.swapped: dict[int, list[Run]] = {}
         """Offsets in the `.swap` files, by base offset."""
 
@@ -169,7 +170,6 @@ class _Loader:
                 if chunk.rows:
                     end_offset = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1
         self.swapped[base_offset] = offsets.runs
-        names = {one.entry.name for one in self._plan.directory.leftovers}
         stop = walk.stop(base_offset)
         return SegmentFacts(
             base_offset,
@@ -177,8 +177,8 @@ class _Loader:
             end_offset,
             end_offset,
             stop,
-            has_index=f"{base_offset:020d}.index.swap" in names,
-            has_time_index=f"{base_offset:020d}.timeindex.swap" in names,
+            has_index=f"{base_offset:020d}.index.swap" in self._leftovers,
+            has_time_index=f"{base_offset:020d}.timeindex.swap" in self._leftovers,
         )
 
 
