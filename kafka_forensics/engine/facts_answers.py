@@ -88,6 +88,7 @@ def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> "Iter
 def transaction_facts(reading: Reading, last_stable_offset: int | None, known: KnownTransactions) -> "Iterator[pa.RecordBatch]":
     """Record batches of `transactions` of one replica, as `Fact.own` says; the controller's log has none."""
     if reading.plan.context.topic == CLUSTER_METADATA_TOPIC:
+        reading.passed(reading.plan.bytes)
         return iter(())
     return record_batches(FACTS["transactions"].own, _transaction_rows(reading, last_stable_offset, known))
 

@@ -178,11 +178,11 @@ class ScanResult:
 
     def to_pandas(self) -> "pd.DataFrame":
         """The findings as a pandas DataFrame. Raises UsageError without pandas."""
-        table = self.to_arrow()
         try:
-            return table.to_pandas()
-        except ModuleNotFoundError as error:
+            import pandas as pd
+        except ImportError as error:
             raise UsageError("pandas is not installed", hint="pip install pandas, or use to_arrow()") from error
+        return pd.DataFrame(self.to_arrow().to_pandas())
 
     def to_json(self) -> str:
         """The document that `scan --format json` prints; JSON Schema in the package's folder `schema`."""

@@ -1,0 +1,166 @@
+"""Every fact of the samples against what the scan, the commands and the bytes say of the same."""
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.engine.controller_events import controller_events
+from kafka_forensics.engine.groups import groups
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.transactions_listing import transactions
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
+from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
+from tests.support.memory import MemoryFile
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=["healthy", "silent-divergence", "unclean-election"])
+def sample(request: pytest.FixtureRequest) -> Path:
+    return SAMPLES / str(request.param)
+
+
+@pytest.fixture(scope="module")
+def result(sample: Path) -> ScanResult:
+    return kf.scan(str(sample))
+
+
+def told(result: ScanResult, fact: str) -> list[Row]:
+    return result.facts(fact).to_pylist()
+
+
+def by_replica(rows: list[Row]) -> dict[tuple[str, int, str], list[Row]]:
+    found: dict[tuple[str, int, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["topic"], row["partition"], row["broker"]].append(row)
+    return found
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_every_fact_keeps_its_schema(result: ScanResult, fact: str) -> None:
+    table = result.facts(fact)
+    table.validate(full=True)
+    assert table.schema.equals(FACTS[fact].schema, check_metadata=True)
+    for field in table.schema:
+        assert field.nullable or table[field.name].null_count == 0
+
+
+def test_batches_and_records_are_those_of_the_replicas(result: ScanResult) -> None:
+    batches, records = by_replica(told(result, "batches")), by_replica(told(result, "records"))
+    assert sum(map(len, batches.values())) == result.totals.batches
+    for partition in result.partitions:
+        for one in partition.replicas:
+            where = partition.topic, partition.partition, str(one.broker)
+            own = batches[where]
+            assert (len(own), sum(row["size_in_bytes"] for row in own)) == (one.batches, one.bytes)
+            assert len(records[where]) == one.records
+            assert max((row["last_offset"] + 1 for row in own), default=one.log_end_offset) == one.log_end_offset
+            assert {row["offset"] for row in records[where]} <= set(range(one.log_end_offset))
+
+
+def test_records_are_those_of_their_files(result: ScanResult) -> None:
+    own: dict[str, list[Row]] = defaultdict(list)
+    for row in told(result, "records"):
+        own[str(Path(row["log_dir"], row["file"]))].append(row)
+    assert own
+    for path, rows in own.items():
+        plain = [row for batch in kf.read_records(path) for row in batch.to_pylist()]
+        assert [{name: row[name] for name in plain[0]} for row in rows] == plain
+
+
+def test_checkpoints_and_epochs_are_the_lines_of_their_files(sample: Path, result: ScanResult) -> None:
+    lines = Counter(
+        (row["log_dir"], row["file"], row["topic"], row["partition"], row["offset"]) for row in told(result, "checkpoints")
+    )
+    expected: Counter[tuple[Any, ...]] = Counter()
+    for path in sample.glob("*/*-offset-checkpoint"):
+        for (topic, partition), offset in parse_offset_checkpoint(MemoryFile(path.read_bytes())).offsets.items():
+            expected[str(path.parent), path.name, topic, partition, offset] += 1
+    assert lines == expected
+    epochs = [(row["log_dir"], row["file"], row["leader_epoch"], row["start_offset"]) for row in told(result, "epoch_entries")]
+    files = sorted(sample.glob("*/*/leader-epoch-checkpoint"))
+    entries = [
+        (str(path.parents[1]), path.relative_to(path.parents[1]).as_posix(), one.leader_epoch, one.start_offset)
+        for path in files
+        for one in parse_leader_epochs(MemoryFile(path.read_bytes())).entries
+    ]
+    assert sorted(epochs) == sorted(entries)
+
+
+def test_control_records_are_the_control_batches(result: ScanResult) -> None:
+    controls = told(result, "control_records")
+    batches = [row for row in told(result, "batches") if row["control_record_type"] >= 0]
+    first = {(row["log_dir"], row["file"], row["position"]): row["control_record_type"] for row in batches}
+    read = {(row["log_dir"], row["file"], row["batch_position"]): row["type"] for row in reversed(controls)}
+    assert read == first
+    assert [row for row in controls if row["problem"]] == []
+    assert {row["type_name"] for row in controls} <= {"ABORT", "COMMIT", "LEADER_CHANGE", "KRAFT_VERSION", "KRAFT_VOTERS"}
+
+
+def test_transactions_are_counted_as_the_replicas_count_them(result: ScanResult) -> None:
+    rows = by_replica(told(result, "transactions"))
+    for partition in result.partitions:
+        for one in partition.replicas:
+            if partition.topic == CLUSTER_METADATA_TOPIC:
+                continue
+            states = Counter(row["state"] for row in rows[partition.topic, partition.partition, str(one.broker)])
+            counts = one.transactions
+            assert (states["committed"], states["aborted"]) == (counts.committed, counts.aborted)
+            assert states["open"] + states["hanging"] == counts.open
+
+
+def test_transactions_of_the_best_copy_are_those_of_the_command(sample: Path, result: ScanResult) -> None:
+    listed = list(transactions([str(sample)], ScanOptions()).rows)
+    rows = by_replica(told(result, "transactions"))
+    names = [name for name in FACTS["transactions"].own.names if name != "log_dir"]
+    for where in {(one.topic, one.partition, str(one.broker)) for one in listed}:
+        expected = [one for one in listed if (one.topic, one.partition, str(one.broker)) == where]
+        assert [[row[name] for name in names] for row in rows[where]] == [
+            [getattr(one, name) for name in names] for one in expected
+        ]
+
+
+def test_metadata_history_is_that_of_the_command(sample: Path, result: ScanResult) -> None:
+    events = controller_events([str(sample)], ScanOptions()).rows
+    expected = [(one.topic, one.partition, one.event.offset, one.event.kind, one.leader_epoch) for one in events]
+    rows = told(result, "metadata_history")
+    assert [(row["topic"], row["partition"], row["offset"], row["event"], row["leader_epoch"]) for row in rows] == expected
+
+
+def test_group_offsets_are_those_of_the_command(sample: Path, result: ScanResult) -> None:
+    rows = told(result, "group_offsets")
+    if sample.name == "silent-divergence":
+        assert rows == []
+        return
+    listed = [one for one in groups([str(sample)], ScanOptions()).rows if one.commit is not None]
+    expected = [(one.group, one.topic, one.partition, None if one.commit is None else one.commit.offset) for one in listed]
+    assert sorted((row["group"], row["topic"], row["partition"], row["committed_offset"]) for row in rows) == sorted(expected)
+
+
+def test_index_entries_and_producers_lie_in_their_files(result: ScanResult) -> None:
+    widths = {"offset": 8, "time": 12, "transaction": 34}
+    for row in told(result, "index_entries"):
+        size = Path(row["log_dir"], row["file"]).stat().st_size
+        assert row["position"] + widths[row["index_type"]] <= size
+        assert row["position"] % widths[row["index_type"]] == 0
+    for row in told(result, "producer_states"):
+        path = Path(row["log_dir"], row["file"])
+        assert row["snapshot_offset"] == int(path.stem)
+        assert row["position"] + 46 <= path.stat().st_size
+
+
+def test_replicas_and_findings_are_the_answer(result: ScanResult) -> None:
+    rows = told(result, "replicas")
+    assert [(row["broker"], row["log_dir"], row["log_end_offset"]) for row in rows] == [
+        (str(one.broker), one.log_dir, one.log_end_offset) for one in result.replicas
+    ]
+    findings = result.to_arrow().to_pylist()
+    assert [(row["kind"], row["severity"]) for row in findings] == [(one.kind, one.severity.value) for one in result.findings]
+    assert all(row["message"] for row in findings)

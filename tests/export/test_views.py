@@ -1,0 +1,128 @@
+"""A `ScanResult` in a notebook: tables, JSON, pandas, and a page that stays small and harmless."""
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.cli.output_json import document
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export.views import MAX_PAGE_BYTES, page
+from kafka_forensics.model.results import ScanResult, Totals
+from tests.support.exports import SAMPLES
+from tests.support.gallery_replicas import hostile
+from tests.support.results import EVIL, hostile_result
+
+ONE = str(SAMPLES / "unclean-election")
+ROOT = SAMPLES.parent
+
+
+class Tags(HTMLParser):
+    """Which tags and attributes a page has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(text: str | None) -> Tags:
+    assert text is not None
+    assert len(text.encode()) < MAX_PAGE_BYTES
+    tags = Tags()
+    tags.feed(text)
+    assert tags.tags <= {"div", "p", "b", "span", "table", "thead", "tbody", "tr", "th", "td"}
+    assert tags.attributes <= {"style"}
+    assert all(one.isprintable() for one in text)
+    return tags
+
+
+def test_json_is_the_document_of_the_command_line() -> None:
+    result = kf.scan(ONE)
+    assert result.to_json() == "".join(document(result))
+    assert json.loads(result.to_json())["summary"]["verdict"] == "critical"
+
+
+def test_findings_as_arrow_and_pandas() -> None:
+    result = kf.scan(ONE, topic="audit")
+    frame = result.to_pandas()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame["kind"]) == [one.kind for one in result.findings] == result.to_arrow()["kind"].to_pylist()
+    evidence = [json.loads(one) for one in frame["evidence"]]
+    assert evidence == [json.loads(json.dumps(one.evidence)) for one in result.findings]
+
+
+def test_without_pandas_an_error_names_the_next_step() -> None:
+    code = (
+        "import sys; sys.modules['pandas'] = None\n"
+        "import kafka_forensics as kf\n"
+        "from kafka_forensics.errors import UsageError\n"
+        "try:\n"
+        "    kf.scan('sample_logs/silent-divergence').to_pandas()\n"
+        "except UsageError as error:\n"
+        "    print(error, error.hint)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "pandas is not installed pip install pandas, or use to_arrow()\n"
+
+
+def test_the_page_says_what_is_wrong() -> None:
+    result = kf.scan(ONE)
+    text = parsed(result._repr_html_()).text
+    assert text.startswith("critical")
+    for word in ("audit-0", "UNCLEAN_LOSS", "conflict"):
+        assert word in text
+
+
+def test_hostile_names_are_text_and_nothing_more(tmp_path: Path) -> None:
+    for result in (kf.scan([str(path) for path in hostile(tmp_path).log_dirs]), hostile_result()):
+        parsed(page(result))
+    assert "<script>" not in page(hostile_result())
+    assert EVIL not in page(hostile_result())
+
+
+def test_a_page_of_very_much_is_cut_and_says_so() -> None:
+    result = kf.scan(ONE)
+    result.findings *= 5000
+    result.partitions *= 5000
+    text = parsed(page(result)).text
+    assert "of 3" in text or "of 4" in text or "of 5" in text
+    assert "the first 60" in text
+
+
+def test_an_answer_without_views_says_where_to_get_one() -> None:
+    plain = ScanResult("local", [], [], [], Totals())
+    assert plain._repr_html_() is None
+    with pytest.raises(UsageError, match="does not know where its facts are"):
+        plain.to_json()
+    with pytest.raises(UsageError, match="there is no fact 'batch'"):
+        kf.scan(str(SAMPLES / "silent-divergence")).facts("batch")
+    with pytest.raises(UsageError, match="no engine 'spark'"):
+        kf.scan(ONE, engine="spark")
+
+
+def test_a_scan_asks_for_what_the_command_line_would() -> None:
+    result = kf.scan(ONE, topic="aud*", partition=0, broker=2)
+    assert [(one.topic, one.partition) for one in result.partitions] == [("audit", 0)]
+    assert [one.broker for one in result.replicas] == [2]
+    assert set(result.facts("batches")["broker"].to_pylist()) == {"2"}
+    assert set(result.facts("checkpoints")["topic"].to_pylist()) == {"audit"}
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, kafka_forensics; print([one for one in ('numpy', 'pyarrow', 'typer') if one in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
