@@ -22,7 +22,8 @@ MAX_BYTES: Final = 1 << 30
 MAX_REPLICAS: Final = 5
 MAX_OTHERS: Final = 8
 """Of log size, records and last epoch."""
-COMPILE_ABOVE_STATES: Final = 200
+COMPILE_ABOVE_STATES: Final = 1_000
+"""So many states are searched in half a second without machine code, which may take ten to make."""
 _CHUNK: Final = 1 << 14
 _FIRST_CAPACITY: Final = 1 << 12
 

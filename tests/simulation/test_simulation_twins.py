@@ -1,0 +1,152 @@
+"""The kernels say what the readable model says: same next states, same broken invariants, same keys under any renaming."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.simulation import search, steps
+from kafka_forensics.simulation.checker import check, key_of
+from kafka_forensics.simulation.invariants import INVARIANTS
+from kafka_forensics.simulation.model import Model, Record, Replica, Request, Sizes, State
+from kafka_forensics.simulation.packing import layout_of, row_of, rules_of, state_of
+from kafka_forensics.simulation.protocols import KIP_320, PROTOCOLS, Fence, Guard, Protocol, Truncation
+
+SIZES = st.sampled_from([Sizes(), Sizes(2, 3, 3, 3), Sizes(1, 1, 1, 0), Sizes(4, 3, 5, 4), Sizes(3, 3, 3, 2)])
+FENCES = st.sampled_from(range(32)).map(Fence)
+ANY_PROTOCOL = st.one_of(
+    st.sampled_from(list(PROTOCOLS.values())),
+    st.builds(
+        Protocol,
+        st.just("any"),
+        st.sampled_from(Truncation),
+        FENCES,
+        FENCES,
+        FENCES,
+        FENCES,
+        st.sampled_from(range(128)).map(Guard),
+    ),
+)
+
+
+def walked(model: Model, choices: list[int]) -> State:
+    """The state to which a walk leads, that takes at each turn the step that the next choice names."""
+    state = model.initial()
+    for choice in choices:
+        possible = list(model.successors(state))
+        if not possible:
+            break
+        state = possible[choice % len(possible)][1]
+    return state
+
+
+@pytest.mark.properties
+@given(ANY_PROTOCOL, SIZES, st.booleans(), st.lists(st.integers(0, 1000), max_size=40))
+@settings(max_examples=150)
+def test_kernels_take_the_steps_of_the_model(protocol: Protocol, sizes: Sizes, history: bool, choices: list[int]) -> None:
+    model, layout = Model(protocol, sizes, history=history), layout_of(sizes, history=history)
+    state = walked(model, choices)
+    row = row_of(state, layout)
+    assert state_of(row, layout) == state
+    out = np.zeros((layout.max_successors, layout.fields), np.int64)
+    expected = Counter(after for _, after in model.successors(state))
+    for run in (steps.successors.interpreted, steps.successors.compiled):
+        made = run(row, layout.shape, rules_of(protocol, history=history), out)
+        assert Counter(state_of(each, layout) for each in out[:made]) == expected
+
+
+@pytest.mark.properties
+@given(ANY_PROTOCOL, SIZES, st.lists(st.integers(0, 1000), max_size=60))
+@settings(max_examples=150)
+def test_kernels_judge_as_the_invariants_say(protocol: Protocol, sizes: Sizes, choices: list[int]) -> None:
+    state = walked(Model(protocol, sizes, history=True), choices)
+    layout = layout_of(sizes, history=True)
+    expected = sum(1 << bit for bit, holds in enumerate(INVARIANTS.values()) if not holds(state))
+    row = row_of(state, layout)
+    assert search.broken.interpreted(row, layout.shape) == expected
+    assert search.broken.compiled(row, layout.shape) == expected
+
+
+@pytest.mark.properties
+@given(SIZES, st.lists(st.integers(0, 1000), max_size=40), st.permutations(range(4)))
+@settings(max_examples=100)
+def test_a_key_does_not_know_names_and_gives_the_state_back(sizes: Sizes, choices: list[int], order: list[int]) -> None:
+    layout = layout_of(sizes, history=True)
+    state = walked(Model(KIP_320, sizes, history=True), choices)
+    names = [name for name in order if name < sizes.replicas]
+    key = key_of(state, layout)
+    assert key_of(renamed(state, names), layout).tolist() == key.tolist()
+    row = np.zeros(layout.fields, np.int64)
+    search.unpack.interpreted(key.reshape(1, -1), 0, layout.word, layout.shift, layout.mask, row)
+    assert key_of(state_of(row, layout), layout).tolist() == key.tolist()
+
+
+def renamed(state: State, names: list[int]) -> State:
+    """The state with replica r called names[r]."""
+    replicas: list[Replica] = list(state.replicas)
+    for old, replica in enumerate(state.replicas):
+        replicas[names[old]] = replica._replace(isr=frozenset(names[one] for one in replica.isr))
+    requests = tuple(
+        Request(None if one.leader is None else names[one.leader], frozenset(names[each] for each in one.isr))
+        for one in state.requests
+    )
+    return state._replace(replicas=tuple(replicas), requests=requests, isr=frozenset(names[one] for one in state.isr))
+
+
+def test_two_renamings_of_one_world_count_once() -> None:
+    one_record = Replica(0, 0, frozenset({0}), (Record(0, 0),))
+    nobody = Replica(-1, 0, frozenset(), ())
+    layout = layout_of(Sizes(2, 1, 1, 0), history=False)
+    state = State((one_record, nobody), (Request(0, frozenset({0})),), frozenset({0}), 1)
+    keys = {tuple(key_of(each, layout)) for each in (state, renamed(state, [1, 0]))}
+    assert len(keys) == 1
+    assert tuple(key_of(state._replace(isr=frozenset({1})), layout)) not in keys
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_plain_search_of_the_model_finds_as_many_states(name: str) -> None:
+    """A set of states, no keys, no names forgotten: 3 replicas named give the unreduced count."""
+    model = Model(PROTOCOLS[name], Sizes(2, 2, 2, 1))
+    layout = layout_of(model.sizes, history=False)
+    seen = level = {model.initial()}
+    while level:
+        level = {after for state in level for _, after in model.successors(state)} - seen
+        seen = seen | level
+    checked = check(model.protocol, model.sizes, history=False)
+    assert len({tuple(key_of(state, layout)) for state in seen}) == checked.states
+    assert checked.states < len(seen) <= 2 * checked.states
+
+
+@pytest.mark.parametrize("name", ["truncate-to-hw", "kip-101", "kip-279", "kip-320-first-try"])
+def test_a_trace_is_a_history_that_breaks_its_invariant_last(name: str) -> None:
+    checked = check(PROTOCOLS[name], Sizes(), until_broken="StrongIsr", history=False)
+    trace = checked.verdict("StrongIsr").trace
+    model = Model(checked.protocol, checked.sizes)
+    state = model.initial()
+    for step, after in trace:
+        assert INVARIANTS["StrongIsr"](state)
+        assert (step, after) in list(model.successors(state))
+        state = after
+    assert not INVARIANTS["StrongIsr"](state)
+
+
+def test_memory_is_bounded_and_the_answer_says_so() -> None:
+    checked = check(KIP_320, Sizes(), history=False, max_bytes=1 << 20)
+    assert not checked.complete
+    assert 1_000 < checked.states < 123_311
+    assert checked.verdict("StrongIsr").holds is None
+    broken = check(PROTOCOLS["kip-279"], Sizes(), history=False, max_bytes=4 << 20)
+    assert not broken.complete
+    assert broken.verdict("StrongIsr").holds is False
+
+
+@pytest.mark.parametrize(
+    "sizes", [replace(Sizes(), replicas=0), replace(Sizes(), replicas=6), Sizes(log_size=0), Sizes(max_epoch=99)]
+)
+def test_sizes_that_cannot_be_explored_are_refused(sizes: Sizes) -> None:
+    with pytest.raises(UsageError):
+        check(KIP_320, sizes)
