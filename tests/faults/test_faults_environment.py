@@ -12,6 +12,9 @@ from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.checkpoints import write_leader_epochs
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import kinds, offsets, only, said, verdict
+from tests.support.gallery_leftovers import NAMES, empty_leftovers, sparse
+from tests.support.gallery_replicas import torn_copy
+from tests.support.injections import cut_log
 
 pytestmark = pytest.mark.faults
 
@@ -19,13 +22,6 @@ pytestmark = pytest.mark.faults
 @pytest.fixture(name="brokers")
 def three_equal_replicas(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
-
-
-def cut_log(brokers: Brokers, offset: int, kept: int) -> None:
-    """As if broker 2 wrote on after its log was copied, and before its indexes and checkpoints were."""
-    brokers.crash(2)
-    path = brokers.file(2, 55)
-    path.write_bytes(path.read_bytes()[: HEALTHY.at(offset).position + kept])
 
 
 def test_f46_log_older_than_checkpoint_and_index_in_a_live_copy(brokers: Brokers) -> None:
@@ -47,8 +43,7 @@ def test_f46_without_the_option_the_same_copy_is_judged(brokers: Brokers) -> Non
 
 
 def test_f46_torn_tail_of_a_live_copy_is_info_though_a_clean_shutdown_is_told(brokers: Brokers) -> None:
-    path = brokers.file(2, 55)
-    path.write_bytes(path.read_bytes()[:-100])
+    torn_copy(brokers)
     result = verdict(brokers, live=True)
     assert {one.severity.value for one in result.findings} == {"info"}
     assert only(result, "SEG_TORN_TAIL").evidence["capped_by"] == "--live"
@@ -129,7 +124,7 @@ def test_f47_links_and_pipes_are_named_and_not_followed(brokers: Brokers) -> Non
     assert sorted(str(one.place.file) for one in result.findings) == [f"t-0/{99:020d}.log", "t-0/loop", "u-0"]
 
 
-@pytest.mark.parametrize("name", ["..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0"])
+@pytest.mark.parametrize("name", NAMES)
 def test_f47_directory_with_an_illegal_name(brokers: Brokers, name: str) -> None:
     directory = brokers.log_dir(2) / name
     directory.mkdir()
@@ -140,16 +135,13 @@ def test_f47_directory_with_an_illegal_name(brokers: Brokers, name: str) -> None
 
 
 def test_f47_interrupted_swap(brokers: Brokers) -> None:
-    for suffix in ("swap", "cleaned"):
-        name = f"{29:020d}.log.{suffix}"
-        brokers.named(2, name).write_bytes(b"")
+    empty_leftovers(brokers, "swap", "cleaned")
     result = verdict(brokers)
     assert said(result) == [("INTERRUPTED_SWAP", "warning", 2)]
     assert only(result, "INTERRUPTED_SWAP").evidence["count"] == 2
 
 
 def test_f47_huge_sparse_log(brokers: Brokers) -> None:
-    with brokers.file(2, 55).open("ab") as file:
-        file.truncate(8 << 40)
+    sparse(brokers)
     result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
     assert said(result) == [("SEG_ZERO_TAIL", "info", 2), ("SPARSE_FILE", "info", 2)]

@@ -8,11 +8,18 @@ import pytest
 from kafka_forensics.writers.checkpoints import write_partition_metadata
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
+from tests.support.gallery_leftovers import (
+    ASIDE,
+    deleted_elsewhere,
+    directory_aside,
+    future_copy,
+    remove,
+    set_aside,
+    truncated_tail,
+)
+from tests.support.injections import LOG_FILES
 
 pytestmark = pytest.mark.faults
-
-ASIDE = "t-0.0123456789abcdef0123456789abcdef"
-SUFFIXES = ("log", "index", "timeindex", "txnindex")
 
 
 @pytest.fixture(name="brokers")
@@ -20,21 +27,8 @@ def three_equal_replicas(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
 
 
-def rename(brokers: Brokers, broker: int, segment: int, ending: str) -> None:
-    """What Kafka does to the files of a segment before it removes or swaps them."""
-    for suffix in SUFFIXES:
-        path = brokers.file(broker, segment, suffix)
-        if path.exists():
-            path.rename(path.with_name(f"{path.name}.{ending}"))
-
-
-def remove(brokers: Brokers, broker: int, segment: int, *suffixes: str) -> None:
-    for suffix in suffixes or SUFFIXES:
-        brokers.file(broker, segment, suffix).unlink(missing_ok=True)
-
-
 def test_f47_deleted_segment_in_the_middle_would_fill_the_gap(brokers: Brokers) -> None:
-    rename(brokers, 2, 29, "deleted")
+    set_aside(brokers, 2, 29, "deleted")
     result = verdict(brokers)
     assert said(result) == [
         ("LEFTOVER_HOLDS_DATA", "info", 2),
@@ -58,9 +52,7 @@ def test_f47_deleted_segment_in_the_middle_would_fill_the_gap(brokers: Brokers) 
 
 
 def test_f47_deleted_segment_may_fill_the_gap_of_another_broker(brokers: Brokers) -> None:
-    for broker in (1, 2, 3):
-        remove(brokers, broker, 29)
-    (brokers.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(b"".join(one.data for one in HEALTHY.of_segment(29)))
+    deleted_elsewhere(brokers)
     result = verdict(brokers)
     file = f"t-0/{29:020d}.log.deleted"
     assert only(result, "COMMITTED_LOST_EVERYWHERE").evidence["also_in"] == [f"broker 3: {file}"]
@@ -69,7 +61,7 @@ def test_f47_deleted_segment_may_fill_the_gap_of_another_broker(brokers: Brokers
 
 
 def test_f47_segments_that_retention_takes_are_expired(brokers: Brokers) -> None:
-    rename(brokers, 2, 0, "deleted")
+    set_aside(brokers, 2, 0, "deleted")
     result = verdict(brokers)
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
     one = only(result, "LEFTOVER_HOLDS_DATA")
@@ -77,12 +69,7 @@ def test_f47_segments_that_retention_takes_are_expired(brokers: Brokers) -> None
 
 
 def test_f47_truncated_tail_waits_behind_the_log_end(brokers: Brokers) -> None:
-    for broker in (1, 2, 3):
-        write_checkpoint(brokers.log_dir(broker), "replication", 55)
-    rename(brokers, 2, 55, "deleted")
-    write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
-    brokers.file(2, LOG_END, "snapshot").unlink()
-    brokers.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n2\n0 0\n1 32\n")
+    truncated_tail(brokers)
     result = verdict(brokers)
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2), ("REPLICA_LAGS", "info", 2)]
     one = only(result, "LEFTOVER_HOLDS_DATA")
@@ -100,15 +87,14 @@ def test_f47_leftovers_of_what_the_log_has_say_nothing(brokers: Brokers) -> None
 
 def test_f47_what_the_cleaner_took_is_no_loss(brokers: Brokers) -> None:
     for broker in (1, 2, 3):
-        rename(brokers, broker, 29, "deleted")
+        set_aside(brokers, broker, 29, "deleted")
         write_checkpoint(brokers.log_dir(broker), "cleaner", 55)
     assert "LEFTOVER_HOLDS_DATA" not in {kind for kind, _, _ in said(verdict(brokers))}
 
 
 @pytest.mark.parametrize("suffix", ["delete", "stray"])
 def test_f47_directory_on_its_way_out(brokers: Brokers, suffix: str) -> None:
-    directory = brokers.log_dir(2) / "t-0"
-    directory.rename(directory.with_name(f"{ASIDE}-{suffix}"))
+    directory_aside(brokers, suffix)
     result = verdict(brokers)
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
     one = only(result, "LEFTOVER_HOLDS_DATA")
@@ -117,8 +103,7 @@ def test_f47_directory_on_its_way_out(brokers: Brokers, suffix: str) -> None:
 
 
 def test_f47_directory_on_its_way_out_is_all_that_is_left(brokers: Brokers) -> None:
-    directory = brokers.log_dir(2) / "t-0"
-    directory.rename(directory.with_name(f"{ASIDE}-delete"))
+    directory_aside(brokers, "delete")
     result = scan([brokers.log_dir(2)])
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
     assert result.partitions == []
@@ -147,7 +132,7 @@ def test_f47_directory_of_an_earlier_topic_fills_nothing(brokers: Brokers) -> No
 
 
 def test_f47_future_copy_of_a_log_that_is_there_says_nothing(brokers: Brokers) -> None:
-    shutil.copytree(brokers.log_dir(2) / "t-0", brokers.log_dir(2) / f"{ASIDE}-future")
+    future_copy(brokers)
     assert said(verdict(brokers)) == []
 
 
@@ -156,7 +141,7 @@ def test_f17_indexes_left_behind_prove_the_segment(brokers: Brokers) -> None:
     result = verdict(brokers)
     assert said(result) == [("OFFSET_GAP", "critical", 1), ("SEGMENT_MISSING", "error", 1)]
     one = only(result, "SEGMENT_MISSING")
-    assert one.evidence["index_files"] == [f"{29:020d}.{suffix}" for suffix in SUFFIXES[1:]]
+    assert one.evidence["index_files"] == [f"{29:020d}.{suffix}" for suffix in LOG_FILES[1:]]
     assert (offsets(one), one.confidence.value) == ((29, 55), "proven")
 
 

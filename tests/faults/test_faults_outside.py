@@ -1,7 +1,6 @@
 """Fault F47 whole: a log directory full of names and entries that want a scan to read, write or print where it must not."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +10,12 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
-from tests.support.faults import Brokers, healthy
+from tests.support.faults import healthy
 from tests.support.faults_verdict import kinds, offsets, said
+from tests.support.gallery_leftovers import NAMES, REFUSED, SECRET, all_at_once
 
 pytestmark = pytest.mark.faults
 
-NAMES = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
-"""Of directories that Kafka would never make."""
-UNIQUE = "0123456789abcdef0123456789abcdef"
-SECRET = b"root:x:0:0: never to be read"
 WATCHED = """
 import json, sys
 opened = []
@@ -29,33 +25,6 @@ from kafka_forensics.engine.options import ScanOptions
 result = local.scan(sys.argv[1:], ScanOptions(jobs=1))
 print(json.dumps([len(result.findings), opened]))
 """
-
-
-def all_at_once(root: Path) -> Brokers:
-    """Three replicas; around broker 2's all that F47 lists. Outside of the log directories lies a secret that links point to."""
-    brokers = healthy(root / "brokers")
-    outside = root / "outside"
-    outside.mkdir()
-    (outside / "secret").write_bytes(SECRET)
-    directory = brokers.log_dir(2) / "t-0"
-    (directory / "loop").symlink_to(directory)
-    brokers.file(2, 99).symlink_to("/etc/passwd")
-    brokers.file(2, 98, "index").symlink_to(outside / "secret")
-    (brokers.log_dir(2) / "v-0").symlink_to(outside)
-    os.mkfifo(brokers.log_dir(2) / "u-0")
-    os.mkfifo(directory / f"{97:020d}.log")
-    for name in NAMES:
-        (brokers.log_dir(2) / name).mkdir()
-        (brokers.log_dir(2) / name / f"{0:020d}.log").write_bytes(brokers.file(2, 0).read_bytes())
-    for suffix in ("delete", "future", "stray"):
-        aside = brokers.log_dir(2) / f"w-0.{UNIQUE}-{suffix}"
-        aside.mkdir()
-        (aside / f"{0:020d}.log").write_bytes(brokers.file(2, 0).read_bytes())
-    for ending in ("swap", "cleaned", "deleted"):
-        brokers.named(2, f"{29:020d}.log.{ending}").write_bytes(b"")
-    with brokers.file(2, 55).open("ab") as file:
-        file.truncate(8 << 40)
-    return brokers
 
 
 def listing(root: Path) -> list[tuple[str, int, int, int]]:
@@ -95,7 +64,7 @@ def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> No
     assert (replica.recovery.starts, replica.recovery.steps[-1]) == (False, f"refuse {55:020d}.log")
 
 
-@pytest.mark.parametrize("name", ["t-x", "t-2147483648", "t-0-delete"])
+@pytest.mark.parametrize("name", REFUSED)
 def test_f47_name_at_which_a_broker_refuses_to_start(tmp_path: Path, name: str) -> None:
     brokers = healthy(tmp_path)
     (brokers.log_dir(2) / name).mkdir()

@@ -9,11 +9,12 @@ import pytest
 from kafka_forensics.model.results import RecoveryOutlook, ScanResult
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, span, verdict
+from tests.support.gallery_bytes import TARGET
+from tests.support.gallery_leftovers import crash, half_of_a_split, only_a_crash_would_cut, swap_in
+from tests.support.injections import append, zero_page
 
 pytestmark = pytest.mark.faults
 
-TARGET = HEALTHY.at(40)
-"""Offsets [39, 42) in the segment 29, with five batches behind it there and more in the segment 55."""
 BEHIND = [one for one in HEALTHY.batches if one.base_offset > TARGET.base_offset]
 CUT = "RECOVERY_WOULD_TRUNCATE"
 
@@ -21,11 +22,6 @@ CUT = "RECOVERY_WOULD_TRUNCATE"
 @pytest.fixture(name="brokers")
 def three_equal_replicas(tmp_path: Path) -> Brokers:
     return healthy(tmp_path)
-
-
-def crash(brokers: Brokers, recovery_point: int) -> None:
-    brokers.crash(2)
-    write_checkpoint(brokers.log_dir(2), "recovery-point", recovery_point)
 
 
 def outlook(result: ScanResult) -> RecoveryOutlook:
@@ -78,8 +74,7 @@ def test_f01_flipped_bit_below_the_recovery_point_is_not_seen_by_kafka(brokers: 
 
 
 def test_f01_after_a_clean_shutdown_only_a_crash_would_cut(brokers: Brokers) -> None:
-    write_checkpoint(brokers.log_dir(2), "recovery-point", 29)
-    brokers.flip(2, TARGET, 100)
+    only_a_crash_would_cut(brokers)
     result = verdict(brokers)
     assert said(result) == [("BATCH_CRC_MISMATCH", "error", 2), ("REPLICA_DIFFERS", "error", 2)]
     damage = only(result, "BATCH_CRC_MISMATCH").evidence["unclean_restart"]
@@ -120,18 +115,14 @@ def test_f13_torn_tail_is_cut_without_a_finding_of_its_own(brokers: Brokers) -> 
 
 def test_f15_zero_tail_of_a_closed_segment_costs_all_later_ones(brokers: Brokers) -> None:
     crash(brokers, 29)
-    path = brokers.file(2, 29)
-    path.write_bytes(path.read_bytes() + bytes(4096))
+    append(brokers, 29, bytes(4096))
     one = only(verdict(brokers), CUT)
     assert (offsets(one), one.evidence["check"], one.evidence["segments"]) == ((55, LOG_END), 19, 1)
 
 
 def test_f16_page_of_zeros_cuts_where_it_begins(brokers: Brokers) -> None:
     crash(brokers, 29)
-    path = brokers.file(2, 29)
-    log = bytearray(path.read_bytes())
-    log[4096:8192] = bytes(4096)
-    path.write_bytes(log)
+    zero_page(brokers, 29)
     result = verdict(brokers)
     assert offsets(only(result, CUT)) == (36, LOG_END)
     assert only(result, "SEG_HOLE").evidence["unclean_restart"]["log_end_offset"] == 36
@@ -164,12 +155,8 @@ def test_log_end_below_the_log_start_empties_the_log(brokers: Brokers) -> None:
     assert found.checks == [17, 31, 32, 37, 41]
 
 
-def swap(brokers: Brokers, segment: int, data: bytes) -> None:
-    brokers.named(2, f"{segment:020d}.log.swap").write_bytes(data)
-
-
 def test_f47_swap_is_renamed_over_what_lies_in_its_range(brokers: Brokers) -> None:
-    swap(brokers, 29, brokers.file(2, 29).read_bytes())
+    swap_in(brokers, 29, brokers.file(2, 29).read_bytes())
     result = verdict(brokers)
     assert said(result) == [("INTERRUPTED_SWAP", "warning", 2)]
     names = [f"{29:020d}.{suffix}" for suffix in ("index", "log", "snapshot", "timeindex", "txnindex")]
@@ -181,23 +168,20 @@ def test_f47_swap_is_renamed_over_what_lies_in_its_range(brokers: Brokers) -> No
 
 
 def test_f47_swap_that_lacks_what_was_committed_is_critical(brokers: Brokers) -> None:
-    swap(brokers, 29, brokers.file(2, 29).read_bytes()[: TARGET.position])
+    swap_in(brokers, 29, brokers.file(2, 29).read_bytes()[: TARGET.position])
     one = only(verdict(brokers), "INTERRUPTED_SWAP")
     assert (one.severity.value, offsets(one), one.evidence["held_by"]) == ("critical", (39, 55), [1, 3])
 
 
 def test_f47_empty_swap_is_renamed_over_a_good_segment(brokers: Brokers) -> None:
-    swap(brokers, 29, b"")
+    swap_in(brokers, 29, b"")
     one = only(verdict(brokers), "INTERRUPTED_SWAP")
     assert one.evidence["steps"] == [f"rename {29:020d}.log.swap to {29:020d}.log"]
     assert (one.severity.value, offsets(one)) == ("critical", (29, 55))
 
 
 def test_f47_half_of_a_split_is_thrown_away(brokers: Brokers) -> None:
-    swap(brokers, 55, b"")
-    brokers.named(2, f"{29:020d}.log.cleaned").write_bytes(b"")
-    brokers.named(2, f"{29:020d}.index.cleaned").write_bytes(b"")
-    brokers.named(2, f"{0:020d}.log.deleted").write_bytes(b"")
+    half_of_a_split(brokers)
     result = verdict(brokers)
     assert said(result) == [("INTERRUPTED_SWAP", "warning", 2)]
     assert only(result, "INTERRUPTED_SWAP").evidence["steps"] == [

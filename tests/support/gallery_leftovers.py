@@ -1,0 +1,331 @@
+"""The gallery's cases of a start after a crash, of files and directories on their way in or out, and of what is no log at all."""
+
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.support.faults import HEALTHY, Brokers, healthy, write_checkpoint
+from tests.support.gallery_bytes import LENGTH, TARGET, int32
+from tests.support.gallery_case import Case, patient, segment
+from tests.support.injections import LOG_FILES, append, noise, zero_page
+
+NAMES: Final = ("..-0", "<script>-0", "=cmd-0", "\x1b[31mred-0", "a\nb-0", "\u202egnp-0")
+"""Of directories that Kafka would never make."""
+REFUSED: Final = ("t-x", "t-2147483648", "t-0-delete")
+"""Of directories at which a broker refuses to start."""
+UNIQUE: Final = "0123456789abcdef0123456789abcdef"
+ASIDE: Final = f"t-0.{UNIQUE}"
+SECRET: Final = b"root:x:0:0: never to be read"
+LINK, PIPE = 99, 97
+"""The base offsets in the names of a link and of a pipe."""
+
+
+def links(brokers: Brokers, outside: Path) -> None:
+    """Links in broker 2's log directory: to itself, and to a secret outside in the place of a segment, an index, a partition."""
+    outside.mkdir()
+    (outside / "secret").write_bytes(SECRET)
+    directory = brokers.log_dir(2) / "t-0"
+    (directory / "loop").symlink_to(directory)
+    brokers.file(2, LINK).symlink_to(outside / "secret")
+    brokers.file(2, LINK - 1, "index").symlink_to(outside / "secret")
+    (brokers.log_dir(2) / "v-0").symlink_to(outside)
+
+
+def pipes(brokers: Brokers) -> None:
+    """Pipes in the place of a partition and of a segment."""
+    os.mkfifo(brokers.log_dir(2) / "u-0")
+    os.mkfifo(brokers.file(2, PIPE))
+
+
+def directories(brokers: Brokers, *names: str) -> None:
+    """Directories that hold a segment."""
+    for name in names:
+        (brokers.log_dir(2) / name).mkdir()
+        (brokers.log_dir(2) / name / f"{0:020d}.log").write_bytes(brokers.file(2, 0).read_bytes())
+
+
+def empty_leftovers(brokers: Brokers, *endings: str) -> None:
+    """Empty files that a swap would have left."""
+    for ending in endings:
+        brokers.named(2, f"{29:020d}.log.{ending}").write_bytes(b"")
+
+
+def sparse(brokers: Brokers) -> None:
+    """The active segment goes on as a hole of 8 TiB."""
+    with brokers.file(2, 55).open("ab") as file:
+        file.truncate(8 << 40)
+
+
+def all_at_once(root: Path) -> Brokers:
+    """Three replicas; around broker 2's all that F47 lists. Outside of the log directories lies a secret that links point to."""
+    brokers = healthy(root / "brokers")
+    links(brokers, root / "outside")
+    pipes(brokers)
+    directories(brokers, *NAMES, *(f"w-0.{UNIQUE}-{suffix}" for suffix in ("delete", "future", "stray")))
+    empty_leftovers(brokers, "swap", "cleaned", "deleted")
+    sparse(brokers)
+    return brokers
+
+
+def crash(brokers: Brokers, recovery_point: int) -> None:
+    """Broker 2 crashed, and would read its log again from here on."""
+    brokers.crash(2)
+    write_checkpoint(brokers.log_dir(2), "recovery-point", recovery_point)
+
+
+def swap_in(brokers: Brokers, base_offset: int, data: bytes) -> None:
+    """A segment that would be renamed over what lies in its range."""
+    brokers.named(2, f"{base_offset:020d}.log.swap").write_bytes(data)
+
+
+def set_aside(brokers: Brokers, broker: int, base_offset: int, ending: str) -> None:
+    """What Kafka does to the files of a segment before it removes or swaps them."""
+    for suffix in LOG_FILES:
+        path = brokers.file(broker, base_offset, suffix)
+        if path.exists():
+            path.rename(path.with_name(f"{path.name}.{ending}"))
+
+
+def remove(brokers: Brokers, broker: int, base_offset: int, *suffixes: str) -> None:
+    """Some files of a segment are gone, all unless they are named."""
+    for suffix in suffixes or LOG_FILES:
+        brokers.file(broker, base_offset, suffix).unlink(missing_ok=True)
+
+
+def deleted_elsewhere(brokers: Brokers) -> None:
+    """The middle segment is gone everywhere; broker 3 still has it as `.deleted`."""
+    for broker in (1, 2, 3):
+        remove(brokers, broker, 29)
+    (brokers.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(b"".join(one.data for one in HEALTHY.of_segment(29)))
+
+
+def truncated_tail(brokers: Brokers) -> None:
+    """Broker 2 truncated its active segment, which was not committed."""
+    for broker in (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), "replication", 55)
+    set_aside(brokers, 2, 55, "deleted")
+    write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
+    brokers.file(2, HEALTHY.next_offset, "snapshot").unlink()
+    brokers.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n2\n0 0\n1 32\n")
+
+
+def half_of_a_split(brokers: Brokers) -> None:
+    """A swap was interrupted before it counted: `.cleaned` files are left beside a `.swap`."""
+    swap_in(brokers, 55, b"")
+    brokers.named(2, f"{29:020d}.log.cleaned").write_bytes(b"")
+    brokers.named(2, f"{29:020d}.index.cleaned").write_bytes(b"")
+    brokers.named(2, f"{0:020d}.log.deleted").write_bytes(b"")
+
+
+def directory_aside(brokers: Brokers, suffix: str) -> None:
+    """Broker 2's partition waits to be removed."""
+    directory = brokers.log_dir(2) / "t-0"
+    directory.rename(directory.with_name(f"{ASIDE}-{suffix}"))
+
+
+def future_copy(brokers: Brokers) -> None:
+    """Broker 2 moves its log to another directory."""
+    shutil.copytree(brokers.log_dir(2) / "t-0", brokers.log_dir(2) / f"{ASIDE}-future")
+
+
+def deleted_copies(brokers: Brokers) -> None:
+    """Brokers 1 and 2 have copies of a live segment as `.deleted`."""
+    for broker in (1, 2):
+        path = brokers.file(broker, 29)
+        shutil.copy(path, path.with_name(f"{path.name}.deleted"))
+
+
+def linked(root: Path) -> Brokers:
+    """The links alone."""
+    brokers = healthy(root / "brokers")
+    links(brokers, root / "outside")
+    return brokers
+
+
+def crashed(recovery_point: int, damage: Callable[[Brokers], object]) -> partial[Case]:
+    """Broker 2 crashed and is damaged."""
+
+    def injection(brokers: Brokers) -> None:
+        crash(brokers, recovery_point)
+        damage(brokers)
+
+    return partial(Case, make=patient(injection), damaged=MIDDLE, shown=FORETOLD)
+
+
+def unreadable_recovery_point(brokers: Brokers) -> None:
+    """Broker 2's recovery point is noise, and a batch below it is damaged."""
+    (brokers.log_dir(2) / "recovery-point-offset-checkpoint").write_bytes(noise(3000))
+    brokers.flip(2, TARGET, 100)
+
+
+def only_a_crash_would_cut(brokers: Brokers) -> None:
+    """A damaged batch behind the recovery point, and a clean shutdown."""
+    write_checkpoint(brokers.log_dir(2), "recovery-point", 29)
+    brokers.flip(2, TARGET, 100)
+
+
+def expired_segment(brokers: Brokers) -> None:
+    """The first segment's log is gone, and the log start is behind it."""
+    remove(brokers, 1, 0, "log")
+    write_checkpoint(brokers.log_dir(1), "log-start", 29)
+
+
+def empty_directory(brokers: Brokers, name: str) -> None:
+    """A directory with nothing in it."""
+    (brokers.log_dir(2) / name).mkdir()
+
+
+def stranger_aside(brokers: Brokers, suffix: str) -> None:
+    """A partition that no broker has any more waits for its end."""
+    directories(brokers, f"w-0.{UNIQUE}-{suffix}")
+
+
+def log_gone(brokers: Brokers, base_offset: int) -> None:
+    """Broker 1 has a segment's indexes and not its log."""
+    remove(brokers, 1, base_offset, "log")
+
+
+MIDDLE: Final = segment(29)
+FORETOLD: Final = ("check", "reason", "log_end_foretold", "segments", "batches_recovered")
+RESTART: Final = ("unclean_restart.walked", "unclean_restart.recovery_point")
+GAP: Final = ("also_in",)
+A_DIRECTORY: Final = "not run: a directory, no file"
+STEPS: Final = ("count",)
+SWAP, DELETED, LAST_DELETED = (segment(29, "log.swap"), segment(29, "log.deleted"), segment(55, "log.deleted"))
+OUTSIDE: Final = (
+    Case("F47", "links to itself and out of the log directory; one has the name of a segment", linked, f"brokers/{segment(LINK)}"),
+    Case("F47", "pipes; one has the name of a segment", patient(pipes), segment(PIPE)),
+    Case(
+        "F47",
+        "directories named `..-0`, `<script>-0`, `=cmd-0`",
+        patient(lambda it: directories(it, *NAMES[:3])),
+        segment(0, directory=NAMES[1]),
+        named=True,
+        note="escaped",
+    ),
+    Case(
+        "F47",
+        "directories named with ESC, newline and a bidi mark",
+        patient(lambda it: directories(it, *NAMES[3:])),
+        segment(0, directory=NAMES[3]),
+        named=True,
+        note="escaped",
+    ),
+    *(
+        Case(
+            "F47",
+            f"a directory named `{name}`",
+            patient(partial(empty_directory, name=name)),
+            shown=("refused",),
+            untold=A_DIRECTORY,
+        )
+        for name in REFUSED
+    ),
+    *(
+        Case(
+            "F47",
+            f"a partition's directory that ends in `-{suffix}`",
+            patient(partial(stranger_aside, suffix=suffix)),
+            segment(0, directory=f"w-0.{UNIQUE}-{suffix}"),
+        )
+        for suffix in ("delete", "future", "stray")
+    ),
+    Case(
+        "F47",
+        "`.swap` and `.cleaned` leftovers",
+        patient(lambda it: empty_leftovers(it, "swap", "cleaned")),
+        SWAP,
+        shown=STEPS,
+    ),
+    Case("F47", "a `.log` of 8 TiB, all hole behind the batches", patient(sparse), segment(55)),
+)
+STARTS: Final = (
+    crashed(29, lambda it: it.flip(2, TARGET, 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
+    crashed(55, lambda it: it.flip(2, TARGET, 100))("F01", "the same below the recovery point", shown=RESTART),
+    Case(
+        "F01",
+        "the same above the recovery point, after a clean shutdown",
+        patient(only_a_crash_would_cut),
+        MIDDLE,
+        shown=(*RESTART, "unclean_restart.log_end_offset"),
+    ),
+    crashed(29, lambda it: it.flip(2, TARGET, 2))(
+        "F03", "baseOffset beyond what an index can hold, after a crash", shown=("unclean_restart.starts",)
+    ),
+    crashed(29, lambda it: it.overwrite(2, TARGET, int32(49), LENGTH))("F04", "batchLength = 49, after a crash"),
+    crashed(29, lambda it: it.overwrite(2, TARGET, int32(2**31 - 1), LENGTH))("F05", "batchLength = 2147483647, after a crash"),
+    crashed(29, lambda it: it.overwrite(2, TARGET, int32(-1), LENGTH))("F06", "batchLength = -1, after a crash"),
+    crashed(29, lambda it: append(it, 29, bytes(4096)))("F15", "zeros behind a closed segment, after a crash"),
+    crashed(29, lambda it: zero_page(it, 29))("F16", "a page of zeros in the middle, after a crash"),
+    *(
+        Case(
+            "F17",
+            f"only the `.log` of the {which} segment is gone on b1",
+            patient(partial(log_gone, base_offset=base)),
+            segment(base, "index", broker=1),
+            shown=("index_files",),
+        )
+        for which, base in (("first", 0), ("middle", 29))
+    ),
+    Case(
+        "F17",
+        "the `.log` of the first segment is gone on b1, whose log start is behind it",
+        patient(expired_segment),
+        segment(0, "index", broker=1),
+        control=True,
+    ),
+    crashed(55, unreadable_recovery_point)("F32", "recovery point of noise, after a crash, and one bit under the CRC"),
+    Case(
+        "F47", "the middle segment is there as `.deleted`", patient(lambda it: set_aside(it, 2, 29, "deleted")), DELETED, shown=GAP
+    ),
+    Case(
+        "F47",
+        "the middle segment is gone on all, and on b3 it is there as `.deleted`",
+        patient(deleted_elsewhere),
+        segment(29, "log.deleted", broker=3),
+        shown=GAP,
+    ),
+    Case(
+        "F47",
+        "the first segment is there as `.deleted`, which retention took",
+        patient(lambda it: set_aside(it, 2, 0, "deleted")),
+        segment(0, "log.deleted"),
+        shown=("expired",),
+    ),
+    Case("F47", "a truncated tail is there as `.deleted`", patient(truncated_tail), LAST_DELETED, shown=("behind_log_end",)),
+    Case(
+        "F47",
+        "`.swap` with what the segment has",
+        patient(lambda it: swap_in(it, 29, it.file(2, 29).read_bytes())),
+        SWAP,
+        shown=STEPS,
+    ),
+    Case(
+        "F47",
+        "`.swap` without the last committed batches of what it replaces",
+        patient(lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: TARGET.position])),
+        SWAP,
+    ),
+    Case("F47", "an empty `.swap` over a good segment", patient(lambda it: swap_in(it, 29, b"")), SWAP),
+    Case("F47", "`.cleaned` files beside a `.swap`: half of a split", patient(half_of_a_split), segment(55, "log.swap")),
+    *(
+        Case(
+            "F47",
+            f"b2's directory is renamed to `-{suffix}`",
+            patient(partial(directory_aside, suffix=suffix)),
+            segment(0, directory=f"{ASIDE}-{suffix}"),
+        )
+        for suffix in ("delete", "stray")
+    ),
+    Case("F47", "copies of a live segment as `.deleted`", patient(deleted_copies), DELETED, control=True),
+    Case(
+        "F47",
+        "a `-future` copy of a log that is there",
+        patient(future_copy),
+        segment(0, directory=f"{ASIDE}-future"),
+        control=True,
+    ),
+)
