@@ -14,7 +14,7 @@ from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Confidence, Finding, Place
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.replication.epochs import truncation_offset
 
 if TYPE_CHECKING:
@@ -93,7 +93,12 @@ def fork_finding(
     if first >= max(version.witness for version in versions):
         evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)}
         place = _place(replicas, first, max(one.log_end_offset for one in replicas))
-        return finding("FORK_ABOVE_HW", place, evidence), epochs, first
+        unknown = [version.brokers for version in versions if all(one.context.high_watermark is None for one in version.replicas)]
+        if not unknown:
+            return finding("FORK_ABOVE_HW", place, evidence), epochs, first
+        evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
+        doubtful = finding("FORK_ABOVE_HW", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+        return doubtful, epochs, first
     loser = _loser(versions, replicas, first)
     if loser is not None:
         evidence |= {"held_by": loser.brokers, "truncation_offsets": _truncations(versions), "loses": loser.committed_end - first}

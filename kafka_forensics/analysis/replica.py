@@ -175,7 +175,7 @@ def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
     """The replica from its context and merged state: where its log starts and ends."""
     state.close_segment()
     runs = state.continuity.runs
-    course = judge([*runs, *_named_end(context, state)])
+    course = judge([*_named_start(context, state), *runs, *_named_end(context, state)])
     first = runs[0].start_offset if runs else None
     named = context.segment_base_offsets[0] if context.segment_base_offsets else 0
     start = named if first is None else min(max(first, 0), max(named, 0)) if first < named else named
@@ -187,6 +187,17 @@ def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
     if not state.framing.batches:
         end = max(end, start)
     return Replica(context, state, course, start, end, state.epochs.lineage())
+
+
+def _named_start(context: ReplicaContext, state: ReplicaState) -> list[Run]:
+    """A run of nothing where the first segment holds no batch: its name says that the log went on from there."""
+    runs, named = state.continuity.runs, min(context.segment_base_offsets, default=0)
+    if not runs or named in state.framing.by_segment or named in state.unread or context.compacted:
+        return []
+    if context.control is not None and context.control.was_compacted:
+        return []
+    start = max(named, context.log_start_checkpoint or 0)
+    return [Run(start, start, named, 0, 0)] if start < runs[0].start_offset else []
 
 
 def _named_end(context: ReplicaContext, state: ReplicaState) -> list[Run]:

@@ -294,6 +294,8 @@ def _tells_what_was_there(replica: Replica, bad: BadEntry) -> bool:
     if bad.reason == "position_inside_batch":
         return any(one.position <= bad.value < one.position + one.size_in_bytes for one in lost)
     totals = replica.state.framing.by_segment.get(bad.segment)
+    if bad.reason == "beyond_log" and totals is None and (lost or bad.segment in replica.gap_starts):
+        return True
     beyond = replica.entries_beyond[(bad.segment, "index")] > 0
     short = totals is not None and totals.last_offset + 1 in replica.gap_starts and beyond
     return bad.reason == "beyond_log" and (short or _torn(replica, bad.segment))
@@ -315,6 +317,7 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
     if high_watermark is not None and high_watermark > end:
         place = context.place(offset_start=end, offset_end=high_watermark)
         evidence = {"high_watermark": high_watermark, "log_end_offset": end, "file": "replication-offset-checkpoint"}
+        evidence |= {"clean_shutdown": True} if context.clean_shutdown else {}
         found.append(finding("INCONSISTENT_CUT" if context.live else "HW_BEYOND_LEO", place, evidence))
     if high_watermark == 0 and end > replica.log_start_offset:
         found.append(finding("HW_UNKNOWN", context.place(), {"reason": "zero", "log_end_offset": end}))

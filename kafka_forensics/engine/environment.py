@@ -1,6 +1,7 @@
 """Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
@@ -8,7 +9,8 @@ from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPl
 from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.directory_names import loads_as_partition
 from kafka_forensics.storage.source import Entry
@@ -118,6 +120,44 @@ def _missing_replicas(log_dir: LogDir) -> list[Finding]:
         )
         for (topic, partition), offset in gone[:NAMES_LISTED]
     ]
+
+
+def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findings: list[Finding]) -> list[Finding]:
+    """`findings` with what follows for partitions that checkpoints of several brokers name and of which no directory is there.
+
+    Their committed offsets are in no copy; but of a topic that the controller's log no longer knows, nothing is missing.
+    """
+    there = {(each.topic, each.partition) for one in inputs.log_dirs for each in one.found.partitions}
+    gone: dict[tuple[str, int], list[Finding]] = {}
+    judged: list[Finding] = []
+    for one in findings:
+        key = (one.place.topic or "", one.place.partition or 0)
+        if one.kind != "REPLICA_MISSING" or key in there:
+            judged.append(one)
+        elif controller is not None and key not in controller.partitions:
+            deleted = dict(one.evidence) | {"harmless_if": "the topic was deleted, as the controller's log says"}
+            judged.append(replace(one, severity=Severity.INFO, evidence=deleted))
+        else:
+            judged.append(one)
+            gone.setdefault(key, []).append(one)
+    for (topic, partition), missing in sorted(gone.items()):
+        brokers = {str(one.place.broker): one for one in missing}
+        best = max(missing, key=lambda one: one.evidence["high_watermark"])
+        if len(brokers) < 2 or any("also_in" in one.evidence for one in missing):
+            continue
+        committed = best.evidence["high_watermark"]
+        evidence = {
+            "missing": committed,
+            "high_watermark": committed,
+            "witness": f"replication-offset-checkpoint of broker {best.place.broker}",
+            "directories_missing_on": [one.place.broker for one in brokers.values()],
+            "held_by": [],
+        }
+        if controller is None:
+            evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
+        place = Place(topic, partition, offset_start=0, offset_end=committed)
+        judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
+    return judged
 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:

@@ -11,12 +11,13 @@ from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.environment import changed_findings
 from kafka_forensics.engine.facts_answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.engine.facts_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
-from kafka_forensics.engine.facts_log import Reading, batch_facts, control_facts, record_facts, record_row
+from kafka_forensics.engine.facts_log import Reading, batch_facts, control_facts, record_facts, record_row, txn_facts
 from kafka_forensics.engine.facts_rows import json_text, record_batches, repeated
 from kafka_forensics.engine.facts_spans import span_facts
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.record_states import RecordStates, later_segments
 from kafka_forensics.engine.transactions_listing import KnownTransactions
 from kafka_forensics.engine.witnesses import read_witnesses
 from kafka_forensics.model.batches import BatchColumn
@@ -66,13 +67,18 @@ def read_records(path: str) -> Batches:
     """
     source = open_source(path)
     with source.open("") as file:
+        states = RecordStates(file, goes_on=later_segments(path))
         for chunk in SegmentReader(file).chunks():
             columns = chunk.columns
             good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
             for row in good:
                 position = int(columns[BatchColumn.POSITION, row])
                 batch = file.read_at(position, int(columns[BatchColumn.SIZE_IN_BYTES, row]))
-                yield from record_batches(RECORDS, (record_row(one, position) for one in decode_batch(batch).iter_records()))
+                transaction = txn_facts(columns, int(row))
+                rows = (
+                    record_row(one, position, states.state(*transaction, one.offset)) for one in decode_batch(batch).iter_records()
+                )
+                yield from record_batches(RECORDS, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from kafka_forensics.engine.facts_rows import json_text, record_batches, repeated
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
+from kafka_forensics.engine.record_states import RecordStates
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -107,7 +108,7 @@ def record_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
     return record_batches(FACTS["records"].own, _record_rows(reading))
 
 
-def record_row(record: Record, batch_position: int, *, payloads: bool = True) -> tuple[Any, ...]:
+def record_row(record: Record, batch_position: int, txn_state: str, *, payloads: bool = True) -> tuple[Any, ...]:
     """A record in the order of `RECORDS`."""
     return (
         record.offset,
@@ -122,11 +123,24 @@ def record_row(record: Record, batch_position: int, *, payloads: bool = True) ->
         record.key_length,
         record.value_length,
         record.is_oversized,
+        txn_state,
     )
 
 
+def txn_facts(columns: "np.ndarray[Any, np.dtype[np.int64]]", row: int) -> tuple[int, int]:
+    """(attributes, producer id) of a batch, as `RecordStates.state` asks for them; attributes of old formats say another thing."""
+    attributes = int(columns[BatchColumn.ATTRIBUTES, row]) if columns[BatchColumn.MAGIC, row] >= 2 else 0
+    return attributes, int(columns[BatchColumn.PRODUCER_ID, row])
+
+
 def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+    last = max(reading.plan.context.segment_base_offsets, default=0)
+    states: RecordStates | None = None
+    of_segment: SegmentFiles | None = None
     for one in log_chunks(reading):
+        if states is None or one.segment is not of_segment:
+            of_segment = one.segment
+            states = RecordStates(one.file, goes_on=one.segment.base_offset < last)
         columns = one.chunk.columns
         for row in np.flatnonzero(one.good()):
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
@@ -135,8 +149,10 @@ def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
                     Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
                 )
                 continue
+            transaction = txn_facts(columns, int(row))
             for record in decode_batch(one.file.read_at(position, size), position=position).iter_records():
-                yield *one.place, *record_row(record, position, payloads=reading.payloads)
+                state = states.state(*transaction, record.offset)
+                yield *one.place, *record_row(record, position, state, payloads=reading.payloads)
 
 
 def control_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":

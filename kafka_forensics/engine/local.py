@@ -14,7 +14,7 @@ from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.engine.ahead import LARGE, ROOM, Walk, in_order, never
 from kafka_forensics.engine.controller import take_control
-from kafka_forensics.engine.environment import changed_findings, environment_findings
+from kafka_forensics.engine.environment import changed_findings, environment_findings, lost_partitions
 from kafka_forensics.engine.folding import Folded, Pause, RecentIndexes, fold_split
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, gather
 from kafka_forensics.engine.options import ScanOptions
@@ -66,7 +66,7 @@ def scan_inputs(
     for plan in inputs.replicas:
         take_control(plan, witnesses)
         take_commits(plan, witnesses)
-    findings = environment_findings(inputs) + witnesses.findings
+    findings = lost_partitions(inputs, witnesses.controller, environment_findings(inputs)) + witnesses.findings
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)
     across = TransactionsAcross(witnesses.transaction_log, options.as_of_ms)

@@ -108,7 +108,8 @@ class Committed:
     """What a group's log says of one partition.
 
     `last` is the commit in force, of the record at `record_offset`; `greatest` the largest offset committed since the last
-    tombstone, as far as compaction left it. `unknown_after`: unreadable records behind that offset of the log may have changed it since, None if there are none.
+    tombstone, as far as compaction left it. `unknown_after`: unreadable records behind that offset of the log may have changed it
+    since, None if there are none.
     """
 
     group: str

@@ -17,7 +17,8 @@ SAME_EPOCH_DIVERGENCE: different records of one leader epoch
     the replicas hold different records of one leader epoch[ at offset {offset}][ ({versions})], which no election can explain[;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
 FORK_ABOVE_HW: logs that part above the high watermark
-    the logs part at [offset {offset}|one offset][ ({versions})], above every known high watermark[; Kafka cuts at {cut}][;
+    the logs part at [offset {offset}|one offset][ ({versions})], [and whether that was committed cannot be told, because no high
+    watermark is known for {watermark_unknown:brokers}|above every known high watermark][; Kafka cuts at {cut}][;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
     > Kafka settles this by cutting one side; if acks=1 was in use, copy that log directory first and see its records with {compare}
 FORK_BELOW_HW: logs that part below the high watermark
@@ -28,7 +29,8 @@ UNCLEAN_LOSS: committed records that a new leader lacks
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
     be cut off at offset {cut} when that copy follows the new leader][ ({versions})]
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
-    no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}]
+    no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; the
+    directories on {directories_missing_on:brokers} are gone][, which is harmless if {harmless_if}]
     > Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Then scan them together.
 TOPIC_ID_MISMATCH: different topics of one name
     the copies are of different topics with the same name[ ({topic_ids:list})]; only those of one id were compared

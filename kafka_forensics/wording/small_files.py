@@ -29,11 +29,15 @@ EPOCH_CACHE_MISMATCH: epoch checkpoint that contradicts the batches
     > Copy this log directory elsewhere before the broker starts: Kafka truncates by the file, not by the batches. <look>
 HW_BEYOND_LEO: high watermark beyond the log's end
     the checkpointed high watermark[ {high_watermark}] lies beyond the log's end[ {log_end_offset}], so this replica lost
-    [{offsets}|committed offsets], unless it was copied while running<held>
-    > If the copy was taken from a running broker, scan it again with --live; else find the offsets with {compare}
+    [{offsets}|committed offsets][{clean_shutdown:if} although the broker was stopped in order|, unless it was copied while
+    running]<held>
+    > [{clean_shutdown:if}Find|If the copy was taken from a running broker, scan it again with --live; else find] the offsets with
+    {compare}
 HW_UNKNOWN: unknown high watermark
     no high watermark is known[ for {partitions:partition}][ (checkpoint: {reason})], so nothing is said about what was committed
-    > Add replication-offset-checkpoint of the log directory to the copy, if it can still be had.
+    > [For {partitions:partition}, add replication-offset-checkpoint of the log directory to the copy, if it can still be
+    had.|Nothing is missing from the copy: no watermark had been written down yet; `kafka-forensics groups PATH...
+    --all-partitions` says what holds it back.]
 CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
     [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log][, which is harmless if {harmless_if}]
     > Check whether the copy was taken from a running broker (--live) before looking for a fault.

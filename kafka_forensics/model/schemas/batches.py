@@ -52,6 +52,9 @@ _RECORD_FIELDS: Final[Any] = [
     column("key_length", pa.int64(), "bytes of the key, -1 for null; also where the key itself is left out"),
     column("value_length", pa.int64(), "bytes of the value, -1 for null; also where the value itself is left out"),
     column("is_oversized", pa.bool_(), "the record is too large to be held: key, value and headers are left out"),
+    column(
+        "txn_state", pa.string(), "none, committed, aborted, open (no marker in the log) or unknown (its marker may be elsewhere)"
+    ),
 ]
 RECORDS: Final[pa.Schema] = pa.schema(_RECORD_FIELDS)
 """A record a row; null and empty keys and values are told apart."""
