@@ -143,17 +143,11 @@ def _overview(plans: Plans) -> Iterator[str]:
     rows = []
     for planned in plans.planned:
         best, worst = planned.recommended, max(planned.plan.candidates, key=_costs, default=None)
-        rows.append(
-            [
-                printable(name(planned.plan.topic, planned.plan.partition)),
-                "none" if best is None else cell(best.broker),
-                "" if best is None else words.ELECTIONS[best.election],
-                "" if best is None else words.cost(best),
-                "" if worst is None else cell(worst.broker),
-                "" if worst is None else words.cost(worst),
-            ]
-        )
-    yield from table_lines(("partition", "elect", "election", "loses", "worst", "would lose"), (), rows)
+        told = [[""] * 3 if one is None else [cell(one.broker), str(one.at_most), str(one.committed)] for one in (best, worst)]
+        kind = "nobody can" if best is None else words.ELECTIONS[best.election]
+        rows.append([name(planned.plan.topic, planned.plan.partition), told[0][0], kind, *told[0][1:], *told[1]])
+    heads = ("partition", "elect", "election", "lost", "committed", "worst", "lost", "committed")
+    yield from table_lines(heads, ("lost", "committed"), rows)
 
 
 def _costs(one: Candidate) -> tuple[int, int]:

@@ -97,13 +97,6 @@ def loss_words(planned: Planned, one: Loss) -> str:
     return text
 
 
-def cost(candidate: Candidate) -> str:
-    """`nothing`, or how many offsets and how many of them are proven committed."""
-    if not candidate.losses:
-        return "nothing"
-    return f"{plural(candidate.at_most, 'offset')} ({candidate.committed} proven committed)"
-
-
 def bounds(planned: Planned, candidate: Candidate) -> str:
     """The loss with its bounds, a sentence."""
     plan = planned.plan
@@ -245,7 +238,8 @@ def summary_line(partitions: int, planned: Sequence[Planned]) -> str:
     costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
     if not costly:
         return f"{plural(partitions, 'partition')}: no election would lose anything"
-    return f"{plural(partitions, 'partition')}: an election could lose records of {costly}"
+    more = "" if partitions == 1 else "; with --topic and --partition, one is shown in full"
+    return f"{plural(partitions, 'partition')}: an election could lose records of {costly}{more}"
 
 
 def steps_object(todo: Steps) -> dict[str, object]:

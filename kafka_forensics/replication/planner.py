@@ -275,15 +275,15 @@ class _Planning:
         return self._given.nodes.get(broker, broker)
 
     def preference(self, number: int, one: Candidate) -> tuple[int, ...]:
-        """Sort key: who loses least of what is proven committed, then of all; then an election that need not be forced, who has the
-        highest watermark, and whom the controller would take first."""
+        """Sort key: who loses least of what is proven committed, then of all, on the fewest replicas; then an election that need
+        not be forced, who has the highest watermark, and whom the controller would take first."""
         control, node = self._given.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
         place = order.index(node) if isinstance(node, int) and node in order else len(order)
         forced = {"leads": 0, "clean": 1, "elr": 2, "unclean": 3, "unknown": 3}[one.election]
-        disagreeing = sum(each.disagrees for each in one.followers)
+        disagreeing, losing = sum(each.disagrees for each in one.followers), sum(bool(each.lost) for each in one.followers)
         watermark = self._replicas[number].high_watermark or 0
-        return one.committed, one.at_least, one.at_most, disagreeing, forced, -watermark, place, number
+        return one.committed, one.at_least, one.at_most, losing, disagreeing, forced, -watermark, place, number
 
 
 def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:
