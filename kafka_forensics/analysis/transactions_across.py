@@ -27,6 +27,9 @@ Evidence = dict[str, Any]
 MAX_LISTED: Final = 16
 _COORDINATOR_LOG: Final = "__transaction_state as copied, one copy of each partition"
 
+_UNJUDGED: Final[Evidence] = {"safe_to_abort": None, "not_judged": True}
+"""Of an open transaction whose coordinator's word is not known."""
+
 
 class TransactionsAcross:
     """Collects what is needed of every partition, and judges when all are known."""
@@ -88,13 +91,29 @@ class TransactionsAcross:
         timeout = max([DEFAULT_MAX_TIMEOUT_MS, *(each.metadata.transaction_timeout_ms for each in owners if each.metadata)])
         late = evidence["age_ms"] > timeout + LATE_BUFFER_MS
         unknown = self._unknown(owners)
-        if any(describes(each, *where) for each in owners):
+        listing = [each for each in owners if describes(each, *where)]
+        overdue = self._overdue(listing)
+        if overdue is not None:
+            return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | overdue)
+        if listing:
             return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "will end it"})
         if unknown is not None:
-            return replace(one, evidence=evidence | unknown | {"safe_to_abort": False})
+            return replace(one, evidence=evidence | unknown | _UNJUDGED)
         if not late or facts is None or (facts.context.live and not self._copied_later(facts, owners)):
             return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "does not list it"})
         return self._hanging(one, evidence, facts, owners)
+
+    def _overdue(self, listing: list[LoggedState]) -> Evidence | None:
+        """What to say of a transaction that its coordinator still lists, though it was to time out before; None if it was not."""
+        for each in listing:
+            told = each.metadata
+            if told is None or told.state != "Ongoing" or told.start_timestamp < 0 or told.transaction_timeout_ms < 0:
+                continue
+            age = self.as_of - told.start_timestamp
+            if age > told.transaction_timeout_ms + LATE_BUFFER_MS:
+                known = {"overdue": True, "transaction_age_ms": age, "transaction_timeout_ms": told.transaction_timeout_ms}
+                return known | {"coordinator": "should have ended it", "safe_to_abort": None}
+        return None
 
     def _unknown(self, owners: list[LoggedState]) -> Evidence | None:
         """Why the log cannot tell whether a transaction of these ids is still to be ended; None if it can."""
@@ -181,7 +200,7 @@ def _described(owners: list[LoggedState]) -> Evidence:
 
 def _without_coordinator(one: Finding, evidence: Evidence) -> Finding:
     """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
-    evidence |= {"coordinator": "not among the copies", "safe_to_abort": False}
+    evidence |= {"coordinator": "not among the copies"} | _UNJUDGED
     if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS:
         return replace(one, evidence=evidence)
     return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})

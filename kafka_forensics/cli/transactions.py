@@ -47,6 +47,8 @@ COLUMNS: Final = (
     "safe_to_abort",
     "reason",
     "command",
+    "age_ms",
+    "transaction_timeout_ms",
     "broker",
 )
 _HEADS: Final = (
@@ -177,18 +179,31 @@ def _cells(row: "TransactionRow") -> list[str]:
 
 def _notes(row: "TransactionRow") -> Iterator[str]:
     """What a table says of a transaction that is not simply ended."""
+    from kafka_forensics.wording import duration
+
     if row.holds_last_stable_offset:
         yield f"holds the last stable offset at {row.last_stable_offset}"
     if row.state in ("open", "hanging", "torn"):
         if row.coordinator_state is not None:
             yield f"coordinator: {row.coordinator_state}"
+        if row.age_ms is not None and row.state == "open":
+            timeout = "" if row.transaction_timeout_ms is None else f", timeout {duration(row.transaction_timeout_ms)}"
+            yield f"{duration(row.age_ms)} old{timeout}"
         if row.reason is not None:
             yield row.reason.replace("_", " ")
         if row.partitions:
             yield f"in {', '.join(row.partitions)}"
-        yield "safe to abort" if row.safe_to_abort else "do not abort"
+        yield _whether_to_abort(row)
     if row.command is not None and row.safe_to_abort:
         yield row.command
+
+
+def _whether_to_abort(row: "TransactionRow") -> str:
+    if row.safe_to_abort is not None:
+        return "safe to abort" if row.safe_to_abort else "do not abort"
+    if row.transaction_timeout_ms is not None and row.coordinator_state is not None:
+        return "cannot tell whether it is safe to abort: see whether it is still open on the running cluster"
+    return "cannot tell whether it is safe to abort: add __transaction_state of every broker to the copies"
 
 
 def _say_rest(answer: "TransactionsAnswer", screen: "Destination", *, quiet: bool) -> None:

@@ -45,6 +45,7 @@ MAX_OPEN: Final = 1 << 20
 
 _COORDINATOR: Final = {
     "will end it": "the coordinator will end it",
+    "should have ended it": "the coordinator should have ended it",
     "does not list it": "the coordinator does not list it, but it is not overdue",
     "unknown": "what the coordinator says is not known",
     "not among the copies": "the coordinator's log is not among the copies",
@@ -86,6 +87,10 @@ class TransactionRow:
     safe_to_abort: bool | None = None
     command: str | None = None
     reason: str | None = None
+    age_ms: int | None = None
+    """Of an open one, at `--as-of`: since it began by its coordinator where that calls it overdue, else since its last batch."""
+    transaction_timeout_ms: int | None = None
+    """Of its transactional id, by the coordinator."""
 
 
 @dataclass(slots=True)
@@ -355,6 +360,8 @@ class KnownTransactions:
         row.reason = evidence.get("reason") or _COORDINATOR.get(evidence.get("coordinator", ""))
         row.safe_to_abort = evidence.get("safe_to_abort")
         row.command = evidence.get("command")
+        row.age_ms = evidence.get("transaction_age_ms", evidence.get("age_ms"))
+        row.transaction_timeout_ms = evidence.get("transaction_timeout_ms")
         row.partitions = evidence.get("partitions_of_transaction")
         if row.partitions is None and state == "open" and self._log is not None:
             listed = [one.metadata.partitions for one in self._log.owners(row.producer_id) if one.metadata is not None]

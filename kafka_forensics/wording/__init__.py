@@ -43,6 +43,8 @@ _REPAIR: Final = """stop it while one of {held_by:brokers} leads the partition, 
 out of its log directory, and let it copy the partition again."""
 _TOKEN: Final = re.compile(r"\[([^\]]*)\]|(\{\w+(?::[\w ]+)?\})")
 _FIELD: Final = re.compile(r"\{(\w+)(?::([\w ]+))?\}")
+_UNITS: Final = ((172_800, 86_400, 3600, ("d", "h")), (3600, 3600, 60, ("h", "min")), (60, 60, 1, ("min", "s")))
+"""From how many seconds on, how many each of two units has, and their names."""
 _TEXT_LIMIT: Final = 160
 _LIST_LIMIT: Final = 6
 
@@ -174,6 +176,18 @@ def _time(value: object) -> str:
     return _clean(value)
 
 
+def duration(milliseconds: object) -> str:
+    """A time that passed, in its two largest units: `22 h 5 min`; `unknown` for what is none."""
+    if not isinstance(milliseconds, int) or not 0 <= milliseconds < 1 << 63:
+        return "unknown"
+    seconds = milliseconds // 1000
+    for least, large, small, units in _UNITS:
+        if seconds >= least:
+            rest = seconds % large // small
+            return f"{seconds // large} {units[0]}" + (f" {rest} {units[1]}" if rest else "")
+    return f"{seconds} s"
+
+
 def _span(start: object, end: object, noun: str) -> str | None:
     """`offset 5` for exclusive end 6, `offsets 5 to 9` for 10."""
     if not isinstance(start, int) or start < 0:
@@ -258,6 +272,7 @@ _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "brokers": _brokers,
+    "duration": duration,
     "crc": lambda value: f"0x{value:08x}" if isinstance(value, int) and 0 <= value < 2**32 else _clean(value),
     "if": lambda value: "" if value is True else None,
     "list": _listed,

@@ -31,8 +31,15 @@ TXN_OPEN: open transaction
     [producer {producer_id}|a producer] has a transaction open[ since offset {first_offset}][{hidden_by_retention:if}, known from
     a producer snapshot only][, transactional id
     {transactional_id:list}][, which its coordinator calls {coordinator_state}][, last written to at
-    {last_timestamp:time}][; read_committed readers wait at offset {last_stable_offset}][, {hidden_records:offset} held back]
-    > Normal while the producer works; if it stays, let kafka-transactions.sh find-hanging judge it on the running cluster.
+    {last_timestamp:time}][; read_committed readers wait at offset {last_stable_offset}][, {hidden_records:offset} held
+    back][{overdue:if}; at {as_of:time} it was {transaction_age_ms:duration} old, with a transaction timeout of
+    {transaction_timeout_ms:duration}, so that its coordinator should have ended it|{late:if}; at {as_of:time} nothing had been
+    written to it for {age_ms:duration}, longer than a transaction may last by default]
+    > [{overdue:if}These copies cannot tell whether it is safe to abort: see first whether it is still open on the running cluster,
+    and let kafka-transactions.sh find-hanging judge it there.|{not_judged:if}These copies cannot tell whether it is safe to abort:
+    add __transaction_state of every broker to them and scan again, or let kafka-transactions.sh find-hanging judge it on the
+    running cluster.|Normal while the producer works; if it stays, let kafka-transactions.sh find-hanging judge it on the running
+    cluster.]
 TXN_LATE_WRITE: transactional data after its own marker
     {batch} was written[ by producer {producer_id}, epoch {producer_epoch},] after the marker that fenced it[ (epoch {later_epoch})]
     > On the running cluster look at this producer with kafka-transactions.sh describe-producers before aborting anything.

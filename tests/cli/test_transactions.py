@@ -195,6 +195,24 @@ def test_transactions_of_real_brokers(run: Run, corpora: Path) -> None:
     assert (opened["first_offset"], opened["last_offset"], opened["safe_to_abort"]) == (0, 4, False)
 
 
+def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, tmp_path: Path) -> None:
+    log, state = DataLog(), CoordinatorLog()
+    log.data(5)
+    state.state(5, "Ongoing", (0,))
+    copies = tmp_path / "known"
+    write_cluster(copies, {"t-0": log, "__transaction_state-0": state})
+    _, out, _ = run(copies, "--as-of", "2023-11-15T22:13:25Z", "--format", "table")
+    assert "24 h old, timeout 1 min; the coordinator should have ended it" in out
+    assert "cannot tell whether it is safe to abort: see whether it is still open on the running cluster" in out
+    [row] = rows(run, copies, "--as-of", "2023-11-15T22:13:25Z")
+    assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (24 * 3_600_000, 60_000, None)
+    alone = tmp_path / "alone"
+    write_cluster(alone, {"t-0": log})
+    _, out, _ = run(alone, "--format", "table")
+    assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in out
+    assert "do not abort" not in out
+
+
 def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
     def decided(number: int) -> Decision:
         return Decision(APP, APP_ID, 0, number % 3 > 0, (("t", 0),), 1000 * number, 1000 * number, 1000 * number + 50, 0, number)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.wording import advice, message
 from tests.support.faults_verdict import Said, offsets, only, said, scan, span, verdict
 from tests.support.transaction_histories import (
     TOO_LATE,
@@ -99,6 +100,26 @@ def test_f42_without_the_coordinators_log_it_is_open_and_overdue(tmp_path: Path)
     assert {(one.confidence.value, one.evidence["coordinator"]) for one in late.findings} == {("suspected", "not among the copies")}
 
 
+def test_f42_past_its_timeout_the_coordinator_should_have_ended_it(tmp_path: Path) -> None:
+    """Its timeout is a minute, and the evidence goes on for 20 more: nothing here says whether it was ended since."""
+    later = 12 + TOO_LATE
+    result = judged(tmp_path, left_open(later), coordinator(later, (10, "Ongoing", (0,))))
+    assert said(result) == [("TXN_OPEN", "warning", broker) for broker in BROKERS]
+    one = result.findings[0]
+    assert (one.evidence["coordinator"], one.evidence["safe_to_abort"]) == ("should have ended it", None)
+    expected = "it was 20 min 3 s old, with a transaction timeout of 1 min, so that its coordinator should have ended it"
+    assert expected in message(one)
+    assert "Normal" not in str(advice(one))
+
+
+@pytest.mark.parametrize("later", [13, 12 + TOO_LATE])
+def test_f42_without_the_coordinators_log_nobody_can_tell_whether_it_is_safe_to_abort(tmp_path: Path, later: float) -> None:
+    one = judged(tmp_path, left_open(later), None).findings[0]
+    assert one.evidence["safe_to_abort"] is None
+    assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in str(advice(one))
+    assert ("at 2023-11-14T22:33:33Z nothing had been written to it for 20 min 1 s" in message(one)) == (later > TOO_LATE)
+
+
 def test_f41_an_unread_partition_of_the_coordinators_log_may_know_it(tmp_path: Path) -> None:
     """Only `__transaction_state-1` was copied, so that there must be a partition 0."""
     result = scan(write_cluster(tmp_path, {"t-0": left_open(12 + TOO_LATE), "__transaction_state-1": strangers(11)}))
@@ -162,7 +183,7 @@ def test_f41_a_snapshot_remembers_what_retention_took(tmp_path: Path, listed: bo
     """The transaction's records are gone with their segment; the snapshot at the log start still holds it open."""
     result = verdict(retained(tmp_path, 12 + TOO_LATE, listed=listed))
     [one] = [each for each in result.findings if each.kind.startswith("TXN")]
-    assert (one.kind, one.severity.value) == (("TXN_OPEN", "info") if listed else ("TXN_HANGING", "error"))
+    assert (one.kind, one.severity.value) == (("TXN_OPEN", "warning") if listed else ("TXN_HANGING", "error"))
     assert (one.evidence["first_offset"], one.evidence["last_stable_offset"], offsets(one)) == (0, 2, (2, 5))
     assert (one.evidence["hidden_by_retention"], one.evidence["transactional_id"]) == (True, APP)
     assert {each.kind for each in result.findings} <= {one.kind, "INCIDENT_SIGNATURE"}
