@@ -29,6 +29,7 @@ from kafka_forensics.cli.metadata import metadata
 from kafka_forensics.cli.plan import plan
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.scan import scan
+from kafka_forensics.cli.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.transactions import transactions
 from kafka_forensics.errors import ForensicsError, UsageError
 
@@ -48,6 +49,10 @@ COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "doctor": (doctor, "Check this installation."),
 }
 """Name → the function, and what the list of commands says of it."""
+GROUPS: Final[dict[str, tuple[dict[str, tuple[Callable[..., int], str]], str]]] = {
+    "simulate": (SIMULATE, "Play replication protocols through."),
+}
+"""Name → commands of its own, and what the list of commands says of them."""
 
 EXIT_USAGE: Final = 2
 EXIT_INCOMPLETE: Final = 3
@@ -61,6 +66,10 @@ _COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
 
 class Commands(TyperGroup):
     """The group of commands, which knows what a mistyped one was meant to be."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names in the order of the tables above."""
+        return sorted(super().list_commands(ctx), key=lambda name: name in GROUPS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command named by the first argument. Raises UsageError if there is none."""
@@ -103,6 +112,12 @@ def build_app() -> typer.Typer:
     app.callback(invoke_without_command=True)(root)
     for name, (command, short_help) in COMMANDS.items():
         app.command(name, short_help=short_help)(command)
+    for name, (commands, short_help) in GROUPS.items():
+        group = typer.Typer(cls=Commands, rich_markup_mode=None)
+        group.callback()(lambda: None)
+        for own_name, (command, own_help) in commands.items():
+            group.command(own_name, short_help=own_help)(command)
+        app.add_typer(group, name=name, help=short_help)
     return app
 
 
