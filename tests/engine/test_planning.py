@@ -1,0 +1,215 @@
+"""Elections planned on directories: of real brokers, and written so that each witness counts alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import Amount, Planned, PlanOptions, Plans, make_plans
+from kafka_forensics.errors import UsageError
+from kafka_forensics.replication.plans import Missing, Witness
+from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, batch, legacy_entry
+from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+
+
+def planned_on(paths: Sequence[Path], topic: str | None = None, asked: PlanOptions | None = None) -> Plans:
+    return make_plans([str(path) for path in paths], ScanOptions(topic), asked or PlanOptions())
+
+
+def one_of(found: Plans) -> Planned:
+    (planned,) = found.planned
+    return planned
+
+
+def losses(planned: Planned, broker: int | str) -> list[tuple[int, int, tuple[int | str, ...], int]]:
+    """(start, end, held by, proven committed) of an election's losses."""
+    candidate = planned.candidate(broker)
+    assert candidate is not None
+    return [(one.start, one.end, one.held_by, one.committed) for one in candidate.losses]
+
+
+def brokers(sample: str) -> list[Path]:
+    return sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir())
+
+
+def check_unclean(found: Plans) -> None:
+    planned = one_of(found)
+    assert planned.plan.truncate_by == "epochs"
+    assert losses(planned, 1) == [(300, 370, (2,), 70)]
+    assert losses(planned, 2) == [(300, 345, (1,), 45)]
+    assert losses(planned, 3) == [(300, 345, (1,), 45), (300, 370, (2,), 70)]
+    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(1, "leads"), (2, "unclean"), (3, "unclean")]
+    assert planned.plan.recommended == 2
+    assert not any(one.disagrees for each in planned.plan.candidates for one in each.followers)
+    assert planned.plan.missing == ()
+    assert {one.kind for one in planned.findings} == {"UNCLEAN_LOSS"}
+
+
+def test_the_sample_of_an_unclean_election() -> None:
+    found = planned_on(brokers("unclean-election"), "audit")
+    check_unclean(found)
+    planned = one_of(found)
+    best = planned.recommended
+    assert best is not None
+    assert planned.amount(best.losses[0]).records == 45
+    steps = planned.steps(best)
+    assert (steps.copy_first, steps.keep_stopped, steps.unclean, steps.start_order) == ((1,), (1,), True, (2, 3, 1))
+
+
+def test_the_sample_of_a_silent_divergence() -> None:
+    planned = one_of(planned_on(brokers("silent-divergence")))
+    assert planned.plan.truncate_by == "high-watermark"
+    assert losses(planned, 1) == [(0, 3, (2, 3), 3)]
+    assert losses(planned, 2) == losses(planned, 3) == [(0, 3, (1,), 3)]
+    assert {one.at_least for one in planned.plan.candidates} == {0}, "what differs stays where it is, unseen"
+    assert planned.plan.recommended == 2, "as many records, and one replica to be mended instead of two"
+    assert planned.plan.already_lost == ()
+
+
+def test_the_healthy_sample_can_elect_anyone() -> None:
+    found = planned_on(brokers("healthy"))
+    assert (found.planned, found.partitions) == ([], 12)
+    only = planned_on(brokers("healthy"), "__cluster_metadata")
+    assert (only.planned, only.partitions) == ([], 0), "controllers elect by Raft"
+
+
+@pytest.mark.corpora
+def test_the_archives_of_real_brokers(corpora: Path) -> None:
+    check_unclean(planned_on([corpora / "kafka-4.3.0-unclean.tar.xz"], "audit"))
+    for healthy in ("kafka-4.3.0-healthy", "kafka-4.3.0-clean-end", "public-five-brokers"):
+        assert planned_on([corpora / f"{healthy}.tar.xz"]).planned == []
+    lagging = one_of(planned_on([corpora / "kafka-4.3.0-lag.tar.xz"]))
+    assert (lagging.plan.topic, lagging.plan.recommended) == ("clicks", 3)
+    assert losses(lagging, 1) == [(200, 600, (2, 3), 0)]
+    assert losses(lagging, 2) == losses(lagging, 3) == []
+
+
+@pytest.mark.corpora
+def test_the_archive_of_high_watermark_truncation(corpora: Path) -> None:
+    planned = one_of(planned_on([corpora / "kafka-0.10.2.2-hw-truncation.tar.xz"]))
+    assert planned.plan.truncate_by == "high-watermark"
+    assert losses(planned, 3) == [(0, 3, (1, 2), 3), (3, 10, (1, 2), 7)]
+    third = planned.candidate(3)
+    assert third is not None
+    assert [(one.broker, one.truncation_offset, one.halts, one.kept) for one in third.followers] == [
+        (1, 3, True, ((0, 3),)),
+        (2, 0, False, ()),
+    ]
+    assert losses(planned, 1) == losses(planned, 2) == [(0, 3, (3,), 3)]
+    (done,) = planned.plan.already_lost
+    assert (done.brokers, done.start, done.replaced_end, done.end, done.held_by) == ((3,), 0, 3, 10, (1, 2))
+
+
+def test_records_and_bytes_of_what_is_lost(tmp_path: Path) -> None:
+    log = [batch(0, 3), batch(3, 3), batch(6, 4)]
+    put_replica(tmp_path, 1, b"".join(log[:2]), high_watermark=6)
+    put_replica(tmp_path, 2, b"".join(log), high_watermark=8)
+    planned = one_of(planned_on([tmp_path]))
+    assert losses(planned, 1) == [(6, 10, (2,), 2)]
+    candidate = planned.candidate(1)
+    assert candidate is not None
+    assert planned.amount(candidate.losses[0]) == Amount(4, len(log[2]))
+
+
+def test_a_loss_that_begins_within_a_batch_counts_its_own_records(tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, batch(0, 3), high_watermark=3)
+    put_replica(tmp_path, 2, batch(0, 5), high_watermark=3)
+    planned = one_of(planned_on([tmp_path]))
+    candidate = planned.candidate(1)
+    assert candidate is not None
+    assert sum(planned.amount(one).records or 0 for one in candidate.losses) == candidate.at_most
+
+
+def put_lagging(folder: Path) -> list[Path]:
+    """Broker 1 ends at 6, broker 2 at 10; no watermark says anything, group `billing` committed 8."""
+    log = [batch(number, 1) for number in range(10)]
+    first = put_replica(folder, 1, b"".join(log[:6]), partition="t-0")
+    put_replica(folder, 2, b"".join(log), partition="t-0")
+    put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100))))
+    return sorted(folder.iterdir())
+
+
+def test_a_groups_offset_is_a_witness(tmp_path: Path) -> None:
+    planned = one_of(planned_on(put_lagging(tmp_path), "t"))
+    candidate = planned.candidate(1)
+    assert candidate is not None
+    (loss,) = candidate.losses
+    assert (loss.start, loss.end, loss.committed_end) == (6, 10, 8)
+    assert loss.witness == Witness(8, "group_offset", 2, "billing")
+    assert (candidate.at_least, candidate.at_most) == (2, 4)
+
+
+@pytest.mark.parametrize(("epoch", "committed"), [(-1, 0), (0, 2), (2, 0)])
+def test_where_logs_conflict_a_commit_must_name_the_epoch(tmp_path: Path, epoch: int, committed: int) -> None:
+    shared = [batch(number, 1) for number in range(6)]
+    first = put_replica(tmp_path, 1, b"".join([*shared, batch(6, 1, epoch=2, value=b"other")]), partition="t-0")
+    put_replica(tmp_path, 2, b"".join([*shared, *(batch(number, 1) for number in range(6, 10))]), partition="t-0")
+    put_offsets(first, log_of((commit_key(), commit_value(8, timestamp=BASE_TIMESTAMP + 100, leader_epoch=epoch))))
+    planned = one_of(planned_on([tmp_path], "t"))
+    assert losses(planned, 1) == [(6, 10, (2,), committed)]
+
+
+@pytest.mark.parametrize(("client", "completed", "committed"), [(2, True, 3), (2, False, 0), (0, True, 0)])
+def test_a_marker_of_a_completed_transaction_is_a_witness(tmp_path: Path, client: int, completed: bool, committed: int) -> None:
+    """Before version 2 a marker may be that of a later transaction of which the coordinator's copy knows nothing yet."""
+    short, full, coordinator = DataLog(), DataLog(), CoordinatorLog()
+    for log in (short, full):
+        log.traffic(0)
+    epoch = 1 if client == 2 else 0
+    full.data(1, epoch=epoch)
+    full.marker(1.07, commit=True, epoch=epoch)
+    full.plain()
+    coordinator.state(1, "Ongoing", (0,), client=client)
+    coordinator.state(1.05, "PrepareCommit", (0,), epoch=epoch, since=1, client=client)
+    if completed:
+        coordinator.state(1.09, "CompleteCommit", epoch=epoch, since=1, client=client)
+    write_cluster(tmp_path, {"t-0": {1: short, 2: full, 3: full}, "__transaction_state-0": coordinator})
+    for broker in (1, 2, 3):
+        low = write_offset_checkpoint({("t", 0): 0, ("__transaction_state", 0): coordinator.next_offset})
+        (tmp_path / f"b{broker}" / "replication-offset-checkpoint").write_bytes(low)
+    planned = one_of(planned_on([tmp_path], "t"))
+    candidate = planned.candidate(1)
+    assert candidate is not None
+    assert (candidate.committed, candidate.at_most) == (committed, full.next_offset - short.next_offset)
+    if committed:
+        assert candidate.losses[0].witness == Witness(short.next_offset + 3, "transaction_marker", 2, "app-1")
+
+
+def test_copies_of_another_topic_are_left_out(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        put_replica(tmp_path, broker, batch(0, 3), topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    put_replica(tmp_path, 3, batch(0, 9), topic_id="AAAAAAAAAAAAAAAAAAAAAg")
+    planned = one_of(planned_on([tmp_path]))
+    assert [one.broker for one in planned.plan.candidates] == [1, 2]
+    assert Missing("other_topic", 3) in planned.plan.missing
+    assert not planned.plan.matters
+
+
+def test_brokers_that_will_not_come_back(tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, legacy_entry(0))
+    put_replica(tmp_path, 2, legacy_entry(0) + legacy_entry(1))
+    asked = PlanOptions(dead=frozenset({"2"}))
+    planned = one_of(planned_on([tmp_path], asked=asked))
+    assert [one.broker for one in planned.plan.candidates] == [1]
+    assert losses(planned, 1) == [(1, 2, (2,), 0)]
+    assert planned.plan.candidates[0].losses[0].kept_by == (2,)
+    with pytest.raises(UsageError, match="broker 7 holds no copy here"):
+        planned_on([tmp_path], asked=replace(asked, dead=frozenset({"7"})))
+
+
+def test_a_torn_tail_is_dropped_before_anyone_leads(tmp_path: Path) -> None:
+    """The last batch of broker 1 is cut short: recovery drops it, and the others have it."""
+    log = batch(0, 3) + batch(3, 3)
+    put_replica(tmp_path, 1, log[:-5])
+    put_replica(tmp_path, 2, log)
+    planned = one_of(planned_on([tmp_path]))
+    assert [one.log_end_offset for one in planned.given.replicas] == [3, 6]
+    assert losses(planned, 1) == [(3, 6, (2,), 0)]
+    assert planned.plan.recommended == 2
