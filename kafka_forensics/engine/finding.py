@@ -59,6 +59,7 @@ PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
 HELD_ROWS_BYTES: Final = 32 << 20
 """Rows of sources that cannot seek are held up to about so many bytes; segments with more are read a second time."""
 _ROW_BYTES: Final = 1 << 10
+_HEADER_BYTES: Final = 1 << 7
 _FEW_OFFSETS: Final = 1 << 16
 _BYTES_FOR_FEW: Final = 256 << 10
 _READ_NEVERTHELESS: Final = frozenset({"SEG_ZERO_TAIL", "BATCH_CRC_MISMATCH", "INDEX_MISMATCH"})
@@ -181,7 +182,7 @@ class Search:
                 held: list[Row] = []
                 for row in self._rows_of(pieces[path]):
                     held.append(row)
-                    room -= _ROW_BYTES + sum(len(part) for part in row if isinstance(part, bytes))
+                    room -= _held_bytes(row)
                     if room < 0 or (self.limit is not None and len(held) >= self.limit):
                         break
                 if room >= 0:
@@ -291,6 +292,13 @@ class Search:
             piece.leftover,
             *((record.key, record.value, record.headers) if self.payloads else ()),
         )
+
+
+def _held_bytes(row: Row) -> int:
+    """About how many bytes of memory a row takes."""
+    key, value, headers = row[len(FOUND_COLUMNS) :] or (None, None, ())
+    inside = sum(_HEADER_BYTES + len(name) + len(content or b"") for name, content in headers)
+    return _ROW_BYTES + len(key or b"") + len(value or b"") + inside
 
 
 class _Candidates:

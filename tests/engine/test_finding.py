@@ -330,6 +330,18 @@ def test_an_archive_gives_the_same_rows_however_few_may_be_held(
     assert places(found(archive(cluster), asked, limit=4)) == places(plain)[:4]
 
 
+def test_headers_count_among_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = tuple((f"header-{number}", None if number % 2 else b"x") for number in range(500))
+    directory = tmp_path / "cluster" / "broker-1" / "orders-0"
+    directory.mkdir(parents=True)
+    records = [RecordToWrite(b"k", b"v", headers=many) for _ in range(4)]
+    (directory / f"{0:020d}.log").write_bytes(write_batch(records, base_offset=0, base_timestamp=0))
+    monkeypatch.setattr(finding, "HELD_ROWS_BYTES", 100_000)
+    looked = search([str(archive(tmp_path / "cluster"))], ScanOptions(), Conditions(key=b"k"), payloads=True)
+    assert looked._rows_of_packed() == {}
+    assert [len(row[-1]) for row in looked.rows()] == [500] * 4
+
+
 def test_progress_counts_every_byte_once(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
     looked: Search = search([str(archive(cluster))], ScanOptions(), Conditions(key=b"kept"))
