@@ -1,5 +1,6 @@
 """Facts of a replica's `.log` files: batches, records, control records. What cannot be read of a file is noted, never raised."""
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,10 +44,9 @@ class Reading:
     deep: bool = False
 
     def place(self, entry: "Entry") -> tuple[str, str]:
-        """(log directory, path below it) of a file of the replica."""
-        inside = self.plan.log_dir.found.path
-        below = entry.path[len(inside) :].lstrip("/") if inside and entry.path.startswith(f"{inside}/") else entry.path
-        return self.plan.log_dir.name, below
+        """(log directory, partition directory and name of the file), as findings name a file of the replica."""
+        name = entry.name or os.path.basename(self.plan.log_dir.source.name)
+        return self.plan.log_dir.name, f"{self.plan.context.directory}/{name}"
 
     def reader(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> SegmentReader:
         """A reader that believes of a segment's batches what the scan believes (`engine.folding`)."""

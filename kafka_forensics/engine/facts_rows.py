@@ -18,10 +18,22 @@ _NUMBER_BYTES: Final = 8
 
 def record_batches(schema: "pa.Schema", rows: Iterable[tuple[Any, ...]]) -> "Iterator[pa.RecordBatch]":
     """`rows`, tuples in the order of the columns, as record batches."""
+    import pyarrow as pa
+
+    kinds = [field.type for field in schema]
+    words = [index for index, kind in enumerate(kinds) if kind in (pa.string(), pa.binary())]
+    lists = [index for index, kind in enumerate(kinds) if pa.types.is_nested(kind)]
+    fixed = _NUMBER_BYTES * len(kinds)
     pending: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
-        added = sum(map(size_of, row))
+        added = fixed
+        for index in words:
+            value = row[index]
+            if value is not None:
+                added += len(value)
+        for index in lists:
+            added += size_of(row[index]) if row[index] else 0
         if pending and (len(pending) >= MAX_ROWS or size + added > MAX_BYTES):
             yield record_batch(schema, pending)
             pending, size = [], 0

@@ -46,7 +46,7 @@ def assert_tiled(paths: list[Path], *, deep: bool | None = None) -> list[dict[st
         assert end == path.stat().st_size
         told.add(path)
     replicas = {Path(one.log_dir, one.directory) for one in result.replicas}
-    files = {file for folder in replicas if folder.is_dir() for file in folder.iterdir()}
+    files = {file for one in replicas if one.is_dir() for file in one.iterdir() if file.is_file() and not file.is_symlink()}
     assert told == {file for file in files if file.suffix in SUFFIXES and file.stat().st_size}
     totals = result.totals
     assert result.incomplete == []
@@ -88,3 +88,13 @@ def test_spans_tile_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: st
         (partition / f"{0:020d}{suffix}").write_bytes(data.draw(st.binary(max_size=120)))
     assert_tiled([folder], deep=data.draw(st.booleans()))
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("given", ["", "t-0", f"t-0/{29:020d}.log"])
+def test_spans_and_findings_name_a_file_alike(tmp_path: Path, given: str) -> None:
+    brokers = healthy(tmp_path)
+    brokers.flip(2, brokers.log.at(40), 100)
+    result = kf.scan(str(brokers.log_dir(2) / given))
+    (bad,) = [row for row in result.facts("spans").to_pylist() if row["damage_kind"] is not None]
+    (found,) = [one.place for one in result.findings if one.kind == "BATCH_CRC_MISMATCH"]
+    assert (bad["log_dir"], bad["file"], bad["position"]) == (found.log_dir, found.file, found.byte_start)

@@ -58,7 +58,7 @@ TOPIC: Final = column("topic", pa.string(), "name of the topic")
 PARTITION: Final = column("partition", pa.int32(), "number of the partition")
 BROKER: Final = column("broker", pa.string(), "id of the broker, or the name it was given; always text")
 LOG_DIR: Final = column("log_dir", pa.string(), "the log directory, as it was named on the command line")
-FILE: Final = column("file", pa.string(), "path below `log_dir`, with `/`")
+FILE: Final = column("file", pa.string(), "the partition's directory and the name of the file, with `/`; as in `findings`")
 REPLICA: Final = [TOPIC, PARTITION, BROKER, LOG_DIR]
 IN_FILE: Final = [*REPLICA, FILE]
 """The first columns of everything read from one file of a replica."""

@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafka_forensics.model.schemas.columns import BROKER, FILE, IN_FILE, LOG_DIR, REPLICA, column, fact, maybe
+from kafka_forensics.model.schemas.columns import BROKER, IN_FILE, LOG_DIR, REPLICA, column, fact, maybe
 
 _MS: Final = "ms since 1970"
 _NONE: Final = "-1: none"
@@ -81,7 +81,7 @@ CHECKPOINTS_FACT: Final = fact(
         column("partition", pa.int32(), "as the line says"),
         BROKER,
         LOG_DIR,
-        FILE,
+        column("file", pa.string(), "name of the checkpoint"),
         column("offset", pa.int64(), "high watermark, recovery point, log start or first uncleaned offset"),
     ],
     by_replica=False,
