@@ -1,0 +1,234 @@
+"""What `plan` prints in every format, and how it ends."""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.output_json import json_schema
+from kafka_forensics.cli.plan_output import COLUMNS
+from tests.support.replicas import put_replica
+from tests.support.segments import batch, legacy_entry
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `plan` with these arguments: exit status, stdout, stderr."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def plan(*arguments: object) -> tuple[int, str, str]:
+        status = outcome(["plan", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return plan
+
+
+@pytest.fixture(scope="session")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`audit-0` of the sample with the controller's log, and nothing else."""
+    folder = tmp_path_factory.mktemp("audit")
+    for broker in (SAMPLES / "unclean-election").iterdir():
+        for name in ("audit-0", "__cluster_metadata-0"):
+            shutil.copytree(broker / name, folder / broker.name / name)
+        for file in broker.iterdir():
+            if file.is_file():
+                shutil.copy(file, folder / broker.name)
+    return folder
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """Logs before Kafka 0.11: broker 2 holds other records than broker 1, and fewer."""
+    put_replica(tmp_path, 1, b"".join(legacy_entry(number) for number in range(10)), partition="ledger-0", high_watermark=10)
+    log = b"".join(legacy_entry(number, value=b"other") for number in range(3))
+    put_replica(tmp_path, 2, log, partition="ledger-0", high_watermark=3)
+    return tmp_path
+
+
+def validated(definition: str | None, instances: list[Any]) -> None:
+    shared, own = (Resource.from_contents(json_schema(command)) for command in ("scan", "plan"))
+    registry: Registry[Any] = Registry().with_resources([(str(each.id()), each) for each in (shared, own)])
+    schema = json_schema("plan") if definition is None else {"$ref": f"urn:kafka-forensics:plan-1.0#/$defs/{definition}"}
+    validator = Draft202012Validator(schema, registry=registry)
+    for instance in instances:
+        validator.validate(instance)
+
+
+def test_candidates_and_the_steps_to_the_best(run: Run, audit: Path) -> None:
+    status, out, err = run(audit, "--topic", "audit", "--partition", "0", "--format", "table")
+    assert status == 0
+    assert err == "1 partition: an election could lose records of 1\n"
+    lines = out.splitlines()
+    assert lines[0].startswith("audit-0: followers truncate by leader epochs (Kafka 0.11 and later); leader 1 in")
+    at = next(number for number, line in enumerate(lines) if line.startswith("leader "))
+    assert [" ".join(line.split()) for line in lines[at : at + 5]] == [
+        "leader election cuts lost offsets held by records bytes committed",
+        "1 leads now 2 at 300 300 to 369 2 70 4697 70",
+        "2 * UNCLEAN 1 at 300 300 to 344 1 45 3243 45",
+        "3 UNCLEAN 1 at 300 300 to 344 1 45 3243 45",
+        "2 at 300 300 to 369 2 70 4697 70",
+    ]
+    flat = " ".join(out.split())
+    assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in flat
+    assert "at least 45 offsets (proven committed, and on no copy that stays), at most 45." in flat
+    assert "1. Stop broker 1 and copy the log directories there, whole," in flat
+    assert "2. Stop broker 1; it stays down until broker 2 leads." in flat
+    assert "in this order: 3, 1." in flat
+    assert '{"partitions": [{"topic": "audit", "partition": 0}]}' in out
+    assert (
+        "  kafka-leader-election.sh --bootstrap-server HOST:PORT --election-type unclean --path-to-json-file election.json" in lines
+    )
+    told = [line for line in lines if not line.startswith("  ")]
+    assert max(map(len, told)) <= 80
+
+
+def test_the_election_asked_for_with_every_follower(run: Run, audit: Path) -> None:
+    status, out, _ = run(audit, "--topic", "audit", "--elect", "1", "--format", "table")
+    flat = " ".join(out.split())
+    assert status == 0
+    assert "Asked for: broker 1 (recommended is 2): 70 records at offsets 300 to 369, on broker 2 alone" in flat
+    assert "If broker 1 leads, broker 3 keeps its log and copies the leader from 300 on." in flat
+    assert "If broker 1 leads, broker 2 cuts its log from 370 to 300 and copies the leader from 300 on." in flat
+    assert "election.json" not in out, "who leads already need not be elected"
+
+
+def test_old_brokers_halt_or_keep_what_differs(run: Run, ledger: Path) -> None:
+    status, out, _ = run(ledger, "--format", "table")
+    flat = " ".join(out.split())
+    assert status == 0
+    assert "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)" in flat
+    assert (
+        "Already happened: broker 2 cut its log at offset 0 or below, though offsets up to 9 were committed (high watermark 10 of"
+        " broker 1): it holds other records at 0 to 2 and nothing at 3 to 9. Broker 1 holds what was there."
+    ) in flat
+    assert (
+        "If broker 2 leads, broker 1 halts with unclean elections off, for its log ends at 10, beyond the leader's 3"
+        ' ("log truncation is not allowed"); with them on it cuts its log from 10 to 3, with its own records at 0 to 2 in it for'
+        " good, and copies the leader from 3 on."
+    ) in flat
+    assert "Missing: no controller's log is here to say who is in sync" in flat
+    assert "Move the directory ledger-0 of broker 2 out of its log directory, once it is copied" in flat
+    assert "at least 0 offsets" in flat
+    assert "at most 3 of the copies that are here." in flat
+    assert "--add-config unclean.leader.election.enable=true" in out
+    assert "--delete-config unclean.leader.election.enable" in out
+    assert "kafka-leader-election.sh" not in out, "0.10 has none"
+    by_epochs = run(ledger, "--truncate-by", "epochs", "--format", "table")[1]
+    assert "followers truncate by leader epochs" in " ".join(by_epochs.split())
+
+
+def test_json_follows_its_schema(run: Run, audit: Path, ledger: Path) -> None:
+    for paths in ([audit, "--topic", "audit"], [ledger], [audit, "--topic", "audit", "--elect", "3"], [ledger, "--dead", "1"]):
+        status, out, _ = run(*paths, "--format", "json", "-q")
+        assert status == 0
+        validated(None, [json.loads(out)])
+        lines = [json.loads(line) for line in run(*paths, "--format", "jsonl", "-q")[1].splitlines()]
+        validated("line", lines)
+        assert [line["type"] for line in lines] == ["partition", "summary"]
+        assert {"type": "partition"} | json.loads(out)["partitions"][0] == lines[0]
+
+
+def test_what_json_says(run: Run, audit: Path) -> None:
+    (partition,) = json.loads(run(audit, "--topic", "audit", "--format", "json")[1])["partitions"]
+    assert partition["recommended"] == 2
+    assert partition["controller"]["isr"] == [1]
+    assert [one["at_least"] for one in partition["candidates"]] == [70, 45, 115]
+    (loss,) = partition["candidates"][0]["losses"]
+    assert (loss["offset_start"], loss["offset_end"], loss["held_by"], loss["records"]) == (300, 370, [2], 70)
+    assert loss["witness"] == {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 370}
+    follower = partition["candidates"][0]["followers"][0]
+    assert (follower["truncation_offset_by_checkpoint"], follower["truncation_offset_by_batches"]) == (300, 300)
+    assert partition["steps"]["start_order"] == [2, 3, 1]
+    assert partition["findings"] == ["UNCLEAN_LOSS"]
+    assert partition["missing_witnesses"] == []
+
+
+def test_rows(run: Run, audit: Path) -> None:
+    out = run(audit, "--topic", "audit", "--format", "tsv")[1]
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert rows[0] == list(COLUMNS)
+    assert [row[3:10] for row in rows[1:]] == [
+        ["1", "leads", "false", "70", "70", "true", "70"],
+        ["2", "unclean", "true", "45", "45", "true", "45"],
+        ["3", "unclean", "false", "115", "115", "true", "115"],
+    ]
+    assert rows[1][12:] == ["[[300, 370, [2]]]", '{"2": 300, "3": 300}', "false"]
+    markdown = run(audit, "--topic", "audit", "--format", "markdown")[1]
+    assert "| 1 | leads now | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
+    assert "**Recommended: broker 2, which loses least" in markdown
+
+
+def test_of_several_partitions_those_that_could_lose(run: Run, tmp_path: Path) -> None:
+    for partition, ends in (("a-0", (3, 3)), ("b-0", (3, 5)), ("b-1", (4, 4))):
+        for broker, end in enumerate(ends, 1):
+            put_replica(tmp_path / partition, broker, batch(0, 3) + (batch(3, end - 3) if end > 3 else b""), partition=partition)
+    roots = [tmp_path / name for name in ("a-0", "b-0", "b-1")]
+    status, out, err = run(*roots, "--format", "table")
+    assert status == 0
+    assert err == "3 partitions: an election could lose records of 1; with --topic and --partition, one is shown in full\n"
+    assert [" ".join(line.split()) for line in out.splitlines()] == [
+        "partition elect election lost committed worst lost committed",
+        "b-0 2 not known 0 0 1 2 0",
+    ]
+    assert json.loads(run(*roots, "--format", "json")[1])["partitions_planned"] == 3
+    assert run(*roots, "--topic", "a", "--format", "tsv")[2] == "1 partition: no election would lose anything\n"
+    quiet = run(*roots, "--topic", "a", "-q", "--format", "table")
+    assert "Recommended: broker 1. Nothing that the copies hold would be lost." in quiet[1]
+    assert quiet[2] == ""
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_nothing_raw_in_any_format(run: Run, tmp_path: Path, format_name: str) -> None:
+    put_replica(tmp_path, "\x1b[31mred", batch(0, 3))
+    put_replica(tmp_path, "\x9b2J", batch(0, 3) + batch(3, 2))
+    status, out, err = run(tmp_path, "--format", format_name)
+    assert status == 0
+    assert all(each.isprintable() or each in "\n\t" for each in out + err)
+    assert "red" in out
+
+
+def test_questions_that_mean_nothing(run: Run, audit: Path, tmp_path: Path) -> None:
+    status, _, err = run(audit, "--topic", "audit", "--elect", "9")
+    assert status == 2
+    assert "broker 9 cannot lead on these copies" in err
+    assert "brokers that can lead here: 1, 2, 3" in err
+    assert run(audit, "--topic", "audit", "--truncate-by", "epoch")[0] == 2
+    assert run(audit, "--dead", "7")[0] == 2
+    assert run(audit, "--engine", "spark")[0] == 2
+    assert run(tmp_path / "none")[0] == 2
+    for partition in ("a-0", "b-0"):
+        put_replica(tmp_path / partition, 1, batch(0, 3), partition=partition)
+    status, _, err = run(tmp_path / "a-0", tmp_path / "b-0", "--elect", "1")
+    assert status == 2
+    assert "--elect needs one partition, 2 are left" in err
+
+
+def test_nobody_can_lead(run: Run, tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, batch(0, 3))
+    status, out, _ = run(tmp_path, "--dead", "1", "--format", "table")
+    assert status == 0
+    assert "No replica can lead on these copies." in out
+    assert json.loads(run(tmp_path, "--dead", "1", "--format", "json")[1])["partitions"][0]["recommended"] is None
+
+
+def test_an_input_that_cannot_be_read_is_status_3(run: Run, tmp_path: Path) -> None:
+    folder = put_replica(tmp_path / "copies", 1, batch(0, 3)).parent
+    archive = tmp_path / "copies.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder, "copies")
+    archive.write_bytes(archive.read_bytes()[:-40])
+    status, _, err = run(archive, "-q", "--format", "tsv")
+    assert status == 3
+    assert err.startswith("incomplete: ")
