@@ -34,6 +34,8 @@ COLUMNS: Final = (
     "checkpoints_disagree",
 )
 """Of a row a candidate, in tsv and Markdown; offsets unless named otherwise."""
+_LOSSES_SHOWN: Final = 12
+"""Losses of one candidate that a table lists."""
 _HEADS: Final = ("leader", "election", "cuts", "lost offsets", "held by", "records", "bytes", "committed")
 _RIGHT: Final = frozenset({"records", "bytes", "committed"})
 
@@ -119,12 +121,13 @@ def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -
 def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
     """Lines of each cell of a candidate's row."""
     mark = " *" if one.broker == planned.plan.recommended else ""
-    losses = [(each, planned.amount(each)) for each in one.losses]
+    losses = [(each, planned.amount(each)) for each in one.losses[:_LOSSES_SHOWN]]
+    more = [f"{len(one.losses) - len(losses)} more"] if len(one.losses) > len(losses) else []
     return [
         [cell(one.broker) + mark],
         [words.ELECTIONS[one.election]],
         [_cut(each) for each in one.followers if each.truncation_offset not in (None, each.log_end_offset)],
-        [words.offsets(each.start, each.end) for each, _ in losses] or ["none"],
+        [*(words.offsets(each.start, each.end) for each, _ in losses), *more] or ["none"],
         [printable(", ".join(map(str, each.held_by))) for each, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
         ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],

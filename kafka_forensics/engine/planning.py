@@ -41,6 +41,8 @@ BEARING: Final = frozenset(
     {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "LRS_LOSS", "EPOCH_CACHE_MISMATCH"}
 )
 """Findings of a scan that bear on elections."""
+LOSSES_COUNTED: Final = 512
+"""Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
 _COUNTED_OFFSETS: Final = 1 << 20
 """Offsets read at a time to count what is lost."""
 
@@ -169,7 +171,7 @@ def _planned(
         by_broker = {one.broker: one for one in replicas}
         for each in planned.plan.candidates:
             for loss in each.losses:
-                if _key(loss) not in planned.amounts:
+                if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                     planned.amounts[_key(loss)] = _amount(by_broker[loss.held_by[0]], reader, loss)
     return planned
 

@@ -1,5 +1,6 @@
 """Sets of offsets as ascending, disjoint ranges `[start, end)`."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 Range = tuple[int, int]
@@ -27,11 +28,15 @@ def clipped(ranges: Sequence[Range], start: int, end: int) -> Ranges:
 def without(ranges: Sequence[Range], taken: Sequence[Range]) -> Ranges:
     """A set without what another holds."""
     left: list[Range] = []
+    first = 0
     for start, end in ranges:
         at = start
-        for low, high in taken:
-            if high <= at or low >= end:
-                continue
+        while first < len(taken) and taken[first][1] <= start:
+            first += 1
+        for number in range(first, len(taken)):
+            low, high = taken[number]
+            if low >= end:
+                break
             if at < low:
                 left.append((at, low))
             at = high
@@ -42,10 +47,14 @@ def without(ranges: Sequence[Range], taken: Sequence[Range]) -> Ranges:
 
 def holds(ranges: Sequence[Range], offset: int) -> bool:
     """Whether an offset is in a set."""
-    for start, end in ranges:  # noqa: SIM110 - twice as fast, and asked millions of times
-        if start <= offset < end:
-            return True
-    return False
+    if len(ranges) == 1:
+        return ranges[0][0] <= offset < ranges[0][1]
+    behind = bisect_right(ranges, offset, key=_start)
+    return behind > 0 and offset < ranges[behind - 1][1]
+
+
+def _start(one: Range) -> int:
+    return one[0]
 
 
 def counted(ranges: Sequence[Range]) -> int:

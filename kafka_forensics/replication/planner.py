@@ -236,8 +236,8 @@ class _Planning:
                     return witness
         for number, witnesses in enumerate(self._witnesses):
             if number not in members and self._spans(number, start):
-                agrees = not any(low < end for low, _ in self._differing(number, members[0]))
-                proving = [witness for witness in witnesses if agrees and witness.end_offset >= end]
+                parted = self._differing(number, members[0])[:1]
+                proving = [witness for witness in witnesses if witness.end_offset >= end and not (parted and parted[0][0] < end)]
                 if proving:
                     return proving[0]
         return None
