@@ -129,13 +129,12 @@ class GroupReplay:
             self._follow(known)
         if key.record_type in METADATA_OF_GROUP:
             known.generation = epoch
-        if key.record_type in METADATA_OF_MEMBER and key.member_id is not None:
-            members = self._members.setdefault(key.group, set())
-            if key.member_id not in members:
-                if self._is_full(self._members_size) or not self._swap(0, len(key.member_id)):
-                    return
-                self._members_size += 1
-                members.add(key.member_id)
+        member = key.member_id if key.record_type in METADATA_OF_MEMBER else None
+        if member is None or member in self._members.get(key.group, ()):
+            return
+        if not self._is_full(self._members_size) and self._swap(0, len(member)):
+            self._members_size += 1
+            self._members.setdefault(key.group, set()).add(member)
 
     def _follow(self, group: Group) -> None:
         if group.group not in self.log.groups and (self._is_full(len(self.log.groups)) or not self._swap(0, len(group.group))):

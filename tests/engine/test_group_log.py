@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.analysis import group_log
 from kafka_forensics.engine.group_log import MALFORMED_KEPT, read_group_history
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.model.group_log import Committed, GroupHistory, GroupLog
+from kafka_forensics.model.group_log import Committed, GroupHistory, GroupKey, GroupLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.group_records import (
     commit_key,
@@ -246,3 +247,11 @@ def test_what_is_held_is_limited_and_said(tmp_path: Path, monkeypatch: pytest.Mo
     assert (len(pending.pending), len(pending.committed), pending.limited) == (3, 3, True)
     groups = [(group_key(f"g-{number}"), group_value(member())) for number in range(9)]
     assert len(replayed(tmp_path / "groups", log_of(*groups)).groups) == 3
+
+
+def test_members_of_groups_that_find_no_room_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_log, "MAX_KEYS", 10)
+    replay = group_log.GroupReplay(GroupLog(0, 1, None))
+    for number in range(1000):
+        replay.new_group(GroupKey(5, f"group-{number}", member_id="m"), None)
+    assert (len(replay.log.groups), len(replay._members), replay.log.limited) == (10, 10, True)
