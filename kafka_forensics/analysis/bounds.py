@@ -16,3 +16,7 @@ STRETCH_BATCHES: Final = 57_344
 """First batches of producers, and aborted transactions, of such a stretch."""
 SETTLED_ABOVE: Final = 4096
 """Producers of a log above which the batches that wait for what stands left of them are judged at once, nothing being left."""
+MAX_ENDINGS: Final = 32_768
+"""Aborted transactions of a log above which those that their `.txnindex` lists are let go of at once."""
+MAX_UNLISTED: Final = 4096
+"""Then, of each segment: entries without a transaction, and transactions without an entry, that are kept."""

@@ -92,3 +92,27 @@ def as_endings(rows: "NDArray[np.int64]") -> list[Ending]:
         Ending(row[PRODUCER_ID], bool(row[IS_ABORT]), row[FIRST_OFFSET], row[LAST_OFFSET], (row[4], row[5]), (row[6], row[7]))
         for row in rows.tolist()
     ]
+
+
+def paired(endings: "NDArray[np.int64]", entries: "NDArray[np.int64]") -> "tuple[NDArray[np.bool_], ...]":
+    """Which endings and which entries are one another's only ones by producer and marker, and agree; and which endings any entry
+    names. `entries` are rows of producer id, first offset and marker; the masks are (of endings, of entries, of endings named)."""
+    count = len(endings)
+    ours = endings[:, [PRODUCER_ID, LAST_OFFSET, FIRST_OFFSET]]
+    ours[:, 2] = np.where(endings[:, IS_ABORT] != 0, ours[:, 2], -2)
+    together = np.concatenate((ours, entries[:, [0, 2, 1]]))
+    order = np.lexsort((together[:, 0], together[:, 1]))
+    together = together[order]
+    starts = np.ones(len(order), bool)
+    starts[1:] = (together[1:, :2] != together[:-1, :2]).any(axis=1)
+    group = np.cumsum(starts) - 1
+    is_entry = order >= count
+    named = np.bincount(group, is_entry)
+    sizes = np.bincount(group)
+    pair = np.flatnonzero(starts & (sizes[group] == 2) & (named[group] == 1))
+    pair = pair[together[pair, 2] == together[pair + 1, 2]]
+    matched = np.zeros(len(order), bool)
+    matched[order[pair]] = matched[order[pair + 1]] = True
+    is_named = np.zeros(len(order), bool)
+    is_named[order] = named[group] > 0
+    return matched[:count], matched[count:], is_named[:count]

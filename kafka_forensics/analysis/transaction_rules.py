@@ -142,9 +142,9 @@ def take_marker(
     if producers[producer, MARKED] == 0:
         for column in range(MARKER_SIZE + 1):
             producers[producer, MARKER + column] = marker[column]
+        producers[producer, MARKED] = 1
     else:
         end_transaction(producers, producer, marker, found, used)
-    producers[producer, MARKED] = 1
     producers[producer, SEEN] = 1
     producers[producer, LAST_EPOCH] = marker[MARKER_EPOCH]
     producers[producer, LAST_OFFSET] = marker[MARKER_OFFSET]

@@ -17,12 +17,10 @@ from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.producer_runs import Extremes, OffsetRuns, offset_behind
 from kafka_forensics.analysis.producer_table import ProducerTable
 from kafka_forensics.analysis.transaction_endings import Ending, Endings, as_endings
-from kafka_forensics.analysis.transaction_index_check import compare_endings
 from kafka_forensics.analysis.transaction_markers import MARKERS_KEPT, LastMarkers, LastRows
 from kafka_forensics.analysis.transaction_wrongs import fallen_epochs_told, late_writes
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.model.files import TransactionIndex
 from kafka_forensics.model.findings import Confidence, Finding
 from kafka_forensics.model.results import TransactionCounts
 
@@ -316,20 +314,6 @@ class TransactionsFold:
     def ending_rows(self) -> "NDArray[np.int64]":
         """The same as rows of `transaction_endings`."""
         return self.held_endings.rows([self._lead_endings()])
-
-    def compare_with_index(
-        self,
-        indexes: dict[int, TransactionIndex],
-        context: ReplicaContext,
-        log_start_offset: int,
-        runs: OffsetRuns,
-        has_index_files: set[int],
-    ) -> list[Finding]:
-        """What the `.txnindex` files (by segment base offset) do not say as the log does, this fold being of all of it.
-
-        `runs` are the producers fold's; `has_index_files` names segments of which any index file was copied.
-        """
-        return compare_endings(self.endings(), indexes, context, log_start_offset, runs, has_index_files)
 
     def findings(self, context: ReplicaContext, runs: OffsetRuns, log_end_offset: int) -> list[Finding]:
         """Open transactions and late writes, this fold being of the whole log; `runs` are the producers fold's."""

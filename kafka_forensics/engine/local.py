@@ -223,6 +223,7 @@ def _replicas(
                 snapshot.at(split.segment.base_offset, merged)
             merged.make_room(one.state)
             merged.merge(one.state)
+            snapshot.merged(merged)
 
 
 def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folded]]:

@@ -3,6 +3,7 @@
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.producer_snapshot_check import compare_with_snapshot
 from kafka_forensics.analysis.replica import Replica, ReplicaState
+from kafka_forensics.analysis.transaction_index_check import IndexCheck
 from kafka_forensics.analysis.transactions_facts import forgotten_transactions
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -14,7 +15,7 @@ from kafka_forensics.storage.source import Entry
 
 
 class SnapshotCheck:
-    """Compares each `.snapshot` with the state of the log up to its offset, as the merge passes there."""
+    """Compares each `.snapshot` with the state of the log up to its offset, as the merge passes there, and `.txnindex` files."""
 
     def __init__(self, plan: ReplicaPlan, inputs: Inputs) -> None:
         self._plan = plan
@@ -25,6 +26,9 @@ class SnapshotCheck:
         """Producers with an open transaction, by the newest snapshot read so far."""
         self.newest_offset = -1
         """Offset of that snapshot."""
+        self._indexes = {one.base_offset: one.transaction_index for one in plan.directory.segments if one.transaction_index}
+        copied = {one.base_offset for one in plan.directory.segments if one.index or one.time_index or one.transaction_index}
+        self._aborted = IndexCheck(plan.context, copied, self._read_index)
 
     def at(self, offset: int, state: ReplicaState) -> None:
         """The log before `offset` is folded into `state`: judge the snapshot of that offset, if there is one."""
@@ -38,6 +42,19 @@ class SnapshotCheck:
                 return  # what stands right before it is not here
             forgot = state.producers.forgot or state.transactions.forgot
             self.findings += compare_with_snapshot(snapshot, producers, transactions, runs, self._plan.context, forgot=forgot)
+
+    def merged(self, state: ReplicaState) -> None:
+        """A stretch of the log was added to `state`, which begins where the log does."""
+        self._aborted.passed(state.transactions, state.producers.runs)
+
+    def aborted(self, replica: Replica) -> list[Finding]:
+        """What the `.txnindex` files do not say as the log does."""
+        state = replica.state
+        return self._aborted.findings(state.transactions, list(self._indexes), replica.log_start_offset, state.producers.runs)
+
+    def _read_index(self, segment: int) -> TransactionIndex | None:
+        entry = self._indexes.get(segment)
+        return None if entry is None else self.inputs.read(self._plan.log_dir.source, entry, parse_transaction_index)
 
     def rest(self) -> None:
         """Of snapshots at which neither a segment begins nor the log ends, only their own bytes are judged."""
@@ -67,22 +84,11 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
     """Producers, transactions, `.txnindex` and `.snapshot` of one replica."""
     context, state = replica.context, replica.state
     runs = state.producers.runs
-    indexes: dict[int, TransactionIndex] = {}
-    for segment in plan.directory.segments:
-        if segment.transaction_index is not None:
-            parsed = snapshots.inputs.read(plan.log_dir.source, segment.transaction_index, parse_transaction_index)
-            if parsed is not None:
-                indexes[segment.base_offset] = parsed
-    copied = {
-        segment.base_offset
-        for segment in plan.directory.segments
-        if segment.index is not None or segment.time_index is not None or segment.transaction_index is not None
-    }
     found = state.producers.findings(context)
     if context.topic != CLUSTER_METADATA_TOPIC:
         told = state.transactions.findings(context, runs, replica.log_end_offset)
         found += [one for one in told if replica.end_is_known or one.kind != "TXN_OPEN"]  # its marker may be in what was not read
-        found += state.transactions.compare_with_index(indexes, context, replica.log_start_offset, runs, copied)
+        found += snapshots.aborted(replica)
         found += _missing_snapshots(plan, replica)
         replica.forgotten = forgotten_transactions(replica, snapshots.open_entries, snapshots.newest_offset)
     return found + snapshots.findings

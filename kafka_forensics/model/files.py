@@ -5,7 +5,7 @@ Every class carries `damage`: what could not be read of that file, as rows. Fiel
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Final, overload
 
 from kafka_forensics.model.batches import Damage
 
@@ -74,14 +74,39 @@ class AbortedTxn:
     """Byte position of the entry in its file."""
 
 
-class AbortedTxns(Sequence[AbortedTxn]):
-    """Very many entries, as rows of int64 in the order of AbortedTxn's fields; each is made when it is looked at."""
+_ABORTED_TXN_FIELDS: Final = ("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")
+_AT_ONCE: Final = 4096
 
-    def __init__(self, rows: "NDArray[np.int64]") -> None:
-        self.rows = rows
+
+class AbortedTxns(Sequence[AbortedTxn]):
+    """Very many entries: an array with AbortedTxn's numbers as named fields, as the file has them, and their byte positions.
+
+    Each is made when it is looked at.
+    """
+
+    def __init__(self, entries: "NDArray[np.void]", positions: "NDArray[np.int64]") -> None:
+        self._entries = entries
+        self._positions = positions
+
+    @property
+    def last_offsets(self) -> "NDArray[np.int64]":
+        """Of each, the offset of its marker."""
+        answer: NDArray[np.int64] = self._entries["last_offset"]
+        return answer
+
+    def among(self, numbers: "NDArray[np.int64]") -> "AbortedTxns":
+        """Those with these numbers."""
+        return AbortedTxns(self._entries[numbers], self._positions[numbers])
+
+    def rows(self) -> "NDArray[np.int64]":
+        """AbortedTxn's fields of all, (n, 6)."""
+        import numpy as np
+
+        columns = [self._entries[name].astype(np.int64) for name in _ABORTED_TXN_FIELDS]
+        return np.stack([*columns, self._positions], axis=1)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._entries)
 
     @overload
     def __getitem__(self, index: int) -> AbortedTxn: ...
@@ -90,11 +115,16 @@ class AbortedTxns(Sequence[AbortedTxn]):
     def __getitem__(self, index: slice) -> "AbortedTxns": ...
 
     def __getitem__(self, index: int | slice) -> "AbortedTxn | AbortedTxns":
-        return AbortedTxns(self.rows[index]) if isinstance(index, slice) else AbortedTxn(*self.rows[index].tolist())
+        if isinstance(index, slice):
+            return AbortedTxns(self._entries[index], self._positions[index])
+        entry = self._entries[index]
+        producer_id, first_offset, last_offset, last_stable_offset, version = (int(entry[name]) for name in _ABORTED_TXN_FIELDS)
+        return AbortedTxn(producer_id, first_offset, last_offset, last_stable_offset, version, int(self._positions[index]))
 
     def __iter__(self) -> Iterator[AbortedTxn]:
-        for row in self.rows:
-            yield AbortedTxn(*row.tolist())
+        for start in range(0, len(self), _AT_ONCE):
+            for row in self[start : start + _AT_ONCE].rows().tolist():
+                yield AbortedTxn(*row)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))

@@ -138,7 +138,8 @@ def read_index_entries(file: ByteFile, entry: "np.dtype[Any]", limit: int = MAX_
     windows, data_end = _windows_with_data(file, scanned, limit)
     kept_end = min(-(-data_end // width) * width, limit)
     content = np.zeros(kept_end, np.uint8)
-    for position, data in windows:
+    while windows:  # each is let go of at once
+        position, data = windows.pop()
         kept = np.frombuffer(data, np.uint8)[: kept_end - position]
         content[position : position + len(kept)] = kept
     unread = whole

@@ -28,12 +28,10 @@ def parse_transaction_index(file: ByteFile) -> TransactionIndex:
     index = read_index_entries(file, _ENTRY, MAX_TRANSACTION_INDEX_BYTES)
     damage = DamageList("INDEX_MISMATCH")
     count = len(index.entries)
-    rows = np.empty((count, 6), np.int64)
-    for column, name in enumerate(("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")):
-        rows[:, column] = index.entries[name]
-    rows[:, 5] = np.arange(0, count * TXN_INDEX_ENTRY_SIZE, TXN_INDEX_ENTRY_SIZE)
-    for version, position in rows[rows[:, 4] != 0, 4:].tolist():
+    positions = np.arange(0, count * TXN_INDEX_ENTRY_SIZE, TXN_INDEX_ENTRY_SIZE)
+    strange = np.flatnonzero(index.entries["version"])
+    for version, position in zip(index.entries["version"][strange].tolist(), positions[strange].tolist(), strict=True):
         damage.add(position, TXN_INDEX_ENTRY_SIZE, "version", version=version)
     if index.zero_tail_bytes:
         damage.add(count * TXN_INDEX_ENTRY_SIZE, index.zero_tail_bytes, "zero_tail")
-    return TransactionIndex(AbortedTxns(rows), damage.rows() + index.damage)
+    return TransactionIndex(AbortedTxns(index.entries, positions), damage.rows() + index.damage)

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_forensics.analysis.producer_snapshot_check import compare_with_snapshot
 from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.transaction_index_check import IndexCheck
 from kafka_forensics.analysis.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INTERNAL_TOPICS
@@ -89,7 +90,8 @@ def judged(partition: Partition) -> tuple[list[Finding], int]:
     found += producers.findings(about)
     found += transactions.findings(about, producers.runs, offset)
     runs = producers.runs
-    found += transactions.compare_with_index(partition.indexes, about, min(partition.logs), runs, partition.with_index_files)
+    check = IndexCheck(about, partition.with_index_files, partition.indexes.get)
+    found += check.findings(transactions, list(partition.indexes), min(partition.logs), runs)
     return found, compared
 
 

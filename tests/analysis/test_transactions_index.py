@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.transaction_index_check import IndexCheck
 from kafka_forensics.analysis.transactions import TransactionsFold
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
@@ -42,7 +43,9 @@ def compared(
     about = context(segment_base_offsets=segments, **given)  # type: ignore[arg-type]
     runs = log.fold(ProducersFold).runs
     fold = log.fold(TransactionsFold)
-    return fold.compare_with_index(indexes_of(entries), about, log_start_offset, runs, set(segments) if has is None else has)
+    indexes = indexes_of(entries)
+    check = IndexCheck(about, set(segments) if has is None else has, indexes.get)
+    return check.findings(fold, list(indexes), log_start_offset, runs)
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
@@ -109,7 +112,7 @@ def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
 def test_a_damaged_index_is_not_believed_against_the_log() -> None:
     log = log_of_three()
     index = TransactionIndex([AbortedTxn(8, 3, 9, 10)], [Damage("INDEX_MISMATCH", 34, 5)])
-    found = log.fold(TransactionsFold).compare_with_index({0: index}, context(), 0, log.fold(ProducersFold).runs, {0})
+    found = IndexCheck(context(), {0}, {0: index}.get).findings(log.fold(TransactionsFold), [0], 0, log.fold(ProducersFold).runs)
     assert [one.kind for one in found] == [MISSING]
 
 
@@ -164,7 +167,8 @@ def test_a_live_copy_may_lack_the_newest_entries() -> None:
 
 def test_entries_from_a_parser_keep_their_place() -> None:
     index = indexes_of(RIGHT)
-    index[0].entries.append(replace(index[0].entries[0], producer_id=8, position=340))
+    index[0].entries = [*index[0].entries, replace(index[0].entries[0], producer_id=8, position=340)]
     log = log_of_three()
-    (one,) = log.fold(TransactionsFold).compare_with_index(index, context(), 0, log.fold(ProducersFold).runs, {0, 12})
+    check = IndexCheck(context(), {0, 12}, index.get)
+    (one,) = check.findings(log.fold(TransactionsFold), list(index), 0, log.fold(ProducersFold).runs)
     assert (one.kind, one.evidence["entry"]) == (PHANTOM, 10)
