@@ -28,10 +28,10 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
     for plan in inputs.internal:
         if plan.context.topic == TRANSACTION_STATE_TOPIC:
             copies.setdefault(plan.context.partition, []).append(plan)
-    if not copies:
-        return None, []
     if len({one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}) > 1:
         return TransactionLog(), []
+    if not copies:
+        return None, []
     together = TransactionLogReplay()
     found: list[Finding] = []
     for _, plans in sorted(copies.items()):

@@ -235,3 +235,11 @@ def test_the_log_of_one_clusters_coordinators_says_nothing_of_another(tmp_path: 
     for number, path in enumerate(theirs):
         (path / "meta.properties").write_bytes(write_meta_properties(node_id=10 + number, cluster_id=OTHER_CLUSTER_ID))
     assert kinds(scan([*ours, *theirs])) == {("CLUSTER_ID_MISMATCH", "error"): 1, ("TXN_OPEN", "info"): 3}
+
+
+def test_markers_of_two_clusters_do_not_disagree(tmp_path: Path) -> None:
+    ours = write_cluster(tmp_path / "a", {"t-0": ended(30, COMMIT, client=2)})
+    theirs = write_cluster(tmp_path / "b", {"u-0": ended(9000, ABORT, client=2)})
+    for number, path in enumerate(theirs):
+        (path / "meta.properties").write_bytes(write_meta_properties(node_id=10 + number, cluster_id=OTHER_CLUSTER_ID))
+    assert kinds(scan([*ours, *theirs])) == {("CLUSTER_ID_MISMATCH", "error"): 1}
