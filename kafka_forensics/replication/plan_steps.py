@@ -43,16 +43,7 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     followers = {one.broker: one for one in candidate.followers}
     ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
     aside = tuple(broker for broker in ordered if plan.truncate_by == "high-watermark" and _stays(followers[broker]))
-    rivals: list[Broker] = []
-    if candidate.election == "unknown":
-        rivals = ordered
-    elif candidate.election != "leads":
-        in_sync = {*(() if control is None else (*(control.isr or ()), *(control.elr or ()))), *_leader(given)}
-        earlier = [broker for broker in ordered if before(broker) < before(candidate.broker)]
-        forced = candidate.election != "clean"
-        rivals = [broker for broker in ordered if (nodes[broker] in in_sync and (forced or broker in earlier))]
-        rivals += [broker for broker in earlier if candidate.election == "unclean" and broker not in rivals]
-        rivals += [broker for broker in ordered if nodes[broker] in _leader(given) and broker not in rivals]
+    rivals = [one for one in ordered if _is_rival(given, candidate, nodes[one], earlier=before(one) < before(candidate.broker))]
     holders = {broker for one in candidate.losses for broker in one.held_by}
     return Steps(
         candidate.broker,
@@ -64,10 +55,26 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     )
 
 
-def _leader(given: PlanPartition) -> set[Broker]:
-    """The leader, who stays it while it lives."""
+def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earlier: bool) -> bool:
+    """Whether a broker could be elected in the candidate's place if it were alive; `earlier`: the assignment names it first.
+
+    Where unclean elections are on, the controller makes one as soon as nobody in sync is alive: then anyone could.
+    """
     control = given.control
-    return set() if control is None or control.leader is None or control.leader < 0 else {control.leader}
+    if candidate.election == "leads":
+        return False
+    if candidate.election == "unknown" or control is None or control.unclean_enabled:
+        return True
+    if node in (control.leader, control.last_leader):
+        return True
+    in_isr, in_elr = node in (control.isr or ()), node in (control.elr or ())
+    match candidate.election:
+        case "clean":
+            return in_isr and earlier
+        case "elr":
+            return in_isr or (in_elr and earlier)
+        case _:
+            return in_isr or in_elr or earlier or control.unclean_enabled is None
 
 
 def _harm(one: FollowerPlan) -> int:

@@ -84,7 +84,7 @@ def test_candidates_and_the_steps_to_the_best(run: Run, audit: Path) -> None:
     assert "Recommended: broker 2, which loses least: 45 records at offsets 300 to 344, on broker 1 alone, all proven" in flat
     assert "at least 45 offsets (proven committed, and on no copy that stays), at most 45." in flat
     assert "1. Stop broker 1 and copy the log directories there, whole," in flat
-    assert "2. Stop broker 1; it stays down until broker 2 leads." in flat
+    assert "2. Stop brokers 3 and 1; they stay down until broker 2 leads." in flat
     assert "in this order: 3, 1." in flat
     assert '{"partitions": [{"topic": "audit", "partition": 0}]}' in out
     assert (

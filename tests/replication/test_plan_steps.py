@@ -45,14 +45,23 @@ def test_a_member_of_the_elr_waits_for_the_whole_isr() -> None:
 
 
 def test_an_unclean_election_takes_the_first_that_is_alive() -> None:
-    control = PlanControl(3, 3, 0, (3,), (2,), (4, 1, 2, 3))
-    four = lagging(control, (200, 600, 600, 600))
-    told = to(four, 1)
+    off = PlanControl(3, 3, 0, (3,), (5,), (4, 1, 2, 3, 5), unclean_enabled=False)
+    five = lagging(off, (200, 600, 600, 600, 600))
+    told = to(five, 1)
     assert told.unclean
-    assert told.keep_stopped == (4, 2, 3), "the ISR, the ELR, and who stands first in the assignment"
-    assert told.copy_first == (2, 3, 4)
-    alone = to(lagging(replace(control, assignment=(1, 2, 3), isr=(2,), leader=-1, elr=())), 3)
-    assert alone.keep_stopped == (1, 2)
+    assert told.keep_stopped == (4, 3, 5), "who stands first in the assignment, the ISR, the ELR"
+    assert told.copy_first == (2, 3, 4, 5)
+    by_itself = replace(off, unclean_enabled=True)
+    assert to(replace(five, control=by_itself), 1).keep_stopped == (4, 2, 3, 5), "the controller would take any other at once"
+    assert to(replace(five, control=replace(off, unclean_enabled=None)), 1).keep_stopped == (4, 2, 3, 5), "it may be on"
+    nobody = replace(off, leader=-1, last_leader=2, isr=(), elr=())
+    assert to(replace(five, control=nobody), 1).keep_stopped == (4, 2), "the last leader is elected before others (KIP-966)"
+
+
+def test_where_unclean_elections_are_on_all_wait_for_a_clean_one() -> None:
+    control = PlanControl(3, 3, 0, (3, 2), (), (3, 1, 2), unclean_enabled=True)
+    told = to(lagging(control), 2)
+    assert (told.keep_stopped, told.unclean) == ((3, 1), False)
 
 
 def test_without_a_controllers_log_all_others_stay_down() -> None:
