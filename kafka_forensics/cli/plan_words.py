@@ -175,6 +175,11 @@ def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
             f"Stop {brokers(todo.copy_first)} and copy the log directories there, whole, to where nothing touches them: what "
             "would be lost is in no other place. If they ran since the copies planned on were made, plan again on the new ones."
         )
+    if todo.plan_again_with:
+        yield (
+            f"Copy the log directories of {brokers(todo.plan_again_with)} as well and plan again before anything below is done: "
+            "what is there may be in no other place."
+        )
     if todo.keep_stopped:
         stay = "it stays" if len(todo.keep_stopped) == 1 else "they stay"
         yield f"Stop {brokers(todo.keep_stopped)}; {stay} down until {brokers([todo.leader])} leads."
@@ -248,6 +253,7 @@ def steps_object(todo: Steps) -> dict[str, object]:
         "leader": todo.leader,
         "copy_first": list(todo.copy_first),
         "keep_stopped": list(todo.keep_stopped),
+        "plan_again_with": list(todo.plan_again_with),
         "set_aside": list(todo.set_aside),
         "unclean": todo.unclean,
         "start_order": list(todo.start_order),

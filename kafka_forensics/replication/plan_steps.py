@@ -20,9 +20,11 @@ class Steps:
     copy_first: tuple[Broker, ...]
     """Whose log directories hold what the election would lose."""
     keep_stopped: tuple[Broker, ...]
-    """Who must not run before the candidate leads: they would be elected in its place."""
+    """Who must not run before the candidate leads: they would be elected in its place. Brokers without a copy here among them."""
     unclean: bool
     """Whether the election must be forced, or may have to be where no controller's log says."""
+    plan_again_with: tuple[Broker, ...]
+    """Who holds a replica and has no copy here: it may hold what the others lack, and must not start before that is known."""
     set_aside: tuple[Broker, ...]
     """Whose copy of the partition must not be there when they start: they would keep other records for good, or halt."""
     start_order: tuple[Broker, ...]
@@ -34,6 +36,8 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     control = given.control
     nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
     others = [one for one in given.replicas if one.broker != candidate.broker and one.is_live]
+    absent = [one.broker for one in plan.missing if one.kind == "copy_absent" and one.broker is not None]
+    nodes |= {broker: broker for broker in absent}
     assignment = [] if control is None or control.assignment is None else list(control.assignment)
 
     def before(broker: Broker) -> tuple[int, str]:
@@ -43,13 +47,15 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     followers = {one.broker: one for one in candidate.followers}
     ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
     aside = tuple(broker for broker in ordered if plan.truncate_by == "high-watermark" and _stays(followers[broker]))
-    rivals = [one for one in ordered if _is_rival(given, candidate, nodes[one], earlier=before(one) < before(candidate.broker))]
+    possible = [*ordered, *absent]
+    rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < before(candidate.broker))]
     holders = {broker for one in candidate.losses for broker in one.held_by}
     return Steps(
         candidate.broker,
         tuple(one.broker for one in given.replicas if one.broker in holders),
         tuple(sorted(rivals, key=before)),
         candidate.election in ("unclean", "unknown"),
+        tuple(absent),
         aside,
         (candidate.broker, *ordered),
     )

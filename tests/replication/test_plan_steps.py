@@ -14,7 +14,7 @@ Brokers = tuple[int, ...]
 
 
 def way(leader: int, copied: Brokers, stopped: Brokers, aside: Brokers, order: Brokers, *, unclean: bool = False) -> Steps:
-    return Steps(leader, copied, stopped, unclean, aside, order)
+    return Steps(leader, copied, stopped, unclean, (), aside, order)
 
 
 def to(given: PlanPartition, broker: int | str) -> Steps:
@@ -67,6 +67,12 @@ def test_where_unclean_elections_are_on_all_wait_for_a_clean_one() -> None:
 def test_without_a_controllers_log_all_others_stay_down() -> None:
     told = to(lagging(None), 2)
     assert (told.keep_stopped, told.unclean) == ((1, 3), True)
+
+
+def test_a_replica_without_a_copy_is_asked_for() -> None:
+    control = PlanControl(3, 3, 0, (3, 1, 2, 4), (), (4, 3, 1, 2), unclean_enabled=False)
+    told = to(lagging(control), 1)
+    assert (told.plan_again_with, told.keep_stopped, told.start_order) == ((4,), (4, 3), (1, 3, 2))
 
 
 def test_the_dead_are_not_started() -> None:
