@@ -28,8 +28,9 @@ from kafka_forensics.cli.groups import groups
 from kafka_forensics.cli.metadata import metadata
 from kafka_forensics.cli.plan import plan
 from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.cli.scan import scan
+from kafka_forensics.cli.scan import log_to, scan
 from kafka_forensics.cli.simulate import SUBCOMMANDS as SIMULATE
+from kafka_forensics.cli.streams import destination
 from kafka_forensics.cli.transactions import transactions
 from kafka_forensics.errors import ForensicsError, UsageError
 
@@ -138,6 +139,7 @@ def outcome(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
+    log_to(destination(sys.stderr, no_color=True), "WARNING")
     debug = "--debug" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     stdout = sys.stdout
     try:

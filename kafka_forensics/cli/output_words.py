@@ -128,7 +128,7 @@ def summary_lines(result: ScanResult) -> list[str]:
     ]
     if not totals.partitions:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
-        lines.append("no partition was found: is this a Kafka log directory, and does --topic, --partition or --broker leave one?")
+        lines.append("no partition was found in the log directories")
     return lines
 
 

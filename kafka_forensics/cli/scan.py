@@ -113,8 +113,8 @@ def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> Non
     screen.stream.flush()
 
 
-def log_to(screen: Destination) -> None:
-    """Show what the package says of its own doing (`-v`)."""
+def log_to(screen: Destination, level: str = "INFO") -> None:
+    """Show what the package says of its own doing: all of it (`-v`), or from `level` on."""
     import logging
 
     from kafka_forensics.cli.safe_text import printable
@@ -127,4 +127,4 @@ def log_to(screen: Destination) -> None:
     handler.setFormatter(Plain())
     logger = logging.getLogger("kafka_forensics")
     logger.handlers = [handler]
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level)

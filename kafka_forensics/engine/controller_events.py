@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.controller import read_controller
-from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.inputs import gather, require_asked
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionEvent, TopicHistory
@@ -62,11 +62,13 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     Rows are in the order of topics, partitions and offsets; a topic that was deleted and made anew gives two histories in turn.
     Raises UsageError for paths that make no sense.
     """
-    inputs = gather(paths, options)
+    inputs = gather(paths, options, elsewhere=True)
     evidence = read_controller(inputs)
     problems = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
     if evidence is None:
         return ControllerEvents(None, incomplete=[*inputs.incomplete, *problems])
+    known = [(topic.topic, partition) for topic in evidence.history.topics.values() for partition in topic.partitions]
+    require_asked(inputs, options, known)
     rows = list(_rows(evidence.history, options))
     unclean = {(row.topic, row.partition) for row in rows if row.event.is_unclean}
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]

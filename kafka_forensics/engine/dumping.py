@@ -3,15 +3,16 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kafka_forensics.compiled import use_compiled, worth_compiling
-from kafka_forensics.engine.inputs import split_name, typed_path
-from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.paths import lone_file_name, open_paths, typed_path
+from kafka_forensics.engine.selection import fits, nothing_there
+from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
-from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory, discover
+from kafka_forensics.parsers.file_names import FileKind, parse_file_name
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
 from kafka_forensics.storage.open import open_source
 
 if TYPE_CHECKING:
@@ -86,11 +87,14 @@ class DumpInputs:
 
 
 def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
-    """Every file that `paths` name or hold, in order. Raises UsageError for a path that is missing or no file of Kafka's."""
+    """Every file that `paths` name or hold, in order.
+
+    Raises UsageError for a path that is missing or no file of Kafka's, and if no partition is what `options` ask for.
+    """
     inputs = DumpInputs(several=len(paths) > 1)
-    for path in paths:
-        source = open_source(split_name(path)[1])
-        found = discover(source)
+    there: list[tuple[str, int]] = []
+    for one in open_paths(paths, logs_only=False):
+        source, found = one.source, one.found
         inputs.incomplete += found.incomplete
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
@@ -99,27 +103,18 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
         inputs.several |= not found.files
         for log_directory in found.log_directories:
             _take_log_directory(inputs, source, log_directory, options)
+            there += _places(log_directory)
+    chosen = options.topic_glob is not None or options.partition is not None
+    if chosen and not inputs.files and not inputs.incomplete and not any(fits(one, _asked(options)) for one in there):
+        raise nothing_there(set(there), _asked(options))
     use_compiled(worth_compiling(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS)))
     return inputs
 
 
 def _lone_file(source: "ByteSource", entry: "Entry") -> DumpFile:
-    name = os.path.basename(source.name.rstrip("/"))
-    parsed = parse_file_name(name)
-    if parsed is None and (suffix := name.rpartition(".")[2]) in _BY_SUFFIX:
-        parsed = FileName(_BY_SUFFIX[suffix])  # a renamed copy: offsets count from 0
-    if parsed is None:
-        raise UsageError(
-            f"{source.name}: no file of Kafka's has such a name",
-            hint="a renamed copy is read if its name ends in .log, .index, ...",
-        )
+    parsed = lone_file_name(source)
+    assert parsed is not None, source.name
     return DumpFile(source, entry.path, source.name, parsed.kind, parsed.offset or 0, entry.size_in_bytes)
-
-
-_BY_SUFFIX = {
-    kind.value: kind
-    for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT)
-}
 
 
 def _take_log_directory(inputs: DumpInputs, source: "ByteSource", found: LogDirectory, options: DumpOptions) -> None:
@@ -127,16 +122,18 @@ def _take_log_directory(inputs: DumpInputs, source: "ByteSource", found: LogDire
     if not chosen:
         inputs.files += _files(source, [(entry, None) for _, entry in sorted(found.entries.items())])
         inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
-    for directory in found.partitions:
-        if not chosen or _wanted(directory, options):
+    for directory, place in zip(found.partitions, _places(found), strict=True):
+        if not chosen or fits(place, _asked(options)):
             inputs.files += _files(source, _entries(directory))
             inputs.left_out += [typed_path(source, entry.path) for entry in [*directory.unknown, *directory.irregular]]
 
 
-def _wanted(directory: PartitionDirectory, options: DumpOptions) -> bool:
-    if options.partition is not None and directory.partition != options.partition:
-        return False
-    return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
+def _asked(options: DumpOptions) -> ScanOptions:
+    return ScanOptions(options.topic_glob, options.partition)
+
+
+def _places(found: LogDirectory) -> list[tuple[str, int]]:
+    return [(each.topic or "", each.partition or 0) for each in found.partitions]
 
 
 def _entries(directory: PartitionDirectory) -> Iterator[tuple["Entry", int | None]]:

@@ -7,7 +7,7 @@ from kafka_forensics.analysis.group_offsets import timestamps_of
 from kafka_forensics.analysis.readable import Readable, readable
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.compiled import use_compiled, worth_compiling
-from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.inputs import gather, require_asked
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
@@ -96,7 +96,7 @@ def groups(
     `every_partition` also reads partitions on which no group committed. Raises UsageError for paths that make no sense, and where
     there is no `__consumer_offsets` among them unless every partition is asked for.
     """
-    inputs = gather(paths, options)
+    inputs = gather(paths, options, elsewhere=True)
     use_compiled(worth_compiling(sum(plan.bytes for plan in inputs.internal)))
     witnesses = read_witnesses(inputs)
     history = witnesses.groups
@@ -104,6 +104,10 @@ def groups(
         raise UsageError(
             f"there is no {CONSUMER_OFFSETS_TOPIC} among the inputs", hint="give the log directories of every broker, whole"
         )
+    every = [] if history is None else _rows(history, ScanOptions(), None)
+    require_asked(
+        inputs, options, {(row.topic, row.partition) for row in every if row.topic is not None and row.partition is not None}
+    )
     rows = [] if history is None else _rows(history, options, group_glob)
     wanted = {(row.topic, row.partition) for row in rows}
     if not every_partition:

@@ -1,14 +1,16 @@
 """From paths to replicas: which brokers, which log directories, which partitions, and what their small files say."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.errors import SourceError
+from kafka_forensics.engine.paths import open_paths, typed_path
+from kafka_forensics.engine.selection import listed, require_match
+from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.constants import INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
@@ -16,10 +18,20 @@ from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
 from kafka_forensics.parsers.file_names import FileKind, parse_partition_name
 from kafka_forensics.parsers.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
 from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, PartitionDirectory, SegmentFiles, discover
+from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.storage.manifest import Manifest
-from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
+
+__all__ = [
+    "CHECKPOINTS",
+    "Inputs",
+    "LogDir",
+    "ReplicaPlan",
+    "broker_order",
+    "gather",
+    "require_asked",
+    "typed_path",
+]
 
 Parsed = TypeVar("Parsed")
 
@@ -95,13 +107,17 @@ class Inputs:
             return None
 
 
-def gather(paths: list[str], options: ScanOptions) -> Inputs:
-    """Open every path and read the small files of all log directories. Raises UsageError for paths that do not exist."""
+def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -> Inputs:
+    """Open every path and read the small files of all log directories.
+
+    Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
+    lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
+    """
     inputs = Inputs()
-    for path in paths:
-        given, path = split_name(path)
-        source = open_source(path)
-        found = _discovered(source)
+    named: dict[int | str, list[LogDir]] = {}
+    for opened in open_paths(paths):
+        given, source, found = opened.given, opened.source, opened.found
+        before = len(inputs.log_dirs)
         inputs.discoveries.append((source.name, found))
         inputs.sources.append(source)
         inputs.incomplete += [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
@@ -110,7 +126,12 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
             inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
         for entry in found.files:
             inputs.log_dirs.append(_lone_file(source, entry, given))
+        if given is not None:
+            named.setdefault(given, []).extend(inputs.log_dirs[before:])
+    _require_one_broker_a_name(named)
     _separate_clashes(inputs)
+    if not (elsewhere or inputs.incomplete):
+        require_asked(inputs, options)
     compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
     for one in inputs.log_dirs:
         for directory in one.found.partitions:
@@ -130,29 +151,21 @@ def gather(paths: list[str], options: ScanOptions) -> Inputs:
     return inputs
 
 
+def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
+    """Raise UsageError if `options` ask for what neither a directory is, on its way in or out or not, nor one of `also`."""
+    there = [
+        (one.broker, (directory.topic or "", directory.partition or 0))
+        for one in inputs.log_dirs
+        for directory in one.found.partitions
+        if directory.legal
+    ]
+    brokers = sorted({one.broker for one in inputs.log_dirs}, key=broker_order)
+    elsewhere = [(broker, each) for broker in brokers for each in also]
+    require_match([*there, *elsewhere], brokers, options)
+
+
 def _plan_order(plan: ReplicaPlan) -> tuple[object, ...]:
     return plan.context.topic, plan.context.partition, broker_order(plan.context.broker), plan.log_dir.name
-
-
-def _discovered(source: ByteSource) -> Discovery:
-    """What the source holds; if its root cannot even be listed, that."""
-    try:
-        return discover(source)
-    except SourceError as error:
-        return Discovery(incomplete=[Incomplete(error.path, error.reason)])
-
-
-def typed_path(source: ByteSource, path: str) -> str:
-    """A path inside a source as the user would type it."""
-    return os.path.join(source.name, path) if path else source.name
-
-
-def split_name(path: str) -> tuple[int | str | None, str]:
-    """Split `NAME=PATH`; a path that exists as it stands is no such pair."""
-    name, equals, rest = path.partition("=")
-    if not equals or os.path.lexists(path) or not rest or "/" in name:
-        return None, path
-    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), rest
 
 
 def broker_order(broker: int | str) -> tuple[int, int, str]:
@@ -196,6 +209,19 @@ def _lone_file(source: ByteSource, entry: Entry, given: int | str | None) -> Log
     return LogDir(
         source, source.name, found, given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
     )
+
+
+def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
+    """Raise UsageError for a name given to log directories that are no one broker's: by their node ids, or by what they hold."""
+    for given, log_dirs in named.items():
+        node_ids = {one.meta.node_id for one in log_dirs if one.meta is not None and one.meta.node_id is not None}
+        held = [(each.topic, each.partition) for one in log_dirs for each in one.found.partitions if each.legal and not each.suffix]
+        if len(node_ids) > 1 or (not node_ids and len(held) > len(set(held))):
+            places = [one.name for one in log_dirs]
+            raise UsageError(
+                f"the name {given} was given twice: to {listed(places)}, which are not one broker's",
+                hint="give each broker its own name; without one, meta.properties or the folder names it",
+            )
 
 
 def _separate_clashes(inputs: Inputs) -> None:

@@ -1,7 +1,7 @@
 """Replicas of one partition side by side around their first difference, record by record."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -12,6 +12,7 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
 from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.selection import listed, nothing_there
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
@@ -47,7 +48,6 @@ _WIDEST_WINDOW: Final = 1 << 16
 _WINDOWS_READ: Final = 64
 """Windows read for the records around the difference; a log with wider gaps shows fewer."""
 _FINDINGS_TRIED: Final = 32
-_NAMES_LISTED: Final = 12
 
 
 class State(StrEnum):
@@ -155,9 +155,9 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
     inputs = gather(paths, options)
     found = _partitions(inputs)
     if not found:
-        raise _nothing_there(_partitions(gather(paths, ScanOptions(broker=options.broker))), options)
+        raise nothing_there(_partitions(gather(paths, ScanOptions(broker=options.broker))), options)
     if len(found) > 1:
-        hint = f"choose with --topic and --partition from {_listed(f'{topic}-{number}' for topic, number in found)}"
+        hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in found)}"
         raise UsageError(f"compare takes one partition, {len(found)} are there", hint=hint)
     if len(inputs.replicas) < 2:
         (topic, number), broker = found[0], inputs.replicas[0].context.broker
@@ -172,26 +172,6 @@ def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
     """Every partition that is there, those of internal topics last."""
     every = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
     return sorted(every, key=lambda one: (one[0].startswith("__"), one))
-
-
-def _nothing_there(there: list[tuple[str, int]], options: ScanOptions) -> UsageError:
-    """What to say when no partition fits: the nearest that is there, and the others."""
-    from difflib import get_close_matches
-
-    wanted = "-".join(str(part) for part in (options.topic_glob, options.partition) if part is not None)
-    if not there:
-        return UsageError("no partition was found", hint="give log directories of brokers, or partition directories")
-    names = [f"{topic}-{number}" for topic, number in there]
-    by_name = dict(zip(names, there, strict=True)) | {topic: (topic, number) for topic, number in reversed(there)}
-    near = get_close_matches(wanted[:249], by_name, n=1, cutoff=0.5)
-    meant = "" if not near else "did you mean --topic {} --partition {}? ".format(*by_name[near[0]])
-    return UsageError(f"there is no partition {wanted!r}", hint=f"{meant}there is {_listed(names)}")
-
-
-def _listed(names: Iterable[str]) -> str:
-    every = list(names)
-    more = f" and {len(every) - _NAMES_LISTED} more" if len(every) > _NAMES_LISTED else ""
-    return ", ".join(every[:_NAMES_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)

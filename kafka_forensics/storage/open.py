@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage.archive import TarSource, ZipSource
+from kafka_forensics.storage.containers import container_of
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteSource
 
@@ -75,6 +76,7 @@ def open_source(path: str) -> ByteSource:
     name = os.path.basename(path).lower()
     for suffix, opener in ARCHIVES.items():
         if name.endswith(suffix):
+            _require_bytes_of(path, name)
             return opener(path)
     if name.endswith(_OTHER_CONTAINERS):
         raise SourceError(path, f"an unsupported container; supported are {', '.join(ARCHIVES)}")
@@ -98,6 +100,15 @@ def refuse_output_inside(output: str, inputs: Iterable[str]) -> None:
             raise UsageError(
                 f"output {output} {where} {given}: evidence is never written to", hint="choose another place for the output"
             )
+
+
+def _require_bytes_of(path: str, name: str) -> None:
+    """Raise UsageError if the bytes of an archive are those of another kind of container than its (lower-case) name says."""
+    container = container_of(LocalSource(path))
+    if container is not None and not name.endswith(container.ends):
+        readable = [end for end in container.ends if end in ARCHIVES]
+        hint = f"let its name end in {' or '.join(readable)}" if readable else f"supported are {', '.join(ARCHIVES)}"
+        raise UsageError(f"{path}: its name says otherwise, but it holds {container.words}", hint=hint)
 
 
 def _open_uri(uri: str, scheme: str) -> ByteSource:

@@ -151,7 +151,9 @@ def test_what_cannot_be_read_outranks_what_was_found(run: Run, tmp_path: Path) -
 def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run) -> None:
     status, out, err = run(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")
-    assert err.startswith("error: there is no partition 'audt'\nhint: did you mean --topic audit --partition 0? there is append-")
+    assert err.startswith(
+        "error: nothing fits --topic audt: there is no partition 'audt'\nhint: did you mean --topic audit --partition 0? "
+    )
     assert run(SAMPLES / "healthy", "--engine", "spark")[0] == 2
     assert run(SAMPLES / "healthy", "--topic", "orders")[0] == 2
 

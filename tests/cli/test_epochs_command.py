@@ -75,8 +75,8 @@ def test_both_cuts_in_every_format_and_nothing_raw(run: Run, shifted: Path, form
 def test_choices_and_what_is_said_of_nothing(run: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     assert run(tmp_path, "--format", "jsonl") == (0, "", "1 replica: no leader epochs; logs from before Kafka 0.11 have none\n")
-    said = "nothing to show: no replica was found, or none is asked for\n"
-    assert run(tmp_path, "--broker", "2", "-q", "--format", "table") == (0, "", said)
+    said = "error: nothing fits --broker 2: there is no such broker\nhint: brokers here: 1\n"
+    assert run(tmp_path, "--broker", "2", "-q", "--format", "table") == (2, "", said)
     assert run(tmp_path / "none")[0] == 2
 
 

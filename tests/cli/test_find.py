@@ -162,8 +162,9 @@ def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_r
     assert "1 damaged place could not be searched, or not to the end; `kafka-forensics scan` tells of them\n" in err
     _, _, err = run(hostile, "--offset", "0", "--limit", "1")
     assert "stopped after 1 record, as --limit says; there may be more\n" in err
-    _, _, err = run(hostile, "--offset", "0", "--topic", "none")
-    assert err == "nothing found: no log was there to be searched, or none is asked for\n"
+    status, _, err = run(hostile, "--offset", "0", "--topic", "none")
+    assert status == 2
+    assert err.startswith("error: nothing fits --topic none: there is no partition 'none'\nhint: there is ")
 
 
 def test_output_goes_to_a_file_whose_ending_tells_the_format(run: Run, hostile: Path, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
     paths = put(tmp_path, log(), log())
     (paths[1] / "meta.properties").write_bytes(write_meta_properties(node_id=101, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))
     assert read_controller(gather([str(path) for path in paths], ScanOptions())) is None
-    assert read_controller(gather([str(tmp_path)], ScanOptions(topic_glob="none"))) is None
+    assert read_controller(gather([str(tmp_path)], ScanOptions(topic_glob="none"), elsewhere=True)) is None
 
 
 def test_named_nodes_are_voters_by_their_ids(tmp_path: Path) -> None:

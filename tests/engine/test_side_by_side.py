@@ -179,5 +179,5 @@ def test_a_question_about_no_one_partition_is_answered_with_what_is_there(option
 
 
 def test_an_empty_input_holds_no_partition(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no partition was found"):
+    with pytest.raises(UsageError, match="there is no Kafka log in"):
         of(tmp_path)

@@ -1,0 +1,160 @@
+"""What is given to a command: nothing of Kafka's, the same twice, one name for two brokers, a choice that fits nothing."""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+
+HEALTHY = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def go(*arguments: object) -> tuple[int, str, str]:
+        status = outcome([str(each) for each in arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return go
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    """Two brokers with two partitions each."""
+    for broker in (1, 2):
+        folder = tmp_path / "copies" / f"broker-{broker}"
+        folder.mkdir(parents=True)
+        shutil.copy(HEALTHY / f"broker-{broker}" / "meta.properties", folder)
+        for name in ("orders-0", "codec-zstd-0"):
+            if (HEALTHY / f"broker-{broker}" / name).exists():
+                shutil.copytree(HEALTHY / f"broker-{broker}" / name, folder / name)
+    return tmp_path / "copies"
+
+
+def replicas(out: str) -> list[str]:
+    return [f"{one['topic']}-{each['broker']}" for one in json.loads(out)["partitions"] for each in one["replicas"]]
+
+
+@pytest.mark.parametrize("command", [["scan"], ["compare"], ["metadata"], ["groups"], ["transactions"], ["epochs"], ["dump"]])
+def test_a_place_with_nothing_of_kafka_is_2(run: Run, tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    status, out, err = run(*command, tmp_path)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: there is no Kafka log in {tmp_path}\nhint: a broker's log directory holds meta.properties and ")
+
+
+def test_links_to_log_directories_are_told_of(run: Run, copies: Path, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "one").symlink_to(copies / "broker-1")
+    status, _, err = run("scan", links)
+    assert (status, f"hint: links inside are not followed (one): give them as paths themselves, like {links}/*\n" in err) == (
+        2,
+        True,
+    )
+    assert run("scan", links / "one", "-q")[0] == 0
+
+
+def test_a_log_directory_without_partitions_is_0_with_words(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    status, _, err = run("scan", tmp_path)
+    assert (status, "no partition was found" in err) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["scan", "dump", "find", "epochs"])
+def test_a_file_of_something_else_is_2(run: Run, tmp_path: Path, command: str) -> None:
+    other = tmp_path / "passwd"
+    other.write_text("root:x:0:0\n")
+    status, out, err = run(command, other, *(["--offset", "0"] if command == "find" else []))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: {other}: no file of Kafka's has such a name\n")
+
+
+def test_a_file_of_kafka_that_is_no_log_is_sent_to_dump(run: Run) -> None:
+    status, _, err = run("scan", HEALTHY / "broker-1" / "meta.properties")
+    assert status == 2
+    assert f"hint: `kafka-forensics dump {HEALTHY / 'broker-1' / 'meta.properties'}` shows what is in it\n" in err
+
+
+def test_an_archive_under_another_name_is_named(run: Run, copies: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "bundle.tar.gz"
+    with tarfile.open(archive, "w:gz") as out:
+        out.add(copies / "broker-1", "broker-1")
+    cut = tmp_path / "bundle"
+    cut.write_bytes(archive.read_bytes()[:5000])
+    status, _, err = run("scan", cut)
+    assert (status, err.splitlines()[0]) == (2, f"error: {cut}: holds gzip-compressed data, and its name does not say so")
+    for name in ("bundle.zip", "bundle.tar.zst"):
+        wrong = tmp_path / name
+        shutil.copy(archive, wrong)
+        status, _, err = run("scan", wrong)
+        assert (status, err.splitlines()) == (
+            2,
+            [
+                f"error: {wrong}: its name says otherwise, but it holds gzip-compressed data",
+                "hint: let its name end in .tar.gz or .tgz",
+            ],
+        )
+
+
+@pytest.mark.parametrize("command", ["scan", "compare", "groups", "transactions", "epochs", "find", "dump", "metadata"])
+def test_a_choice_that_fits_nothing_names_option_and_nearest(run: Run, command: str) -> None:
+    extra = ["--offset", "0"] if command == "find" else []
+    status, out, err = run(command, HEALTHY, "--topic", "ordrs", *extra)
+    assert (status, out) == (2, "")
+    assert err.startswith(
+        "error: nothing fits --topic ordrs: there is no partition 'ordrs'\nhint: did you mean --topic orders --partition "
+    )
+
+
+def test_a_broker_that_is_not_there_is_named(run: Run) -> None:
+    assert run("scan", HEALTHY, "--broker", "9") == (
+        2,
+        "",
+        "error: nothing fits --broker 9: there is no such broker\nhint: brokers here: 1, 2, 3\n",
+    )
+    status, _, err = run("scan", HEALTHY, "--broker", "2", "--topic", "orders", "--partition", "7")
+    assert (status, "there is no partition 'orders-7' on broker 2" in err) == (2, True)
+
+
+def test_the_same_twice_is_read_once(run: Run, copies: Path, tmp_path: Path) -> None:
+    wanted = run("scan", copies, "--format", "json")[1]
+    link = tmp_path / "link"
+    link.symlink_to(copies / "broker-2")
+    segment = copies / "broker-1" / "orders-0" / f"{0:020d}.log"
+    for more in (copies / "broker-2", link, copies / "broker-1" / "orders-0", segment):
+        status, out, err = run("scan", copies, more, "--format", "json")
+        assert (status, replicas(out)) == (0, replicas(wanted)), more
+        assert "read once" in err
+    status, out, err = run("scan", copies / "broker-1", f"{copies}/broker-1/", "--format", "json", "-q")
+    assert replicas(out) == [one for one in replicas(wanted) if one.endswith("-1")]
+    assert err == f"{copies}/broker-1/: the same as {copies}/broker-1, read once\n"
+
+
+def test_a_name_is_kept_when_the_rest_is_given_by_its_folder(run: Run, copies: Path) -> None:
+    status, out, _ = run("scan", copies, f"left={copies}/broker-2", "--topic", "orders", "--format", "json")
+    assert (status, sorted(replicas(out))) == (0, ["orders-1", "orders-left"])
+    status, _, err = run("scan", f"a={copies}/broker-2", f"b={copies}/broker-2")
+    assert (status, "was given two names, a and b" in err) == (2, True)
+
+
+def test_one_name_for_two_brokers_is_2(run: Run, copies: Path) -> None:
+    status, _, err = run("scan", f"A={copies}/broker-1", f"A={copies}/broker-2")
+    assert (status, "error: the name A was given twice: to " in err) == (2, True)
+    status, _, err = run("scan", f"={copies}/broker-1")
+    assert (status, "error: there is no name in =" in err) == (2, True)
+
+
+def test_two_log_directories_of_one_broker_may_share_a_name(run: Run, copies: Path) -> None:
+    other = copies / "disk-2"
+    other.mkdir()
+    shutil.copy(copies / "broker-1" / "meta.properties", other)
+    shutil.move(copies / "broker-1" / "codec-zstd-0", other / "codec-zstd-0")
+    status, out, _ = run("scan", f"A={copies}/broker-1", f"A={other}", "--format", "json")
+    assert (status, sorted(replicas(out))) == (0, ["codec-zstd-A", "orders-A"])
