@@ -1,6 +1,5 @@
 """A replica of a compacted partition read as rows of its keys: one pass, each batch opened while its bytes are at hand."""
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
+from kafka_forensics.analysis import transaction_endings as endings
 from kafka_forensics.analysis.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
@@ -273,20 +273,21 @@ class _Transactions:
 
     def __init__(self, replica: Replica) -> None:
         fold = replica.state.transactions
-        aborted: dict[int, list[tuple[int, int]]] = {}
-        for one in fold.endings():
-            if one.is_abort and one.first_offset >= 0:
-                aborted.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
-        self._aborted = {producer_id: sorted(spans) for producer_id, spans in aborted.items()}
+        rows = fold.ending_rows()
+        rows = rows[(rows[:, endings.IS_ABORT] != 0) & (rows[:, endings.FIRST_OFFSET] >= 0)]
+        rows = rows[np.lexsort((rows[:, endings.LAST_OFFSET], rows[:, endings.FIRST_OFFSET], rows[:, endings.PRODUCER_ID]))]
+        self._producers = rows[:, endings.PRODUCER_ID].copy()
+        self._firsts, self._lasts = rows[:, endings.FIRST_OFFSET].copy(), rows[:, endings.LAST_OFFSET].copy()
         self._open = {one.producer_id: one.first_offset for one in fold.open_transactions()}
 
     def state(self, producer_id: int, offset: int) -> State:
         """State of a transactional batch with this base offset."""
         if offset >= self._open.get(producer_id, _INT64_MAX):
             return State.OPEN
-        spans = self._aborted.get(producer_id, [])
-        index = bisect_right(spans, (offset, _INT64_MAX)) - 1
-        return State.ABORTED if index >= 0 and offset <= spans[index][1] else State.VISIBLE
+        start = int(np.searchsorted(self._producers, producer_id, "left"))
+        end = int(np.searchsorted(self._producers, producer_id, "right"))
+        index = start + int(np.searchsorted(self._firsts[start:end], offset, "right")) - 1
+        return State.ABORTED if index >= start and offset <= self._lasts[index] else State.VISIBLE
 
 
 @dataclass(frozen=True, slots=True)
