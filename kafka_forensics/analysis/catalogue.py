@@ -84,6 +84,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "CLUSTER_ID_MISMATCH": Kind(_ERROR, _PROVEN),
     "NODE_ID_CLASH": Kind(_ERROR, _PROVEN),
     "REPLICA_MISSING": Kind(_WARNING, _INFERRED),
+    "REPLICA_NOT_GIVEN": Kind(_INFO, _PROVEN),
     "READERS_HELD_BACK": Kind(_INFO, _INFERRED),
     # elections and settings, by the controller's log
     "UNCLEAN_ELECTION": Kind(_INFO, _PROVEN),

@@ -15,7 +15,7 @@ from kafka_forensics.analysis.forks import lineage
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
-from kafka_forensics.model.findings import Confidence, Finding, Place
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 MAX_ELECTIONS: Final = 16
 """Unclean elections told of one partition, the newest."""
@@ -24,9 +24,16 @@ _PARTED: Final = frozenset({*_COSTS, "SAME_EPOCH_DIVERGENCE"})
 
 
 def judged_by_controller(
-    replicas: list[Replica], conflicts: Conflicts, findings: list[Finding], reader: BatchReader
+    replicas: list[Replica],
+    conflicts: Conflicts,
+    findings: list[Finding],
+    reader: BatchReader,
+    nodes_given: frozenset[int] | None = None,
 ) -> list[Finding]:
-    """`findings` about replicas that were compared, with what the controller's log adds to them; as they are without it."""
+    """`findings` about replicas that were compared, with what the controller's log adds to them; as they are without it.
+
+    `nodes_given`: ids of all nodes of which a log directory is among the copies; None where not every directory says whose it is.
+    """
     control = replicas[0].context.control if replicas else None
     if control is None:
         return findings
@@ -35,7 +42,7 @@ def judged_by_controller(
     told = {one.place.broker for one in short}
     nodes = {one.broker: one.context.node for one in replicas}
     judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
-    return judged + short + _unclean_elections(replicas, control, judged)
+    return judged + short + _unclean_elections(replicas, control, judged, nodes_given)
 
 
 def told_time(timestamp_ms: int) -> str | None:
@@ -170,7 +177,9 @@ def _seen_by_controller(
     return bool(rows.shape[1] and rows[BatchColumn.MAX_TIMESTAMP].min() <= control.as_of_ms)
 
 
-def _unclean_elections(replicas: list[Replica], control: PartitionControl, findings: list[Finding]) -> list[Finding]:
+def _unclean_elections(
+    replicas: list[Replica], control: PartitionControl, findings: list[Finding], nodes_given: frozenset[int] | None
+) -> list[Finding]:
     """One finding each, with what it cost as far as the files show it."""
     elections = [event for event in _elections(control) if event.is_unclean]
     context = replicas[0].context
@@ -188,11 +197,25 @@ def _unclean_elections(replicas: list[Replica], control: PartitionControl, findi
             evidence |= {"cost_finding": cost.kind, "held_by": cost.evidence.get("held_by", [])}
         elif event.previous_leader == event.state.leader:
             evidence["same_leader"] = True
+        elif nodes_given is not None and _has_more(replicas, control, event):
+            evidence["old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"] = True
         elif not parted and len(replicas) > 1:
             evidence["agree_again"] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
-        found.append(finding("UNCLEAN_ELECTION", place, evidence, confidence=sure))
+        severity = Severity.WARNING if "old_leader_not_given" in evidence else None
+        found.append(finding("UNCLEAN_ELECTION", place, evidence, severity=severity, confidence=sure))
     return found
+
+
+def _has_more(replicas: list[Replica], control: PartitionControl, event: PartitionEvent) -> bool:
+    """Whether the leader before an unclean election may still hold what that cost: it has been a replica since, but never in sync,
+    and its copy is not among those compared."""
+    leader = event.previous_leader
+    events = [event] if control.history is None else control.history.events
+    since = [one.state for one in events if one.offset >= event.offset]
+    if leader == NO_LEADER or any(one.context.node == leader for one in replicas):
+        return False
+    return all(leader in one.replica_assignment and leader not in one.isr for one in since)
 
 
 def _epoch_start(replicas: list[Replica], leader_epoch: int) -> int | None:

@@ -50,6 +50,9 @@ _COSTS: Final = {
     "agree_again": "what it cost is on no copy any more",
     "parted": "the copies differ",
     "no_copy": "no copy of this partition was given",
+    "old_leader_not_given": "what it cost cannot be told: no copy of broker {leader}, the leader before, was given",
+    "old_leader_not_compared": "what it cost cannot be told: the copy of broker {leader}, the leader before, was not compared",
+    "not_told": "what it cost was not looked into",
 }
 _MESSAGES: Final = 20
 
@@ -159,7 +162,7 @@ def _changes(row: "EventRow") -> Iterator[str]:
             yield "leader recovered"
     if event.is_unclean:
         lost = f"cost offsets {row.cost_start_offset} to {(row.cost_end_offset or 1) - 1}"
-        yield f"UNCLEAN election: {_COSTS.get(row.cost or '', lost)}"
+        yield f"UNCLEAN election: {_COSTS.get(row.cost or '', lost).replace('{leader}', str(event.previous_leader))}"
     if event.is_committed is False:
         yield "NOT COMMITTED: on no majority of the voters"
     if event.unknown_after is not None:

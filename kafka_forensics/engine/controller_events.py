@@ -14,6 +14,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 
 NO_COPY, PARTED, AGREE_AGAIN, SAME_LEADER, LOST = "no_copy", "parted", "agree_again", "same_leader", "lost"
+NOT_GIVEN, NOT_COMPARED, NOT_TOLD = "old_leader_not_given", "old_leader_not_compared", "not_told"
 """What the copies show of an unclean election's cost."""
 
 
@@ -30,7 +31,8 @@ class EventRow:
     cost: str | None = None
     """Of an unclean election: `lost` (`cost_start_offset` to `cost_end_offset`, exclusive) · `agree_again` (the copies are equal:
     what it cost is gone from them) · `same_leader` (the last leader led again) · `parted` (the copies differ for another reason) ·
-    `no_copy` (of this partition none was given)."""
+    `old_leader_not_given` and `old_leader_not_compared` (the leader before may hold it, and its copy is not there, or was not asked
+    for) · `no_copy` (of this partition none was given) · `not_told` (copies were given, and not looked at for this one)."""
     cost_start_offset: int | None = None
     cost_end_offset: int | None = None
 
@@ -73,7 +75,7 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     unclean = {(row.topic, row.partition) for row in rows if row.event.is_unclean}
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]
     if not inputs.replicas:
-        rows = [_with_cost(row, None) for row in rows]
+        rows = [_with_cost(row, None, NO_COPY) for row in rows]
         return ControllerEvents(evidence.history, rows, evidence.findings, [*inputs.incomplete, *problems])
     result = scan_inputs(inputs, options, progress, witnesses=Witnesses(controller=evidence.history))
     elections = {
@@ -81,7 +83,15 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
         for one in result.findings
         if one.kind == "UNCLEAN_ELECTION"
     }
-    rows = [_with_cost(row, elections.get((row.topic, row.partition, row.event.offset))) for row in rows]
+    given = {(plan.context.topic, plan.context.partition, plan.context.topic_id) for plan in inputs.replicas}
+    rows = [
+        _with_cost(
+            row,
+            elections.get((row.topic, row.partition, row.event.offset)),
+            NOT_TOLD if given & {(row.topic, row.partition, row.topic_id), (row.topic, row.partition, None)} else NO_COPY,
+        )
+        for row in rows
+    ]
     return ControllerEvents(evidence.history, rows, evidence.findings, result.incomplete)
 
 
@@ -101,15 +111,16 @@ def _topic_order(topic: TopicHistory) -> tuple[str, int, str]:
     return topic.topic, -1 if topic.created_offset is None else topic.created_offset, topic.topic_id
 
 
-def _with_cost(row: EventRow, election: Finding | None) -> EventRow:
+def _with_cost(row: EventRow, election: Finding | None, without: str) -> EventRow:
+    """An unclean election with its cost: as its finding tells it, else `without`."""
     if not row.event.is_unclean:
         return row
-    cost, start, end = NO_COPY, None, None
+    cost, start, end = without, None, None
     if election is not None:
         if "cost_finding" in election.evidence:
             cost, start, end = LOST, election.place.offset_start, election.place.offset_end
         else:
-            cost = next((name for name in (SAME_LEADER, AGREE_AGAIN) if name in election.evidence), PARTED)
+            cost = next((name for name in (SAME_LEADER, NOT_GIVEN, NOT_COMPARED, AGREE_AGAIN) if name in election.evidence), PARTED)
     elif row.event.previous_leader == row.event.state.leader:
         cost = SAME_LEADER
     return EventRow(row.topic, row.partition, row.topic_id, row.event, row.before, cost, start, end)

@@ -7,6 +7,7 @@ from typing import Any
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
 from kafka_forensics.engine.leftovers import lone_leftovers
+from kafka_forensics.engine.not_given import replicas_not_given
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
@@ -125,7 +126,8 @@ def _missing_replicas(log_dir: LogDir) -> list[Finding]:
 def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findings: list[Finding]) -> list[Finding]:
     """`findings` with what follows for partitions that checkpoints of several brokers name and of which no directory is there.
 
-    Their committed offsets are in no copy; but of a topic that the controller's log no longer knows, nothing is missing.
+    Their committed offsets are in no copy; but of a topic that the controller's log no longer knows, nothing is missing. Brokers
+    that it assigns replicas to and of which nothing was given are told, too.
     """
     there = {(each.topic, each.partition) for one in inputs.log_dirs for each in one.found.partitions}
     gone: dict[tuple[str, int], list[Finding]] = {}
@@ -157,7 +159,7 @@ def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findin
             evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
         place = Place(topic, partition, offset_start=0, offset_end=committed)
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
-    return judged
+    return judged + replicas_not_given(inputs, controller)
 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:

@@ -13,6 +13,7 @@ from kafka_forensics.engine.controller import cleanup_policy, last_word
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.leftovers import leftovers_judged, lone_indexes_judged
+from kafka_forensics.engine.not_given import nodes_given
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.recovery import recovery_judged
 from kafka_forensics.engine.signatures import partition_matches
@@ -60,7 +61,8 @@ def judge_partition(
         problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
         reader.problems.clear()
         found = [*(one for number in group for one in own[number]), *compared.findings, *problems, *of_groups]
-        findings += judged_by_controller(members, compared.conflicts, with_holders(members, found, compared), reader)
+        held = with_holders(members, found, compared)
+        findings += judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs))
         comparisons.append(compared)
     comparison = _over_groups(comparisons)
     findings = _once(findings)

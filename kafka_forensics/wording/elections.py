@@ -5,8 +5,12 @@ from typing import Final
 PROSE: Final = """
 UNCLEAN_ELECTION: election of a leader from outside the ISR
     an unclean election[ at {election_ms:time}] made [broker {new_leader}|a broker outside the ISR] the leader[ in epoch
-    {leader_epoch}][{same_leader:if}; it had led last|, after broker {old_leader}][; it cost {offsets}|{agree_again:if}; the copies
-    agree again, so that what it cost is on none of them]
+    {leader_epoch}][{same_leader:if}; it had led last|, after broker {old_leader}][; it cost
+    {offsets}|{agree_again:if}; the copies agree again, so that what it cost is on none of them|{old_leader_not_given:if}; no log
+    directory of broker {old_leader}, the leader before, was given, so that what it cost cannot be
+    told|{old_leader_not_compared:if}, whose copy is not among those compared]
+    > [{old_leader_not_given:if}Get the log directory of broker {old_leader} before that broker starts: once it follows the new
+    leader, what it alone holds is cut off.]
 ISR_MEMBER_MISSING_COMMITTED: replica in sync that lacks committed records
     this replica counts as in sync[ (ISR {isr:list})] but lacks [{offsets}|some offsets], once committed[ according to {witness}];
     electing it would be clean and would lose them<held>

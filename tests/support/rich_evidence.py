@@ -136,4 +136,8 @@ RICH: dict[str, Any] = {
     "elsewhere_percent": 7,
     "keys_in_several_partitions": 3,
     "keys_looked_at": 50,
+    "replicas": 3,
+    "examples": ["audit-0", "clicks-0"],
+    "in_isr": 2,
+    "led": 1,
 }
