@@ -40,9 +40,10 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     nodes |= {broker: broker for broker in absent}
     assignment = [] if control is None or control.assignment is None else list(control.assignment)
 
-    def before(broker: Broker) -> tuple[int, str]:
+    def before(broker: Broker) -> tuple[int, int, str]:
         node = nodes[broker]
-        return (assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)), str(broker)
+        place = assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)
+        return place, broker if isinstance(broker, int) else 1 << 31, str(broker)
 
     followers = {one.broker: one for one in candidate.followers}
     ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.replication.plan_steps import steps
 from kafka_forensics.replication.planner import plan_partition
-from kafka_forensics.replication.plans import Loss, Plan, PlanPartition, PlanReplica
+from kafka_forensics.replication.plans import Loss, Plan, PlanControl, PlanPartition, PlanReplica, TruncateBy, Witness
 
 Record = tuple[int, int]
 """(leader epoch, a number that no other record has); epoch -1 is none."""
@@ -188,3 +189,56 @@ def test_sets_of_offsets(left: list[tuple[int, int]], right: list[tuple[int, int
     assert offsets(without(ours, theirs)) == offsets(left) - offsets(right)
     assert offsets(clipped(ours, start, end)) == offsets(left) & set(range(start, end))
     assert counted(ours) == len(offsets(left))
+
+
+ENTRIES = st.lists(st.builds(EpochEntry, st.integers(-2, 9), st.integers(-5, 40)), max_size=4)
+BROKERS = st.integers(1, 9) | st.text(max_size=3)
+
+
+@st.composite
+def rubble(draw: st.DrawFn) -> PlanPartition:
+    """Replicas whose files say anything at all."""
+    names = draw(st.lists(BROKERS, min_size=1, max_size=4, unique_by=str))
+    replicas = [
+        PlanReplica(
+            name,
+            draw(st.integers(0, 30)),
+            draw(st.integers(0, 40)),
+            draw(st.none() | st.integers(-3, 60)),
+            tuple(sorted({one.leader_epoch: one for one in draw(ENTRIES)}.values())),
+            draw(st.none() | ENTRIES.map(tuple)),
+            draw(st.none() | RANGES.map(normalised)),
+            tuple(draw(st.lists(st.builds(Witness, st.integers(-1, 50), st.just("group_offset"), st.just(name)), max_size=2))),
+            is_live=draw(st.booleans()),
+            starts=draw(st.booleans()),
+            end_is_known=draw(st.booleans()),
+        )
+        for name in names
+    ]
+    pairs = [pair for pair in combinations(range(len(names)), 2) if draw(st.booleans())]
+    ids = st.none() | st.lists(st.integers(1, 9), max_size=4, unique=True).map(tuple)
+    word = st.none() | st.booleans()
+    numbers = st.none() | st.integers(-1, 9)
+    control = draw(st.none() | st.builds(PlanControl, numbers, numbers, numbers, ids, ids, ids, word))
+    return PlanPartition("t", 0, replicas, {pair: normalised(draw(RANGES)) for pair in pairs}, control, draw(st.booleans()))
+
+
+@pytest.mark.properties
+@given(rubble(), st.sampled_from([None, "epochs", "high-watermark"]))
+def test_any_values_get_a_plan(given_partition: PlanPartition, rule: TruncateBy | None) -> None:
+    plan = plan_partition(given_partition, rule)
+    assert {one.broker for one in plan.candidates} == {one.broker for one in given_partition.replicas if one.is_live and one.starts}
+    for one in plan.candidates:
+        assert 0 <= one.at_least <= one.committed <= one.at_most
+        for loss in one.losses:
+            assert loss.start < loss.end
+            assert loss.start <= loss.committed_end <= loss.end
+            assert set(loss.kept_by) <= set(loss.held_by)
+            assert (loss.witness is None) == (loss.committed == 0)
+        for follower in one.followers:
+            assert counted(follower.kept) <= counted(follower.lost)
+            assert follower.truncation_offset is None or follower.truncation_offset <= follower.log_end_offset
+        told = steps(given_partition, plan, one)
+        assert told.start_order[0] == told.leader == one.broker
+        assert told.leader not in told.keep_stopped
+        assert {broker for loss in one.losses for broker in loss.held_by} == set(told.copy_first)
