@@ -142,7 +142,7 @@ class Views(Protocol):
         """A short page, less than 100 kB whatever was found."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ScanResult:
     """The whole answer, sorted as it is printed: partitions by (topic, partition), findings by `Finding.sort_key`."""
 
@@ -154,6 +154,10 @@ class ScanResult:
     incomplete: list[Incomplete] = field(default_factory=list)
     views: Views | None = field(default=None, repr=False, compare=False)
     """Set by `kafka_forensics.scan`; None: this answer only has its rows."""
+
+    def __repr__(self) -> str:
+        totals = f"{len(self.partitions)} partitions, {len(self.replicas)} replicas, {len(self.findings)} findings"
+        return f"<ScanResult {self.verdict}: {totals}{', incomplete' if self.incomplete else ''}>"
 
     @property
     def verdict(self) -> str:
