@@ -6,11 +6,12 @@ smallest log end among the ISR, and with Kafka's stricter rule (KIP-966) does no
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
 
 LAG_TIME_MAX_MS: Final = 30_000
@@ -22,8 +23,8 @@ TimestampAt = Callable[[Replica, int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, or `unknown`: nobody says who
-    is in the ISR. Offsets are exclusive ends, None is "not known"."""
+    """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, `no_leader`, or `unknown`:
+    nobody says who is in the ISR. Offsets are exclusive ends, None is "not known"."""
 
     held_back_by: str
     leader: int | str
@@ -33,9 +34,9 @@ class Readable:
     """By the rule, from the ISR's log ends; None if not every member's log was given."""
     last_stable_offset: int | None = None
     brokers: tuple[int | str, ...] = ()
-    """The members of the ISR that end first, or the copies that may."""
+    """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
     since_ms: int | None = None
-    """Timestamp of the first record that cannot be read."""
+    """Timestamp of the first record that cannot be read; without a leader, when the controller wrote that there is none."""
     waiting_ms: int | None = None
     """From then to the newest record."""
     isr: tuple[int, ...] | None = None
@@ -61,6 +62,9 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     candidates = members if known else [one for one in replicas if isr is None or one.context.node in isr]
     shortest = [one for one in candidates if one.log_end_offset == min(each.log_end_offset for each in candidates)]
     answer = Readable("nothing", leader.broker, end, limit, end, isr=isr, min_insync_replicas=minimum, isr_below_minimum=below)
+    if control is not None and control.leader == NO_LEADER:
+        since, last = _leaderless(control)
+        return replace(answer, held_back_by="no_leader", high_watermark=None, last_stable_offset=None, brokers=last, since_ms=since)
     if shortest and shortest[0].log_end_offset < end:
         since = timestamp_at(leader, shortest[0].log_end_offset)
         newest = leader.state.framing.max_timestamp
@@ -83,6 +87,16 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
             held_back_at=open_transaction.first_offset,
         )
     return answer
+
+
+def _leaderless(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
+    """When the controller wrote that a partition has no leader any more, in ms, and who was in sync until then."""
+    events = [] if control.history is None else control.history.events
+    stretch = list(takewhile(lambda one: one.state.leader == NO_LEADER, reversed(events)))
+    if not stretch:
+        return None, ()
+    first = stretch[-1]
+    return first.timestamp_ms, first.state.isr or first.previous_isr
 
 
 def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replica:
@@ -115,6 +129,7 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
         "leader": answer.leader,
         "brokers": list(answer.brokers),
         "isr": list(answer.isr or ()),
+        "isr_below_minimum": answer.isr_below_minimum,
         "min_insync_replicas": answer.min_insync_replicas,
         "high_watermark": answer.high_watermark,
         "log_end_offset": answer.log_end_offset,

@@ -103,7 +103,7 @@ def groups(
         answer = engine.groups(paths, asked, group_glob=group, every_partition=all_partitions, progress=progress)
     with open_output(output, no_color=no_color) as to:
         _write(answer.rows, wanted, to, payloads=show_payloads)
-    _say_rest(answer, screen, quiet=quiet)
+    _say_rest(answer, screen, every_partition=all_partitions, quiet=quiet)
     return exit_status(answer.result, fail_on)
 
 
@@ -191,12 +191,15 @@ def readers_in_words(answer: "Readable") -> str:
     """Why the newest records cannot be read, in a few words."""
     brokers = f"broker{'s' if len(answer.brokers) > 1 else ''} {', '.join(map(str, answer.brokers))}"
     since = "" if answer.since_ms is None else f" since {_time(answer.since_ms) or answer.since_ms}"
-    below = f", ISR below {answer.min_insync_replicas}" if answer.isr_below_minimum else ""
+    size = 0 if answer.isr is None else len(answer.isr)
+    below = f"; ISR of {size}, below min.insync.replicas {answer.min_insync_replicas}" if answer.isr_below_minimum else ""
     match answer.held_back_by:
         case "high_watermark":
             return f"high watermark held at {answer.held_back_at} by {brokers}{since}{below}"
         case "last_stable_offset":
             return f"committed reads held at {answer.held_back_at} by producer {answer.producer_id}{since}{below}"
+        case "no_leader":
+            return f"no leader{since}" + (f"; last in sync: {', '.join(map(str, answer.brokers))}" if answer.brokers else "")
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"
         case _:
@@ -220,7 +223,7 @@ def _time(time_ms: int) -> str | None:
     return rfc3339(time_ms)
 
 
-def _say_rest(answer: "GroupsAnswer", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(answer: "GroupsAnswer", screen: "Destination", *, every_partition: bool, quiet: bool) -> None:
     """What was found, in the words of a scan, a summary, and what could not be read, on stderr."""
     from kafka_forensics.cli.output_words import incomplete_lines, plural
     from kafka_forensics.cli.safe_text import printable
@@ -232,6 +235,8 @@ def _say_rest(answer: "GroupsAnswer", screen: "Destination", *, quiet: bool) -> 
         lines.append(f"and {len(found) - _MESSAGES} more; `kafka-forensics scan` tells all")
     if not answer.rows:
         lines.append("nothing to show: no group committed anything, or none is asked for")
+        if not every_partition:
+            lines.append("--all-partitions shows what holds back the readers of partitions without commits")
     elif not quiet:
         names = {row.group for row in answer.rows if row.group is not None}
         committed = [row for row in answer.rows if row.status == "committed"]

@@ -10,6 +10,6 @@ GROUP_OFFSET_BEYOND_LOG: committed group offset beyond every log
     > Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Then scan them together.
 READERS_HELD_BACK: records that no consumer can read yet
     consumers see nothing[ of {offsets}], because [{brokers:brokers}|a member] of the ISR[ ({isr:list})] ends there[ since
-    {since_ms:time}][; the ISR is below its minimum of {min_insync_replicas}]
+    {since_ms:time}][{isr_below_minimum:if}; the ISR is below min.insync.replicas {min_insync_replicas}]
     > See why that broker does not fetch, or does not leave the ISR, with {compare}
 """

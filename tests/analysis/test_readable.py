@@ -1,12 +1,15 @@
 """Why consumers cannot read the newest records: the high watermark, the last stable offset, nothing, or nobody can tell."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafka_forensics.analysis.readable import Readable, held_back_finding, readable
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.cli.groups import readers_in_words
+from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
+from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.replica_logs import Logs, batches
 from tests.support.segments import BASE_TIMESTAMP
@@ -54,6 +57,42 @@ def test_an_isr_below_its_minimum_is_said() -> None:
     assert held_back_finding(replicas(b1=9), answer)[0].evidence["reason"] == "isr_below_minimum"
     assert judged(replicas(b1=9), control([1], min_insync_replicas="2")).isr_below_minimum
     assert not judged(replicas(b1=9), control([1], min_insync_replicas="no number")).isr_below_minimum
+
+
+def test_an_isr_at_its_minimum_is_not_called_below_it() -> None:
+    found = replicas(b1=9, b2=4)
+    texts = [message(held_back_finding(found, judged(found, control([1, 2], min_insync_replicas=each)))[0]) for each in "23"]
+    assert ["min.insync.replicas" in text for text in texts] == [False, True]
+    assert texts[1].endswith("; the ISR is below min.insync.replicas 3.")
+
+
+def event(at: int, leader: int, isr: tuple[int, ...], before: tuple[int, ...], kind: str = "changed") -> PartitionEvent:
+    state = PartitionState(leader, at, at, isr, (), (), (1, 2, 3), (), (), (), 0)
+    return PartitionEvent(at, 1000 * at, kind, state, previous_isr=before)
+
+
+@pytest.mark.parametrize("isr", [(), (2,)])
+def test_without_a_leader_nobody_reads_anything(isr: tuple[int, ...]) -> None:
+    """Since the first record of the last stretch without one; with eligible leader replicas the ISR is emptied then."""
+    events = [
+        event(1, -1, isr, ()),
+        event(2, 2, (2, 3), ()),
+        event(3, 2, (2,), (2, 3)),
+        event(4, -1, isr, (2,)),
+        event(5, -1, isr, isr),
+    ]
+    about = replace(control(list(isr), leader=-1), history=PartitionHistory(events))
+    answer = judged(replicas(b1=9, b2=9), about)
+    assert (answer.held_back_by, answer.since_ms, answer.brokers, answer.high_watermark) == ("no_leader", 4000, (2,), None)
+    assert held_back_finding(replicas(b1=9), answer) == []
+    assert readers_in_words(answer) == "no leader since 1970-01-01T00:00:04.000Z; last in sync: 2"
+    unknown = judged(replicas(b1=9), control([], leader=-1))
+    assert readers_in_words(unknown) == "no leader"
+
+
+def test_a_short_isr_is_told_by_its_size_and_the_setting() -> None:
+    answer = judged(replicas(b1=9), control([1], min_insync_replicas="2"))
+    assert readers_in_words(answer) == "readable; ISR of 1, below min.insync.replicas 2"
 
 
 @pytest.mark.parametrize("about", [None, control(None), control([1, 2, 3])])

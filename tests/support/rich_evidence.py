@@ -140,4 +140,5 @@ RICH: dict[str, Any] = {
     "examples": ["audit-0", "clicks-0"],
     "in_isr": 2,
     "led": 1,
+    "isr_below_minimum": True,
 }
