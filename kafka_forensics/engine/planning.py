@@ -192,12 +192,20 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         context.high_watermark,
         tuple(one.epochs),
         None if checkpoint is None else tuple(checkpoint),
-        normalised((run.start_offset, run.end_offset) for run in one.state.continuity.runs),
+        _held(one),
         tuple(witnesses),
         is_live,
         outlook is None or outlook.starts,
         one.end_is_known,
     )
+
+
+def _held(one: Replica) -> Ranges:
+    """Offsets of its good batches; what the cleaner took before the first of them is not missing."""
+    held = normalised((run.start_offset, run.end_offset) for run in one.state.continuity.runs)
+    if held and one.context.compacted:
+        return normalised(((min(one.log_start_offset, held[0][0]), held[0][1]), *held[1:]))
+    return held
 
 
 def _control(control: PartitionControl | None) -> PlanControl | None:

@@ -22,6 +22,10 @@ def normalised(ranges: Iterable[Range]) -> Ranges:
 
 def clipped(ranges: Sequence[Range], start: int, end: int) -> Ranges:
     """What of a set lies in `[start, end)`."""
+    if len(ranges) == 1:  # nearly always
+        low, high = ranges[0]
+        if start <= low and high <= end:
+            return (ranges[0],)
     return tuple((max(a, start), min(b, end)) for a, b in ranges if max(a, start) < min(b, end))
 
 

@@ -124,6 +124,8 @@ class _Planning:
         ]
         self._alike = [file == batches for file, batches in zip(self._files, self._batches, strict=True)]
         self._witnesses = [_capped(one, held) for one, held in zip(given.replicas, self._on_disk, strict=True)]
+        self._inner_edges = {edge for ranges in given.differing.values() for each in ranges for edge in each}
+        self._inner_edges.update([one.end_offset for witnesses in self._witnesses for one in witnesses])
         known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *(one.checkpoint or ()))]
         told = None if given.control is None else given.control.leader_epoch
         self._next_epoch = max([-1 if told is None else told, *known]) + 1
@@ -209,9 +211,7 @@ class _Planning:
         """Offsets between which it stays the same who holds, keeps and has committed what of `lost`, ascending."""
         edges = {edge for _, ranges, kept in lost for each in (*ranges, *kept) for edge in each}
         low, high = min(edges), max(edges)
-        inner = {edge for ranges in self._given.differing.values() for each in ranges for edge in each}
-        inner.update(one.end_offset for witnesses in self._witnesses for one in witnesses)
-        return sorted(edges.union(edge for edge in inner if low < edge < high))
+        return sorted(edges.union([edge for edge in self._inner_edges if low < edge < high]))
 
     def _versions(self, numbers: list[int], offset: int) -> list[list[int]]:
         """Replicas in groups that hold the same at an offset."""

@@ -192,6 +192,16 @@ def test_copies_of_another_topic_are_left_out(tmp_path: Path) -> None:
     assert not planned.plan.matters
 
 
+@pytest.mark.parametrize("compacted", [True, False])
+def test_what_the_cleaner_took_from_the_start_is_no_loss(tmp_path: Path, compacted: bool) -> None:
+    whole = [batch(number, 1) for number in range(6)]
+    for broker, log in ((1, whole[4:]), (2, whole)):
+        log_dir = put_replica(tmp_path, broker, b"".join(log), partition="t-0", high_watermark=6)
+        ends = {("t", 0): 4} if compacted else {}
+        (log_dir / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint(ends))
+    assert losses(one_of(planned_on([tmp_path])), 1) == ([] if compacted else [(0, 4, (2,), 4)])
+
+
 def test_brokers_that_will_not_come_back(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     put_replica(tmp_path, 2, legacy_entry(0) + legacy_entry(1))
