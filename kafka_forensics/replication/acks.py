@@ -1,0 +1,80 @@
+"""What a producer was promised with an acknowledgement, and what is left of that when replicas die (ReplicaManager, KIP-966).
+
+`acks` is the producer's setting: 0, 1, or -1 for `all`.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from kafka_forensics.replication.watermarks import LeaderState
+
+NONE: Final = 0
+LEADER: Final = 1
+ALL: Final = -1
+
+
+class Answer(Enum):
+    """What the producer hears of a batch, so far."""
+
+    ACKNOWLEDGED = "acknowledged"
+    WAITING = "waiting"
+    """For the high watermark, until the request times out: the records stay in the log all the same."""
+    NOT_ENOUGH_REPLICAS = "not enough replicas"
+    """Refused; nothing was appended."""
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = "not enough replicas after append"
+    """The ISR shrank meanwhile; the records are in the log, and may be committed, though the producer was told of a failure."""
+
+
+class Fate(Enum):
+    """What becomes of an acknowledged record when replicas die."""
+
+    KEPT = "kept"
+    """Every replica that may be elected cleanly holds it."""
+    NOT_PROMISED = "not promised"
+    """One that may be elected may lack it: it can be lost with no rule broken."""
+    UNAVAILABLE = "unavailable"
+    """Nobody who may be elected is alive: it comes back with them, or an unclean election loses it."""
+
+
+def before_append(acks: int, state: LeaderState) -> Answer:
+    """Whether a leader takes a batch at all: with acks=all only while the ISR has min.insync.replicas members
+    (Partition.appendRecordsToLeader)."""
+    return Answer.NOT_ENOUGH_REPLICAS if acks == ALL and state.under_min_isr else Answer.WAITING
+
+
+def after_append(acks: int, state: LeaderState, last_offset: int) -> Answer:
+    """What the producer hears of a batch whose last record has `last_offset` (Partition.checkEnoughReplicasReachOffset).
+
+    0: always as if all were well, even if the leader never got it; 1: once it is in the leader's log; all: once it lies below the
+    high watermark.
+    """
+    if acks == NONE:
+        return Answer.ACKNOWLEDGED
+    if acks == LEADER:
+        return Answer.ACKNOWLEDGED if last_offset < state.log_end_offset else Answer.WAITING
+    if last_offset >= state.high_watermark:
+        return Answer.WAITING
+    needed = min(state.min_insync_replicas, len(state.follower_ends) + 1)
+    return Answer.ACKNOWLEDGED if len(state.maximal_isr) >= needed else Answer.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def promised_holders(acks: int, leader: int, maximal_isr: Iterable[int]) -> frozenset[int]:
+    """Replicas that held a record, in memory at least, when it was acknowledged: nobody for sure, the leader, or the ISR."""
+    if acks == NONE:
+        return frozenset()
+    return frozenset({leader}) if acks == LEADER else frozenset({leader, *maximal_isr})
+
+
+def fate(acks: int, leader: int, maximal_isr: Iterable[int], dead: Iterable[int]) -> Fate:
+    """What becomes of a record that was acknowledged by `leader` with this ISR, once `dead` replicas are gone.
+
+    Whoever is left of the ISR may be elected; the leader stays if it lives. Dead means gone from the cluster, not that a disk lost
+    what it had: with acks=all the record is then still on every member of the ISR that comes back.
+    """
+    gone, members = frozenset(dead), frozenset({leader, *maximal_isr})
+    holders = promised_holders(acks, leader, members)
+    electable = frozenset({leader}) if leader not in gone else members - gone
+    if not electable:
+        return Fate.UNAVAILABLE if holders else Fate.NOT_PROMISED
+    return Fate.KEPT if electable <= holders else Fate.NOT_PROMISED

@@ -1,0 +1,87 @@
+"""Whom the controller elects: first in the assignment, never the longest log."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.replication.elections import Candidates, Elected, elect, eligible_leader_replicas, without
+
+NOBODY: frozenset[int] = frozenset()
+
+
+def candidates(
+    alive: set[int], isr: set[int], leader: int = -1, elr: set[int] | None = None, last: int | None = None
+) -> Candidates:
+    return Candidates((2, 3, 1), frozenset(alive), frozenset(isr), leader, frozenset(elr or ()), last)
+
+
+@pytest.mark.parametrize(
+    ("why", "given_", "unclean", "leader", "kind", "isr"),
+    [
+        ("a leader that may stay does", candidates({1, 2, 3}, {1, 2, 3}, leader=1), False, 1, "stays", {1, 2, 3}),
+        ("the first of the assignment in the ISR", candidates({1, 2, 3}, {1, 3}), False, 3, "clean", {1, 3}),
+        ("the dead are passed over", candidates({1, 3}, {1, 2, 3}, leader=2), False, 3, "clean", {1, 2, 3}),
+        ("nobody of the ISR alive", candidates({1, 3}, {2}), False, -1, "none", {2}),
+        ("then uncleanly the first alive", candidates({1, 3}, {2}), True, 3, "unclean", {3}),
+        ("clean beats unclean", candidates({1, 3}, {1}), True, 1, "clean", {1}),
+        ("the ELR once the ISR is empty", candidates({1, 3}, set(), elr={1, 3}), False, 3, "elr", {3}),
+        ("not while the ISR has a member", candidates({1, 3}, {2}, elr={1}), False, -1, "none", {2}),
+        ("the last known leader if both are empty", candidates({1, 3}, set(), last=1), False, 1, "last-known-leader", {1}),
+        ("not while the ELR has a member", candidates({1}, set(), elr={3}, last=1), False, -1, "none", set()),
+        ("nor if it is dead", candidates({3}, set(), last=1), False, -1, "none", set()),
+        ("then the first alive", candidates({3}, set(), last=1), True, 3, "unclean", {3}),
+        ("nobody alive", candidates(set(), {1}), True, -1, "none", {1}),
+    ],
+)
+def test_who_is_elected(why: str, given_: Candidates, unclean: bool, leader: int, kind: str, isr: set[int]) -> None:
+    elected = elect(given_, unclean=unclean)
+    assert (elected.leader, elected.kind, set(elected.isr)) == (leader, kind, isr), why
+    assert elected.may_lose is (kind in ("unclean", "last-known-leader"))
+
+
+def test_the_preferred_replica_is_the_first_assigned_if_it_may_lead() -> None:
+    assert elect(candidates({1, 2, 3}, {1, 2, 3}, leader=1), preferred=True).leader == 2
+    assert elect(candidates({1, 2, 3}, {1, 3}, leader=1), preferred=True).leader == 1
+    assert elect(candidates({3}, {1}), preferred=True, unclean=True).kind == "none"
+
+
+def test_a_leader_from_the_elr_leaves_it() -> None:
+    assert elect(candidates({1, 3}, set(), elr={1, 3})) == Elected(3, "elr", frozenset({3}), frozenset({1}))
+
+
+def test_the_last_member_of_the_isr_stays_unless_there_is_an_elr() -> None:
+    assert without({1, 2}, {2}, elr_enabled=False) == {1}
+    assert without({1}, {1}, elr_enabled=False) == {1}
+    assert without({1}, {1}, elr_enabled=True) == NOBODY
+
+
+def test_the_elr_holds_who_left_while_the_watermark_stood_still() -> None:
+    """min.insync.replicas 2 of 3: down to one, down to none, the unclean one forgotten, back above."""
+    elr = eligible_leader_replicas({1, 2}, NOBODY, {1}, 2)
+    assert elr == {2}
+    elr = eligible_leader_replicas({1}, elr, set(), 2)
+    assert elr == {1, 2}
+    elr = eligible_leader_replicas(set(), elr, set(), 2, unclean_shutdown={1})
+    assert elr == {2}
+    assert elect(candidates({1, 2, 3}, set(), elr=set(elr))).leader == 2
+    assert eligible_leader_replicas({2}, {1}, {2, 3}, 2) == NOBODY
+    assert eligible_leader_replicas({1, 2, 3}, NOBODY, {1, 2}, 2) == NOBODY, "who leaves a large ISR is not eligible"
+
+
+BROKERS = st.frozensets(st.integers(1, 5))
+
+
+@pytest.mark.properties
+@given(st.permutations(range(1, 6)), BROKERS, BROKERS, BROKERS, st.integers(-1, 5), st.booleans())
+def test_only_the_living_lead_and_only_unclean_elections_may_lose(
+    assignment: list[int], alive: frozenset[int], isr: frozenset[int], elr: frozenset[int], leader: int, unclean: bool
+) -> None:
+    given_ = Candidates(tuple(assignment), alive, isr, leader, elr - isr)
+    elected = elect(given_, unclean=unclean)
+    assert elected.leader == -1 or elected.leader in alive & elected.isr
+    assert elected.may_lose is (elected.kind == "unclean")
+    clean = alive & (isr or given_.elr)
+    assert elected.kind in (("unclean", "none") if not clean else ("stays", "clean", "elr"))
+    assert (elected.leader == -1) is not bool(clean or (unclean and alive))
+    if clean and leader not in clean:
+        assert elected.leader == next(one for one in assignment if one in clean)

@@ -1,0 +1,124 @@
+"""Where a follower cuts, by each of Kafka's rules: known cases question by question, and what any two logs must come to."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for
+from kafka_forensics.replication.truncation import Log, Question, Truncated, by_fetch, by_high_watermark, by_kip_101, by_kip_279
+
+Rule = Callable[[Log, Log], Truncated]
+RULES: tuple[Rule, ...] = (by_high_watermark, by_kip_101, by_kip_279, by_fetch)
+
+
+def log(end: int, *epochs: tuple[int, int], hw: int = 0, start: int = 0) -> Log:
+    return Log(tuple(EpochEntry(*pair) for pair in epochs), end, hw, start)
+
+
+LEADER = log(200, (1, 20), (2, 80), (3, 120))
+
+
+def test_the_worked_example_of_epoch_ends() -> None:
+    assert end_offset_for(LEADER.epochs, 1, LEADER.log_end_offset) == EpochEndOffset(1, 80)
+    assert end_offset_for(LEADER.epochs, 3, LEADER.log_end_offset) == EpochEndOffset(3, 200)
+    assert end_offset_for(LEADER.epochs, 4, LEADER.log_end_offset) == UNDEFINED
+    assert end_offset_for(LEADER.epochs, 0, LEADER.log_end_offset) == EpochEndOffset(0, 20)
+    assert end_offset_for(LEADER.epochs, -1, LEADER.log_end_offset) == UNDEFINED
+
+
+@pytest.mark.parametrize("rule", [by_kip_101, by_kip_279, by_fetch])
+def test_the_worked_example_cuts(rule: Rule) -> None:
+    """A follower whose last epoch is 1 and ends at 100 is told 80; one at epoch 3 keeps all up to the leader's end."""
+    assert rule(log(100, (1, 20), start=20), LEADER).log_end_offset == 80
+    assert rule(log(150, (1, 20), (2, 80), (3, 120), start=20), LEADER).log_end_offset == 150
+    assert rule(log(250, (1, 20), (2, 80), (3, 120), start=20), LEADER).log_end_offset == 200
+
+
+def test_a_watermark_that_lags_costs_committed_records_before_epochs() -> None:
+    """KIP-101's first case: both had the record, the follower had not heard that it was committed."""
+    follower, leader = log(2, (0, 0), hw=1), log(2, (0, 0), hw=2)
+    assert by_high_watermark(follower, leader).log_end_offset == 1
+    assert [rule(follower, leader).log_end_offset for rule in RULES[1:]] == [2, 2, 2]
+
+
+def test_watermarks_let_logs_diverge_for_good_and_epochs_do_not() -> None:
+    """KIP-101's second case: both lost power, the slower lost its last record, led, wrote another; hw is 2 on both."""
+    follower, leader = log(2, (0, 0), hw=2), log(2, (0, 0), (1, 1), hw=2)
+    assert by_high_watermark(follower, leader).log_end_offset == 2
+    assert [rule(follower, leader).log_end_offset for rule in RULES[1:]] == [1, 1, 1]
+
+
+def test_fast_leader_changes_need_a_second_question() -> None:
+    """KIP-279: B=[r1@1] follows A=[r0@0, r2@2]; the first later epoch begins at 1, where B ends anyhow."""
+    follower, leader = log(1, (1, 0)), log(2, (0, 0), (2, 1))
+    assert by_kip_101(follower, leader).questions == (Question(1, EpochEndOffset(1, 1), 1),)
+    assert by_kip_101(follower, leader).log_end_offset == 1, "the fork stays"
+    assert by_kip_279(follower, leader).questions == (Question(1, EpochEndOffset(0, 1), 0),)
+    assert by_fetch(follower, leader).log_end_offset == 0
+
+
+def test_questions_go_on_until_an_epoch_is_shared() -> None:
+    follower, leader = log(9, (1, 0), (3, 5)), log(9, (1, 0), (2, 7), (4, 8))
+    expected = (Question(3, EpochEndOffset(2, 8), 5), Question(1, EpochEndOffset(1, 7), 5))
+    assert by_kip_279(follower, leader).questions == expected
+    assert by_fetch(follower, leader).questions == expected[:1], "the next fetch at 5 in epoch 1 is in order"
+    assert {rule(follower, leader).log_end_offset for rule in RULES[2:]} == {5}
+
+
+def test_what_the_leader_does_not_know_falls_back() -> None:
+    """To the watermark while questions were asked, to the leader's end since they ride on fetches."""
+    follower, leader = log(10, (3, 0), hw=4), log(9, (1, 0))
+    assert [rule(follower, leader).log_end_offset for rule in RULES] == [4, 4, 4, 9]
+    assert by_kip_279(follower, leader).questions == (Question(3, UNDEFINED, 4),)
+    assert by_fetch(follower, leader).questions == ()
+    assert by_kip_101(log(10, (0, 0), hw=4), log(20, (2, 5))).log_end_offset == 4, "older than all: the old answer was none"
+    assert by_kip_279(log(10, (0, 0), hw=4), log(20, (2, 5))).log_end_offset == 5
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_who_is_left_behind_begins_anew(rule: Rule) -> None:
+    """Retention took from the leader what the follower would fetch next."""
+    outcome = rule(log(10, (0, 0), hw=10), log(500, (0, 300), start=300))
+    assert (outcome.log_end_offset, outcome.wiped) == (300, True)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_empty_follower_asks_nothing(rule: Rule) -> None:
+    outcome = rule(log(0), LEADER)
+    assert (outcome.log_end_offset, outcome.questions, outcome.wiped) == (0, (), False)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    epochs = sorted(draw(st.sets(st.integers(0, 8), max_size=5)))
+    starts = sorted(draw(st.sets(st.integers(0, 20), min_size=len(epochs), max_size=len(epochs))))
+    end = draw(st.integers(starts[-1] + 1 if starts else 0, 24))
+    return Log(tuple(map(EpochEntry, epochs, starts)), end, draw(st.integers(0, end)))
+
+
+@pytest.mark.properties
+@given(logs(), logs(), st.sampled_from(RULES))
+def test_every_rule_ends_and_never_invents_records(follower: Log, leader: Log, rule: Rule) -> None:
+    outcome = rule(follower, leader)
+    cuts = [one.truncation_offset for one in outcome.questions]
+    assert outcome.log_end_offset <= follower.log_end_offset
+    assert outcome.log_end_offset <= max(leader.log_end_offset, 0)
+    assert all(earlier >= later for earlier, later in itertools.pairwise([follower.log_end_offset, *cuts]))
+    assert len(cuts) <= len(follower.epochs) + 1
+
+
+@pytest.mark.properties
+@given(logs(), logs())
+def test_a_leader_that_knows_later_epochs_is_asked_until_it_agrees(follower: Log, leader: Log) -> None:
+    """A fetch after the last cut is in order."""
+    assume(follower.epochs and leader.epochs and follower.epochs[-1].leader_epoch <= leader.epochs[-1].leader_epoch)
+    once = follower.cut(by_fetch(follower, leader).log_end_offset)
+    assert by_fetch(once, leader).questions == ()
+    if once.epochs:
+        answer = end_offset_for(leader.epochs, once.epochs[-1].leader_epoch, leader.log_end_offset)
+        assert answer.leader_epoch == once.epochs[-1].leader_epoch
+        assert answer.end_offset >= once.log_end_offset

@@ -1,0 +1,96 @@
+"""Watermarks fetch by fetch: the worked example, what freezes them, and laws over any schedule."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.replication.watermarks import (
+    LeaderState,
+    Transaction,
+    after_append,
+    after_fetch,
+    follower_high_watermark,
+    last_stable_offset,
+    raised,
+)
+
+THREE = LeaderState(1, 0, 0, frozenset({1, 2, 3}), {2: -1, 3: -1})
+
+
+def test_the_worked_example() -> None:
+    """Fetches at (0, 0), (4, 5), (8, 10) from a leader whose end is 10, 15, 20."""
+    state, told = THREE, []
+    for appended, fetches in ((10, (0, 0)), (5, (4, 5)), (5, (8, 10))):
+        state = after_append(state, appended)
+        for follower, fetch_offset in zip((2, 3), fetches, strict=True):
+            state = after_fetch(state, follower, fetch_offset)
+        told.append((state.log_end_offset, state.high_watermark))
+    assert told == [(10, 0), (15, 4), (20, 8)]
+    assert follower_high_watermark(state.high_watermark, 8) == 8
+
+
+def test_a_follower_hears_of_a_watermark_a_round_later() -> None:
+    state = after_append(replace(THREE, isr=frozenset({1, 2})), 1)
+    first = after_fetch(state, 2, 0)
+    assert follower_high_watermark(first.high_watermark, 1) == 0, "the answer brings the record, not yet its commitment"
+    second = after_fetch(first, 2, 1)
+    assert follower_high_watermark(second.high_watermark, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("why", "state", "high_watermark"),
+    [
+        ("alone in its ISR a leader commits at once", LeaderState(1, 7, 3, frozenset({1}), {2: 2}), 7),
+        ("who is about to join is waited for", LeaderState(1, 7, 3, frozenset({1}), {2: 5}, waiting=frozenset({2})), 5),
+        ("who may be in the ISR already counts", LeaderState(1, 7, 3, frozenset({1}), {2: 4}, pending_isr=frozenset({2})), 4),
+        ("a member that never fetched holds all back", LeaderState(1, 7, 3, frozenset({1, 2})), 3),
+        ("it never goes down", LeaderState(1, 7, 6, frozenset({1, 2}), {2: 4}), 6),
+        ("frozen below min.insync.replicas", LeaderState(1, 7, 3, frozenset({1}), {2: 2, 3: 2}, min_insync_replicas=2), 3),
+        ("not before 3.7", LeaderState(1, 7, 3, frozenset({1}), {2: 2, 3: 2}, min_insync_replicas=2, freezes=False), 7),
+        ("more than all replicas cannot be asked for", LeaderState(1, 7, 3, frozenset({1, 2}), {2: 6}, min_insync_replicas=5), 6),
+    ],
+)
+def test_what_a_leader_raises_its_watermark_to(why: str, state: LeaderState, high_watermark: int) -> None:
+    assert raised(state).high_watermark == high_watermark, why
+
+
+@pytest.mark.parametrize(
+    ("leader", "end", "start", "expected"), [(9, 12, 0, 9), (9, 5, 0, 5), (2, 12, 4, 4), (0, 0, 0, 0), (30, 12, 4, 12)]
+)
+def test_a_follower_takes_the_leaders_watermark_within_its_own_log(leader: int, end: int, start: int, expected: int) -> None:
+    assert follower_high_watermark(leader, end, start) == expected
+
+
+@pytest.mark.parametrize(
+    ("why", "high_watermark", "transactions", "expected"),
+    [
+        ("nothing open", 10, [], 10),
+        ("one open", 10, [Transaction(4)], 4),
+        ("the oldest of two", 10, [Transaction(6), Transaction(4)], 4),
+        ("one open above the watermark", 10, [Transaction(12)], 10),
+        ("ended, and the marker replicated", 10, [Transaction(4, 9)], 10),
+        ("ended, and the marker not replicated yet", 10, [Transaction(4, 10)], 4),
+    ],
+)
+def test_the_last_stable_offset(why: str, high_watermark: int, transactions: list[Transaction], expected: int) -> None:
+    assert last_stable_offset(high_watermark, transactions) == expected, why
+
+
+@pytest.mark.properties
+@given(st.lists(st.tuples(st.sampled_from("af"), st.sampled_from([2, 3]), st.integers(0, 5)), max_size=40), st.integers(1, 4))
+def test_a_watermark_is_on_every_member_and_never_falls(events: list[tuple[str, int, int]], min_insync_replicas: int) -> None:
+    """Followers fetch what they lack: no watermark, not even a follower's, passes what every member holds."""
+    state = replace(THREE, min_insync_replicas=min_insync_replicas)
+    ends, marks = {2: 0, 3: 0}, {2: 0, 3: 0}
+    for kind, follower, records in events:
+        before = state.high_watermark
+        if kind == "a":
+            state = after_append(state, records)
+        else:
+            state = after_fetch(state, follower, ends[follower])
+            ends[follower] = min(state.log_end_offset, ends[follower] + records)
+            marks[follower] = follower_high_watermark(state.high_watermark, ends[follower])
+        assert before <= state.high_watermark <= min(state.log_end_offset, *ends.values())
+        assert all(mark <= state.high_watermark for mark in marks.values())
