@@ -30,7 +30,7 @@ NEITHER: Final = "no_known_hash"
 _HASHES: Final = (MURMUR2, CRC32)
 
 MOST_OF_A_TOPIC: Final = 1 << 13
-"""Records weighed of a topic, but for a few of each partition where there are very many."""
+"""Records weighed of a topic: of very many partitions a few of each, of still more only of some partitions."""
 _LEAST_OF_A_PARTITION: Final = 4
 _ALL_COUNTS_UP_TO: Final = 64
 _NEIGHBOURS: Final = 16
@@ -135,7 +135,8 @@ class _Keys:
     @classmethod
     def of(cls, partitions: Mapping[int, PartitionKeys]) -> "_Keys":
         most = max(_LEAST_OF_A_PARTITION, MOST_OF_A_TOPIC // len(partitions))
-        samples = {number: thinned(one.samples, most) for number, one in sorted(partitions.items())}
+        spread = 1 + (most * len(partitions) - 1) // MOST_OF_A_TOPIC
+        samples = {number: thinned(one.samples, most) for number, one in sorted(partitions.items())[::spread]}
         rows = np.concatenate(list(samples.values()), axis=1)
         numbers = np.repeat(np.array(list(samples), np.int64), [one.shape[1] for one in samples.values()])
         return cls(numbers, *(rows[KeySampleColumn[name]] for name in ("OFFSET", "TIMESTAMP", "MURMUR2", "CRC32")))

@@ -10,7 +10,6 @@ from kafka_forensics.engine.log_records import MAX_BATCH_BYTES
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
-    COMPRESSION_MASK,
     CONSUMER_OFFSETS_TOPIC,
     CONTROL_ABORT,
     CONTROL_COMMIT,
@@ -30,7 +29,6 @@ from kafka_forensics.model.group_log import (
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.consumer_offsets import (
     check_value,
-    plain_records,
     read_epoch,
     read_group_metadata,
     read_key,
@@ -38,6 +36,7 @@ from kafka_forensics.parsers.consumer_offsets import (
 )
 from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log_dir import SegmentFiles
+from kafka_forensics.parsers.plain_records import plain_records
 from kafka_forensics.parsers.records import decode_batch
 from kafka_forensics.parsers.segment import SegmentReader
 
@@ -55,11 +54,9 @@ _KEYS_BYTES: Final = 32 << 20
 _ROW_FACTS: Final = (
     BatchColumn.POSITION,
     BatchColumn.SIZE_IN_BYTES,
-    BatchColumn.BASE_OFFSET,
     BatchColumn.MAGIC,
     BatchColumn.ATTRIBUTES,
     BatchColumn.PRODUCER_ID,
-    BatchColumn.RECORDS_COUNT,
     BatchColumn.CONTROL_RECORD_TYPE,
 )
 _HARMLESS: Final = frozenset({"SEG_ZERO_TAIL", "SEG_TORN_TAIL"})
@@ -168,7 +165,7 @@ class _LogWalk:
         if self._superseded is not None:
             good &= self._superseded.alive(buffer, position, columns, first, end)
         facts = columns[list(_ROW_FACTS), first:end][:, good].T.tolist()
-        for start, size, base_offset, magic, attributes, producer_id, count, control in facts:
+        for start, size, magic, attributes, producer_id, control in facts:
             at = start - position
             self._batch = (start, size)
             producer_id = producer_id if attributes & TRANSACTIONAL_MASK else -1
@@ -176,12 +173,12 @@ class _LogWalk:
                 self._marker(producer_id, control)
                 continue
             data = buffer[at : at + size].tobytes()
-            records = None if magic != 2 or attributes & COMPRESSION_MASK else plain_records(data, count)
+            records = plain_records(data)
             if records is None:
                 self._open(data, start)
                 continue
-            for delta, key, value in records:
-                self._record(key, value, base_offset + delta, producer_id)
+            for record in records:
+                self._record(record.key, record.value, record.offset, producer_id)
         return []
 
     def _alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:

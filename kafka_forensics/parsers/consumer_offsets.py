@@ -7,7 +7,6 @@ from base64 import urlsafe_b64encode
 from struct import Struct
 from typing import Final
 
-from kafka_forensics.model.constants import MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD
 from kafka_forensics.model.group_log import (
     MEMBER_TYPES,
     MEMBERS_LISTED,
@@ -220,52 +219,3 @@ class _Cursor:
             first = taken if tag == 0 else first
             last = tag
         return first
-
-
-def plain_records(batch: bytes, count: int) -> list[tuple[int, bytes | None, bytes | None]] | None:
-    """(offset delta, key, value) of each record of a whole magic 2 batch without compression; None if anything in it is odd.
-
-    For the small batches of coordinators, of which there are millions; what is odd is left to `parsers.records`.
-    """
-    found: list[tuple[int, bytes | None, bytes | None]] = []
-    position, end = RECORD_BATCH_OVERHEAD, len(batch)
-    if count < 0 or count > (end - position) // MIN_RECORD_SIZE:
-        return None
-    try:
-        for _ in range(count):
-            length, position = _zigzag(batch, position)
-            record_end = position + length
-            position += 1  # attributes
-            while batch[position] >= 0x80:  # timestamp delta
-                position += 1
-            delta, position = _zigzag(batch, position + 1)
-            size, position = _zigzag(batch, position)
-            key = None if size < 0 else batch[position : position + size]
-            position += max(size, 0)
-            size, position = _zigzag(batch, position)
-            value = None if size < 0 else batch[position : position + size]
-            position += max(size, 0)
-            if length < MIN_RECORD_SIZE - 1 or position >= record_end or record_end > end or batch[position] != 0:
-                return None  # headers and faults are not for here
-            position = record_end
-            found.append((delta, key, value))
-    except IndexError:
-        return None
-    return found if position == end else None
-
-
-def _zigzag(data: bytes, position: int) -> tuple[int, int]:
-    """A signed varint of 32 bits and the position behind it."""
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    raw, shift = byte & 0x7F, 7
-    while True:
-        position += 1
-        byte = data[position]
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position + 1
-        shift += 7
-        if shift > 28:
-            raise IndexError(position)

@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from kafka_forensics.model.group_log import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
 from kafka_forensics.parsers.consumer_offsets import (
     check_value,
-    plain_records,
     read_epoch,
     read_group_metadata,
     read_key,
     read_offset_commit,
 )
-from kafka_forensics.parsers.records import decode_batch
 from kafka_forensics.parsers.spec.consumer_offsets import key_layout, value_layout
-from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch
 from tests.support.group_records import TOPIC_ID_BYTES, commit_key, commit_value, group_key, group_value, member
 from tests.support.segments import BASE_TIMESTAMP
 
@@ -231,34 +228,3 @@ def test_twins_agree_on_any_bytes(data: bytes) -> None:
     assert_commits_agree(data)
     assert_groups_agree(data)
     assert_keys_agree(data)
-
-
-RECORDS = st.lists(
-    st.builds(
-        RecordToWrite,
-        st.none() | st.binary(max_size=90),
-        st.none() | st.binary(max_size=90),
-        st.just(()) | st.just((("h", b"v"),)),
-        st.integers(0, 2**40),
-    ),
-    min_size=1,
-    max_size=4,
-)
-
-
-@pytest.mark.properties
-@given(RECORDS, st.lists(st.tuples(st.integers(57, 400), st.integers(0, 255)), max_size=3))
-def test_what_the_plain_walk_reads_is_what_the_decoder_reads(records: list[RecordToWrite], changes: list[tuple[int, int]]) -> None:
-    data = bytearray(write_batch(records, base_offset=5, base_timestamp=BASE_TIMESTAMP))
-    for at, byte in changes:
-        if at < len(data):
-            data[at] = byte
-    batch = fix_crc(bytes(data))
-    count = int.from_bytes(batch[57:61], "big", signed=True)
-    walked = plain_records(batch, count)
-    opened = decode_batch(batch)
-    if walked is not None:
-        assert not opened.problems
-        assert walked == [(one.offset - 5, one.key, one.value) for one in opened.iter_records()]
-    elif not changes:
-        assert any(one.headers for one in records)
