@@ -53,13 +53,18 @@ def record_batch(schema: "pa.Schema", rows: list[tuple[Any, ...]]) -> "pa.Record
 
 
 def array(values: list[Any], kind: "pa.DataType") -> Any:
-    """An array of `values`; text that UTF-8 cannot hold is spelled out."""
+    """An array of `values`; text that UTF-8 cannot hold is spelled out, a number beyond its type is the type's nearest."""
     import pyarrow as pa
 
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError:
         return pa.array([_spelled(value) for value in values], kind)
+    except (OverflowError, pa.ArrowInvalid):
+        if not pa.types.is_signed_integer(kind):
+            raise
+        most = (1 << (kind.bit_width - 1)) - 1
+        return pa.array([None if value is None else max(-most - 1, min(value, most)) for value in values], kind)
 
 
 def repeated(value: str, rows: int) -> Any:
