@@ -99,7 +99,7 @@ class IndexCheck:
             if len(gone):
                 low, high = self._passed.get(segment, (int(gone[0]), int(gone[0])))
                 self._passed[segment] = min(low, int(gone.min())), max(high, int(gone.max()))
-        self._trim(keep=int(rows[-1, SEGMENT]) if len(rows) else None)
+        self._trim(keep=max(self._open, default=None))
         return rows[kept]
 
     def _trim(self, keep: int | None) -> None:

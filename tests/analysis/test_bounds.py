@@ -1,0 +1,210 @@
+"""With very few producers remembered: nothing is said that a fold which remembers all does not say; what is open stays right."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis import bounds
+from kafka_forensics.analysis.producer_runs import OffsetRuns
+from kafka_forensics.analysis.producers import ProducersFold
+from kafka_forensics.analysis.transaction_index_check import IndexCheck
+from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.files import AbortedTxn, TransactionIndex
+from kafka_forensics.model.findings import Finding
+from tests.support.producer_log import ABORT, COMMIT, Log, context, fold_rows
+from tests.support.producer_strategies import logs
+
+FoldKind = TypeVar("FoldKind", ProducersFold, TransactionsFold)
+LOG_END = 2**63 - 1
+LIMITS = (None, 0, 20, 45, 70)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two producers are remembered, and no ending that its index lists."""
+    for name, value in (("MAX_PRODUCERS", 2), ("SETTLED_ABOVE", 0), ("MAX_ENDINGS", 0), ("MAX_UNLISTED", 1)):
+        monkeypatch.setattr(bounds, name, value)
+
+
+def pieces(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> list[FoldKind]:
+    edges = sorted({0, len(log.rows), *(cut for cut in cuts if cut < len(log.rows))})
+    return [fold_rows(kind, log.rows[start:end], 3) for start, end in itertools.pairwise(edges)] or [kind(0)]
+
+
+def bounded(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> FoldKind:
+    """The fold of a log as the engine makes it: each stretch is merged into what begins with the log."""
+    whole, *rest = pieces(kind, log, cuts)
+    for right in rest:
+        whole.make_room(right)  # type: ignore[arg-type]
+        whole.merge(right)  # type: ignore[arg-type]
+    return whole
+
+
+def places(findings: list[Finding]) -> set[tuple[str, str | None, int | None]]:
+    return {(one.kind, one.place.file, one.place.byte_start) for one in findings}
+
+
+CUTS = st.sets(st.integers(1, 30), min_size=2, max_size=12)
+FORGETFUL = settings(max_examples=300)
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.properties
+@FORGETFUL
+@given(logs(most=30), CUTS)
+def test_forgetful_producers_say_nothing_new(log: Log, cuts: set[int]) -> None:
+    fold = bounded(ProducersFold, log, cuts)
+    whole = log.fold(ProducersFold)
+    assert places(fold.findings(context())) <= places(whole.findings(context()))
+    view = whole.view()
+    assert all(view[producer] == state for producer, state in fold.view().items())
+    if not fold.forgot:
+        assert (fold.view(), fold.findings(context())) == (view, whole.findings(context()))
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.properties
+@FORGETFUL
+@given(logs(most=30), CUTS)
+def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None:
+    fold = bounded(TransactionsFold, log, cuts)
+    whole = log.fold(TransactionsFold)
+
+    def told(one: TransactionsFold) -> list[Any]:
+        stable = [one.last_stable_offset(limit, LOG_END) for limit in LIMITS]
+        return [one.counts(), one.empty_markers(), one.open_transactions(), one.endings(), one.ended().tolist(), stable]
+
+    assert told(fold) == told(whole)
+    runs = OffsetRuns(0)
+    assert places(fold.findings(context(), runs, LOG_END)) <= places(whole.findings(context(), runs, LOG_END))
+    assert all(whole.view()[producer] == state for producer, state in fold.view().items())
+
+
+@pytest.mark.usefixtures("few")
+def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
+    log = Log()
+    for producer in (1, 2, 3, 4):
+        for number in range(6):
+            log.data(producer, 0, 10 * number, 10)
+    log.data(1, 0, 900, 10).data(4, 0, 900, 10)
+    fold = bounded(ProducersFold, log, (6, 12, 18, 24))
+    assert [one.evidence["producer_id"] for one in fold.findings(context())] == [4]
+    assert [one.evidence["producer_id"] for one in log.fold(ProducersFold).findings(context())] == [1, 4]
+    assert set(fold.view()) == {1, 4}
+
+
+@pytest.mark.usefixtures("few")
+def test_a_batch_sent_twice_is_told_though_its_producer_came_back() -> None:
+    log = Log()
+    for producer in (1, 2, 3, 1, 1):
+        log.data(producer, 0, 0, 10)
+    fold = bounded(ProducersFold, log, (1, 2, 3))
+    assert [(one.kind, one.evidence["first_offset"]) for one in fold.findings(context())] == [("DUPLICATE_BATCH", 30)]
+    fold.close()
+    assert len(fold.findings(context())) == 1
+
+
+def test_a_closed_fold_tells_what_an_open_one_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    for number in range(160):
+        log.data(number % 20, 0, 10 * (number // 20), 9 if number % 70 == 33 else 10)
+    log.data(3, 0, 0, 10, base_offset=log.rows[3].values[BatchColumn.BASE_OFFSET])
+    fold = log.fold(ProducersFold)
+    expected = fold.findings(context())
+    assert {one.kind for one in expected} == {"PRODUCER_SEQ_GAP", "DUPLICATE_BATCH"}
+    monkeypatch.setattr(bounds, "SETTLED_ABOVE", 0)
+    fold.close()
+    assert fold.findings(context()) == expected
+    assert (len(fold), len(fold.view())) == (20, 1)
+
+
+def test_of_too_many_open_transactions_the_oldest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_PRODUCERS", 4)
+    monkeypatch.setattr(bounds, "MAX_OPEN", 3)
+    log = Log()
+    for number in range(20):
+        log.transactional(number, 0)
+    log.marker(0, 0, COMMIT)
+    fold = bounded(TransactionsFold, log, range(1, 21))
+    assert [one.first_offset for one in fold.open_transactions()][:2] == [1, 2]
+    assert fold.last_stable_offset(None, 21) == 1
+    assert fold.counts().committed == 1
+    assert fold.counts().open <= 4
+
+
+def aborting_log(segments: int, each: int) -> tuple[Log, dict[int, list[AbortedTxn]]]:
+    """Transactions of three producers, two of three aborted, and what the indexes list."""
+    log = Log()
+    indexes: dict[int, list[AbortedTxn]] = {}
+    for _ in range(segments):
+        entries = indexes[log.segment] = []
+        for number in range(each):
+            first = log.offset
+            log.transactional(number % 3, 0, 0, 2).marker(number % 3, 0, COMMIT if number % 3 == 1 else ABORT)
+            if number % 3 != 1:
+                entries.append(AbortedTxn(number % 3, first, log.offset - 1, log.offset, position=34 * len(entries)))
+        log.roll()
+    return log, indexes
+
+
+def compared(log: Log, entries: dict[int, list[AbortedTxn]], cuts: Iterable[int]) -> list[Finding]:
+    """The log against indexes, as the engine compares them while it merges."""
+    indexes = {segment: TransactionIndex(rows) for segment, rows in entries.items()}
+    segments = sorted({row.segment for row in log.rows})
+    check = IndexCheck(context(segment_base_offsets=segments), set(segments), indexes.get)
+    whole, *rest = pieces(TransactionsFold, log, cuts)
+    runs, *behind = pieces(ProducersFold, log, cuts)
+    for right, producers in zip(rest, behind, strict=True):
+        whole.merge(right)
+        runs.merge(producers)
+        check.passed(whole, runs.runs)
+    return check.findings(whole, sorted(indexes), 0, runs.runs)
+
+
+@pytest.mark.parametrize("fault", ["none", "missing", "missing file", "phantom", "first offset", "elsewhere", "twice"])
+@pytest.mark.parametrize("cuts", [(), (5,), (4, 11, 12, 20, 29), range(1, 36)])
+def test_an_index_is_compared_alike_however_much_is_let_go_of(
+    fault: str, cuts: Iterable[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, indexes = aborting_log(3, 6)
+    segment = sorted(indexes)[1]
+    entries = indexes[segment]
+    if fault == "missing":
+        del entries[2]
+    elif fault == "missing file":
+        del indexes[segment]
+    elif fault == "phantom":
+        entries.insert(1, AbortedTxn(77, entries[0].first_offset, entries[0].last_offset + 1, 0, position=340))
+    elif fault == "first offset":
+        entries[1] = AbortedTxn(entries[1].producer_id, entries[1].first_offset + 1, entries[1].last_offset, 0, position=34)
+    elif fault == "elsewhere":
+        indexes[0].append(entries.pop())
+    elif fault == "twice":
+        entries.append(entries[-1])
+    expected = compared(log, indexes, cuts)
+    assert bool(expected) == (fault in {"missing", "missing file", "phantom", "first offset"})
+    monkeypatch.setattr(bounds, "MAX_ENDINGS", 0)
+    assert compared(log, indexes, cuts) == expected
+    monkeypatch.setattr(bounds, "MAX_UNLISTED", 1)
+    assert compared(log, indexes, cuts) == expected
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.properties
+@given(logs(most=30), CUTS, st.integers(0, 5))
+def test_letting_go_of_endings_says_nothing_new(log: Log, cuts: set[int], wrong: int) -> None:
+    entries: dict[int, list[AbortedTxn]] = {row.segment: [] for row in log.rows}
+    for number, one in enumerate(log.fold(TransactionsFold).endings()):
+        if one.is_abort and one.first_offset >= 0 and number != wrong:
+            rows = entries[one.ends[0]]
+            rows.append(AbortedTxn(one.producer_id, one.first_offset, one.last_offset, 0, position=34 * len(rows)))
+    found = places(compared(log, entries, cuts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "MAX_ENDINGS", 10**6)
+        patch.setattr(bounds, "MAX_UNLISTED", 10**6)
+        assert found <= places(compared(log, entries, cuts))
