@@ -9,7 +9,7 @@ from rich.text import Text
 
 from kafka_forensics.cli import compare_words as words
 from kafka_forensics.cli.output_table import STYLES
-from kafka_forensics.cli.output_words import crowded_brokers, name, place_words, replica_words
+from kafka_forensics.cli.output_words import aligned, crowded_brokers, name, place_words, replica_words
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.side_by_side import HeldRecord, SideBySide
@@ -48,7 +48,7 @@ class _Page:
         title = Text.assemble((name(partition.topic, partition.partition), "bold"), f"  {words.title(compared)}")
         self._hanging(Text(verdict.upper() if verdict != "clean" else verdict, STYLES[verdict]), title, _GUTTER)
         self._replicas(compared)
-        shown, harmless = words.told(result.findings, verbose=verbose)
+        shown, brief = words.told(result.findings, verbose=verbose)
         crowded = crowded_brokers(result)
         kept = shown if verbose else shown[:_SHOWN_FINDINGS]
         for kind, findings in groupby(kept, key=lambda finding: (finding.kind, finding.severity, finding.confidence)):
@@ -59,10 +59,10 @@ class _Page:
                 self._finding(finding, crowded)
         if hidden := len(shown) - len(kept):
             self._hanging(Text(), Text(f"... and {hidden} more findings; -v shows all", "dim"), 2)
-        if harmless:
+        if brief:
             self._console.print()
-            kinds = ", ".join(sorted({finding.kind for finding in harmless}))
-            self._hanging(Text(), Text(f"harmless, -v explains: {kinds}", "dim"), 2)
+            kinds = ", ".join(sorted({finding.kind for finding in brief}))
+            self._hanging(Text(), Text(f"info, -v explains: {kinds}", "dim"), 2)
 
     def _finding(self, finding: Finding, crowded: Iterable[str]) -> None:
         self._hanging(Text(), Text(printable(message(finding))), _INDENT)
@@ -75,10 +75,8 @@ class _Page:
         for label, replica in zip(labels, compared.partition.replicas, strict=True):
             told = replica_words(replica)
             rows.append([f"{label} {told[0]}" if label.startswith("#") else told[0], *told[1:]])
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        for row in rows:
-            text = "   ".join(word.ljust(width) for word, width in zip(row, [*widths, 0], strict=True))
-            self._hanging(Text(), Text(text.rstrip(), "dim"), 2, deeper=2)
+        for line in aligned(rows, self._console.width - 2):
+            self._hanging(Text(), Text(line, "dim"), 2, deeper=4)
 
     def records(self, compared: SideBySide, *, payloads: bool) -> None:
         """The records around the first difference, a line for each thing held."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kafka_forensics.cli.output_json import rfc3339
-from kafka_forensics.cli.output_words import is_harmless, name, plural, span
+from kafka_forensics.cli.output_words import is_background, is_harmless, name, plural, span
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.side_by_side import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State
 from kafka_forensics.model.findings import Finding, Severity
@@ -129,9 +129,9 @@ def _nothing(held: Held, replica: ReplicaSummary) -> str:
 
 
 def told(findings: Iterable[Finding], *, verbose: bool) -> tuple[list[Finding], list[Finding]]:
-    """Findings to be told in full, what speaks of the difference first and then worst first, and the harmless rest."""
+    """Findings to be told in full, what speaks of the difference first and then worst first, and the rest, all info."""
     every = sorted(findings, key=lambda one: (one.kind not in CONFLICTS, -one.severity.rank, one.kind))
-    shown = [one for one in every if verbose or one.kind in _TOLD or one.severity is not Severity.INFO]
+    shown = [one for one in every if verbose or one.kind in _TOLD or is_background(one) or one.severity is not Severity.INFO]
     return shown, [one for one in every if one not in shown]
 
 

@@ -122,6 +122,16 @@ def build_app() -> typer.Typer:
     return app
 
 
+def _without_types(command: Any) -> Any:
+    """`command` and those below it, whose help calls an argument PATH, and not also by the type it has in this program."""
+    for each in command.params:
+        if each.param_type_name == "argument":
+            vars(each).update(display_type_rich=lambda **_: None)
+    for inner in getattr(command, "commands", {}).values():
+        _without_types(inner)
+    return command
+
+
 def run() -> NoReturn:
     """Run the command line of this process and end it with the exit status.
 
@@ -143,21 +153,21 @@ def outcome(arguments: list[str]) -> int:
     debug = "--debug" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     stdout = sys.stdout
     try:
-        status = typer.main.get_command(build_app()).main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        status = _without_types(typer.main.get_command(build_app())).main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()  # a closed pipe shows here at the latest
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         sys.stdout = stdout  # typer ends with 1 for any broken pipe, and covers stdout
-        return _status_of(end.__context__, debug=debug)
+        return _status_of(end.__context__, arguments, debug=debug)
     except BaseException as error:  # noqa: BLE001 - the top level: every error ends here, as a line and a status
-        return _status_of(error, debug=debug)
+        return _status_of(error, arguments, debug=debug)
     if status == EXIT_INTERRUPTED:
         _say("interrupted")
     return status if isinstance(status, int) else 0
 
 
-def _status_of(error: BaseException, *, debug: bool) -> int:
+def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> int:
     """The exit status that `error` means; the user is told on stderr, unless the reader of our output went away."""
     if debug and not isinstance(error, _COMMAND_LINE_ERROR):
         for line in traceback.format_exception(error):
@@ -166,7 +176,7 @@ def _status_of(error: BaseException, *, debug: bool) -> int:
         _say(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
         return EXIT_USAGE
     if isinstance(error, _COMMAND_LINE_ERROR):
-        _say(f"error: {_sentence(error)}", f"hint: `{_command_path(error)} --help` shows how it is used")
+        _say(f"error: {_sentence(error)}", f"hint: `{_command_path(error, arguments)} --help` shows how it is used")
         return EXIT_USAGE
     if isinstance(error, ForensicsError):
         _say(f"error: {error}")
@@ -185,9 +195,12 @@ def _sentence(error: BaseException) -> str:
     return (text[:1].lower() + text[1:]).rstrip(".")
 
 
-def _command_path(error: BaseException) -> str:
+def _command_path(error: BaseException, arguments: list[str]) -> str:
+    """The command whose line was wrong; an option without its value comes without a context, so the command is the first word."""
     context = getattr(error, "ctx", None)
-    return PROGRAM if context is None else str(context.command_path)
+    if context is not None:
+        return str(context.command_path)
+    return " ".join([PROGRAM, *(word for word in arguments[:1] if word in COMMANDS)])
 
 
 def _reader_is_gone() -> bool:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from kafka_forensics.cli.output_words import (
+    aligned,
     by_kind,
     crowded_brokers,
     headline,
+    is_background,
     is_harmless,
     kinds_and_places,
     name,
@@ -51,11 +53,13 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
     page = _Page(to.console(), crowded_brokers(result), verbose=verbose)
     groups = _groups(result)
     clean = [group for group in groups if not group[2]]
-    harmless = [group for group in groups if group[2] and not verbose and is_harmless(group[2])]
-    sick = [group for group in groups if group[2] and (verbose or not is_harmless(group[2]))]
+    brief = [
+        group for group in groups if group[2] and not verbose and is_harmless(group[2]) and not any(map(is_background, group[2]))
+    ]
+    sick = [group for group in groups if group[2] and group not in brief]
     for group in sorted(sick, key=lambda group: -max(finding.severity.rank for finding in group[2])):
         page.block(*group)
-    page.counts(harmless, clean, nothing_found(result))
+    page.counts(brief, clean, nothing_found(result))
 
 
 def _groups(result: ScanResult) -> list[Group]:
@@ -86,19 +90,20 @@ class _Page:
         if partition is not None:
             self._aligned([replica_words(replica) for replica in partition.replicas])
         self._told = {}
-        harmless = [] if self._verbose else [each for each in findings if each.severity is Severity.INFO]
-        told = [each for each in harmless if each.kind in _TOLD_BESIDE_WORSE]
-        harmless = [each for each in harmless if each.kind not in _TOLD_BESIDE_WORSE]
+        brief = [] if self._verbose else [each for each in findings if each.severity is Severity.INFO]
+        worse = not is_harmless(findings)
+        told = [each for each in brief if is_background(each) or (worse and each.kind in _TOLD_BESIDE_WORSE)]
+        brief = [each for each in brief if each not in told]
         for group in by_kind(each for each in findings if self._verbose or each.severity is not Severity.INFO):
             self._kind(group)
         if told:
             self._console.print()
             for finding in told:
                 self._hanging(Text("  background", "dim"), Text(printable(message(finding))), _INDENT + 10)
-        if harmless:
+        if brief:
             self._console.print()
-            counts = ", ".join(f"{group[0].kind}{f' {len(group)}' if len(group) > 1 else ''}" for group in by_kind(harmless))
-            self._hanging(Text("  harmless, -v explains:", "dim"), Text(f"{counts}", "dim"), 25)
+            counts = ", ".join(f"{group[0].kind}{f' {len(group)}' if len(group) > 1 else ''}" for group in by_kind(brief))
+            self._hanging(Text("  info, -v explains:", "dim"), Text(f"{counts}", "dim"), 21)
         self._console.print()
 
     def _kind(self, findings: list[Finding]) -> None:
@@ -128,22 +133,19 @@ class _Page:
                 self._hanging(label, Text(part.strip()), _INDENT + 6)
                 label = Text()
 
-    def counts(self, harmless: list[Group], clean: list[Group], nothing: str) -> None:
+    def counts(self, brief: list[Group], clean: list[Group], nothing: str) -> None:
         """What needs no attention, in a line or two."""
-        if harmless:
-            words = kinds_and_places(finding for _, _, findings in harmless for finding in findings)
-            self._hanging(Text("info", STYLES["info"]), Text(f"harmless, -v explains: {words}"), _GUTTER)
+        if brief:
+            words = kinds_and_places(finding for _, _, findings in brief for finding in findings)
+            self._hanging(Text("info", STYLES["info"]), Text(f"-v explains: {words}"), _GUTTER)
         if clean:
             replicas = sum(len(partition.replicas) for partition, _, _ in clean if partition is not None)
             text = f"{plural(len(clean), 'partition')}, {plural(replicas, 'replica')}: {nothing}"
             self._hanging(Text("clean", STYLES["clean"]), Text(text), _GUTTER)
 
     def _aligned(self, rows: Iterable[list[str]]) -> None:
-        table = list(rows)
-        widths = [max(len(row[column]) for row in table) for column in range(3)]
-        for row in table:
-            text = "   ".join(word.ljust(width) for word, width in zip(row, [*widths, 0], strict=True))
-            self._hanging(Text(), Text(text.rstrip()), 2, deeper=2)
+        for line in aligned(rows, self._console.width - 2):
+            self._hanging(Text(), Text(line), 2, deeper=4)
 
     def _hanging(self, label: Text, body: Text, indent: int, deeper: int = 0) -> None:
         """Print `label`, and `body` wrapped in the columns from `indent` on (lines after the first `deeper`)."""

@@ -1,8 +1,10 @@
 """What the formats for people share: where a finding is, how replicas agree, what a summary says. All of it safe to print."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
+from textwrap import wrap
 from typing import Final
 
 from kafka_forensics.cli.output_json import severity_counts
@@ -22,6 +24,8 @@ _AGREEMENTS: Final = {
     "content": "the replicas differ in batches of one leader epoch",
     "not_compared": "not all replicas could be compared",
 }
+_GLUE: Final = "\xa0"
+_SPACE_WITHIN: Final = re.compile("(?<![,;:]) ")
 _HELD: Final = "the replicas agree in what they still hold"
 
 
@@ -90,7 +94,7 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
 
 
 def kinds_and_places(findings: Iterable[Finding]) -> str:
-    """`INDEX_MISSING on 12 partitions, TXN_OPEN on ledger-0`: harmless findings in few words."""
+    """`INDEX_MISSING on 12 partitions, TXN_OPEN on ledger-0`: findings in few words."""
     by_kind: dict[str, Counter[str]] = {}
     for finding in findings:
         by_kind.setdefault(finding.kind, Counter())[name(finding.place.topic, finding.place.partition)] += 1
@@ -130,6 +134,34 @@ def summary_lines(result: ScanResult) -> list[str]:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         lines.append("no partition was found in the log directories")
     return lines
+
+
+def wrapped(lines: Iterable[str], width: int) -> list[str]:
+    """`lines` broken behind commas and semicolons to `width` columns, what goes on indented."""
+    return [
+        piece.replace(_GLUE, " ")
+        for line in lines
+        for piece in wrap(
+            _SPACE_WITHIN.sub(_GLUE, line), width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+    ]
+
+
+def aligned(rows: Iterable[list[str]], width: int) -> list[str]:
+    """Rows of `replica_words` as lines, in columns; the last column on a line of its own where one is wider than `width`."""
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(3)]
+    lines = ["   ".join(word.ljust(each) for word, each in zip(row, [*widths, 0], strict=True)).rstrip() for row in table]
+    if all(len(line) <= width for line in lines):
+        return lines
+    apart = [["   ".join(word.ljust(each) for word, each in zip(row[:3], widths, strict=True)).rstrip(), row[3]] for row in table]
+    return [line for first, rest in apart for line in ([first, f"  {rest}"] if rest else [first])]
+
+
+def is_background(finding: Finding) -> bool:
+    """Whether a finding of info is told in words all the same: an incident it looks like, an unclean election with its cost."""
+    cost = {"cost_finding", "old_leader_not_given"} & finding.evidence.keys()
+    return finding.kind == "INCIDENT_SIGNATURE" or (finding.kind == "UNCLEAN_ELECTION" and bool(cost))
 
 
 def nothing_found(result: ScanResult) -> str:

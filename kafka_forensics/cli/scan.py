@@ -102,11 +102,12 @@ def _hidden(name: str, value: object) -> object:
 
 
 def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> None:
-    from kafka_forensics.cli.output_words import incomplete_lines, summary_lines
+    from kafka_forensics.cli.output_words import incomplete_lines, summary_lines, wrapped
 
     lines = incomplete_lines(result)
     if not quiet or not result.totals.partitions:  # that nothing was judged must not look like an answer
-        lines = [*summary_lines(result), *lines]
+        said = summary_lines(result)
+        lines = [*(wrapped(said, screen.width) if screen.stream.isatty() else said), *lines]
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # both on one screen
     screen.stream.writelines(line + "\n" for line in lines)

@@ -93,5 +93,9 @@ def chosen_format(name: str | None, output: Path | None) -> str:
     if name is not None:
         return choose("format", name, FORMATS)
     if output is not None:
-        return _FORMAT_OF_ENDING.get(output.suffix.lower(), "tsv")
+        ending = output.suffix.lower()
+        if ending and ending not in _FORMAT_OF_ENDING:
+            known = ", ".join(f"{each} ({meant})" for each, meant in _FORMAT_OF_ENDING.items())
+            raise UsageError(f"no format goes with the ending {ending} of {output}", hint=f"give --format, or one of {known}")
+        return _FORMAT_OF_ENDING.get(ending, "tsv")
     return "table" if sys.stdout.isatty() else "tsv"

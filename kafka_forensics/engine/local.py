@@ -90,7 +90,7 @@ def scan_inputs(
     findings += scan_matches(findings, inputs)
     findings.sort(key=Finding.sort_key)
     brokers = _brokers(inputs)
-    totals.brokers = len(brokers)
+    totals.brokers = sum(options.broker in (None, str(one.broker)) for one in brokers)
     seen = {(one.path, one.reason): one for one in incomplete}
     return ScanResult("local", brokers, partitions, findings, totals, [seen[key] for key in sorted(seen)])
 

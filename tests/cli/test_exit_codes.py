@@ -108,6 +108,7 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
         (["scan", "x", "--topik", "y"], "error: no such option: --topik"),
         (["scan", "x", "--jobs", "0"], "error: invalid value for '--jobs'"),
         (["scan", "x", "--partition", "p"], "error: invalid value for '--partition'"),
+        (["scan", "--topic"], "error: option '--topic' requires an argument\nhint: `kafka-forensics scan --help` shows how"),
         (["scan"], "error: missing argument 'PATH"),
         (["explain", "unclean-los"], "error: there is no finding kind 'unclean-los'\nhint: did you mean UNCLEAN_LOSS?\n"),
         ([], "Usage: kafka-forensics"),

@@ -2,11 +2,13 @@
 
 import io
 
+from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.output import write_result
-from kafka_forensics.cli.output_words import headline, replica_words, summary_lines
+from kafka_forensics.cli.output_words import aligned, headline, replica_words, summary_lines, wrapped
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Agreement, Incomplete, TransactionCounts
-from tests.support.results import clean_result, partition, replica
+from tests.support.results import clean_result, partition, replica, result_of
 
 
 def test_a_damaged_replica_is_not_called_identical() -> None:
@@ -36,3 +38,33 @@ def test_what_could_not_be_read_is_not_called_clean() -> None:
     stream = io.StringIO()
     write_result(result, "table", Destination(stream, 80, colour=False), verbose=False)
     assert "4 replicas: nothing found where readable\n" in stream.getvalue()
+
+
+def test_a_long_summary_breaks_behind_commas() -> None:
+    line = "433 kB read: 432 kB decoded, 500 B damaged, 0 B skipped; 14 segments, 28 batches, 7215 records"
+    assert wrapped([line, "short"], 80) == [line[:79].rsplit(" 28", 1)[0], "  28 batches, 7215 records", "short"]
+
+
+def test_epochs_under_long_names_have_a_line_of_their_own() -> None:
+    rows = [["broker " + "x" * 60, "offsets 0 to 9", "high watermark 3", "epochs 0, 2 from 300"], ["broker 1", "offset 0", "", ""]]
+    assert aligned([["broker 1", *rows[0][1:]]], 80) == ["broker 1   offsets 0 to 9   high watermark 3   epochs 0, 2 from 300"]
+    assert aligned(rows, 80) == [
+        f"broker {'x' * 60}   offsets 0 to 9   high watermark 3",
+        "  epochs 0, 2 from 300",
+        f"broker 1{' ' * 59}   offset 0",
+    ]
+
+
+def test_what_an_election_cost_is_told_though_it_is_info() -> None:
+    def table(evidence: dict[str, object]) -> str:
+        one = finding("UNCLEAN_ELECTION", Place("audit", 0), {"old_leader": 2, "new_leader": 1} | evidence)
+        open_transaction = finding("TXN_OPEN", Place("audit", 0), {})
+        stream = io.StringIO()
+        write_result(result_of(one, open_transaction), "table", Destination(stream, 80, colour=False), verbose=False)
+        return stream.getvalue()
+
+    assert "an unclean election" not in table({"same_leader": True})
+    told = table({"cost_finding": "UNCLEAN_LOSS"})
+    assert "background  audit-0: an unclean election made broker 1 the leader" in told
+    assert "info, -v explains: TXN_OPEN" in told
+    assert "harmless" not in told

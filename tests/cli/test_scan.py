@@ -93,12 +93,24 @@ def test_nothing_read_is_said_and_never_called_clean(scan: Scan, options: list[s
 
 
 @pytest.mark.parametrize(
-    ("name", "start"), [("a.json", "{"), ("a.jsonl", '{"type"'), ("a.md", "# "), ("a.txt", "CRITICAL"), ("a.out", "kind\t")]
+    ("name", "start"), [("a.json", "{"), ("a.jsonl", '{"type"'), ("a.md", "# "), ("a.txt", "CRITICAL"), ("a", "kind\t")]
 )
 def test_output_file_chooses_the_format(scan: Scan, tmp_path: Path, name: str, start: str) -> None:
     status, out, _ = scan(unclean_result, "--output", str(tmp_path / name))
     assert (status, out) == (1, "")
     assert (tmp_path / name).read_text().startswith(start)
+
+
+def test_an_unknown_ending_is_refused_with_those_known(scan: Scan, tmp_path: Path) -> None:
+    status, _, err = scan(unclean_result, "--output", str(tmp_path / "r.xyz"))
+    assert (status, err.splitlines()) == (
+        2,
+        [
+            f"error: no format goes with the ending .xyz of {tmp_path / 'r.xyz'}",
+            "hint: give --format, or one of .json (json), .jsonl (jsonl), .md (markdown), .tsv (tsv), .txt (table)",
+        ],
+    )
+    assert scan(unclean_result, "--output", str(tmp_path / "r.xyz"), "--format", "tsv")[0] == 1
 
 
 def test_format_wins_over_the_ending(scan: Scan, tmp_path: Path) -> None:

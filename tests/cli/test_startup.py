@@ -23,6 +23,7 @@ def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == "[]\n"
     assert "kafka-forensics" in done.stdout
+    assert "<list" not in done.stdout
 
 
 def test_help_is_there_at_once() -> None:
