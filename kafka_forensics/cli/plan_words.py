@@ -241,10 +241,11 @@ def summary_line(partitions: int, planned: Sequence[Planned]) -> str:
     if not partitions:
         return "nothing to plan: no partition was found, or none is asked for"
     costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
-    if not costly:
-        return f"{plural(partitions, 'partition')}: no election would lose anything"
-    more = "" if partitions == 1 else "; with --topic and --partition, one is shown in full"
-    return f"{plural(partitions, 'partition')}: an election could lose records of {costly}{more}"
+    odd = sum(any(follower.disagrees for one in each.plan.candidates for follower in one.followers) for each in planned)
+    text = f"an election could lose records of {costly}" if costly else "no election would lose anything"
+    text += f"; checkpoints and batches disagree where to cut in {odd}" if odd else ""
+    text += "; with --topic and --partition, one is shown in full" if partitions > 1 and planned else ""
+    return f"{plural(partitions, 'partition')}: {text}"
 
 
 def steps_object(todo: Steps) -> dict[str, object]:

@@ -19,12 +19,13 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.transaction_log import TransactionLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
 from kafka_forensics.replication.plan_steps import Steps, steps
-from kafka_forensics.replication.planner import plan_partition
+from kafka_forensics.replication.planner import plan_partition, recovered_epochs
 from kafka_forensics.replication.plans import (
     Candidate,
     Loss,
@@ -191,13 +192,25 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         end,
         context.high_watermark,
         tuple(one.epochs),
-        None if checkpoint is None else tuple(checkpoint),
+        None if checkpoint is None else _loaded(one, checkpoint),
         _held(one),
         tuple(witnesses),
         is_live,
         outlook is None or outlook.starts,
         one.end_is_known,
     )
+
+
+def _loaded(one: Replica, checkpoint: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
+    """The epochs of a checkpoint as a broker has them once it runs: after an unclean stop, segments from that of the recovery point
+    on are walked. A broker that was running when it was copied has the file's."""
+    context = one.context
+    if context.clean_shutdown or context.live:
+        return tuple(checkpoint)
+    point = context.recovery_point or 0
+    walked_from = max((base for base in context.segment_base_offsets if base <= point), default=0)
+    runs = ((run.leader_epoch, run.start_offset, run.end_offset) for run in one.state.epochs.runs)
+    return recovered_epochs(checkpoint, runs, walked_from)
 
 
 def _held(one: Replica) -> Ranges:

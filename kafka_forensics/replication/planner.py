@@ -6,7 +6,7 @@ sees it. What was committed is known only from witnesses, and each speaks for th
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kafka_forensics.model.files import EpochEntry
@@ -76,6 +76,20 @@ def loaded_epochs(entries: Sequence[EpochEntry], log_end_offset: int) -> list[Ep
     while cache and cache[-1].start_offset >= log_end_offset:
         cache.pop()
     return cache
+
+
+def recovered_epochs(
+    checkpoint: Sequence[EpochEntry], runs: Iterable[tuple[int, int, int]], walked_from: int
+) -> tuple[EpochEntry, ...]:
+    """A checkpoint after recovery, which adds the epochs it meets from offset `walked_from` on that are later than all known
+    (LogSegment.recover). `runs` are (leader epoch, start offset, end offset) of consecutive batches, in file order."""
+    entries = list(checkpoint)
+    latest = max((one.leader_epoch for one in entries), default=-1)
+    for leader_epoch, start, end in runs:
+        if end > walked_from and leader_epoch > latest:
+            entries.append(EpochEntry(leader_epoch, max(start, walked_from)))
+            latest = leader_epoch
+    return tuple(entries)
 
 
 def election_kind(control: PlanControl | None, node: Broker) -> str:

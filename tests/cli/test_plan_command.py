@@ -189,6 +189,19 @@ def test_of_several_partitions_those_that_could_lose(run: Run, tmp_path: Path) -
     assert quiet[2] == ""
 
 
+def test_two_ways_to_know_epochs_that_disagree_are_told(run: Run, tmp_path: Path) -> None:
+    log = batch(0, 4) + batch(4, 4, epoch=1)
+    for broker, checkpoint in ((1, "0\n1\n0 0\n"), (2, "0\n2\n0 0\n1 4\n")):
+        log_dir = put_replica(tmp_path, broker, log)
+        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
+        (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    status, out, err = run(tmp_path, "--format", "table")
+    assert status == 0
+    assert err == "1 partition: no election would lose anything; checkpoints and batches disagree where to cut in 1\n"
+    said = "broker 1 cuts its log from 8 to 4 and copies the leader from 4 on (by its checkpoint; by the epochs in its batches it would"
+    assert f"If broker 2 leads, {said} cut at 8)." in " ".join(out.split())
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_nothing_raw_in_any_format(run: Run, tmp_path: Path, format_name: str) -> None:
     put_replica(tmp_path, "\x1b[31mred", batch(0, 3))

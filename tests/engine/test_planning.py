@@ -202,6 +202,24 @@ def test_what_the_cleaner_took_from_the_start_is_no_loss(tmp_path: Path, compact
     assert losses(one_of(planned_on([tmp_path])), 1) == ([] if compacted else [(0, 4, (2,), 4)])
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_stale_checkpoint_is_mended_by_recovery_alone(tmp_path: Path, clean: bool) -> None:
+    """Broker 1's checkpoint lacks epoch 1. After a clean stop nothing adds it: it asks for epoch 0 and cuts good records."""
+    log = [*(batch(number, 1) for number in range(4)), *(batch(number, 1, epoch=1) for number in range(4, 8))]
+    for broker in (1, 2):
+        log_dir = put_replica(tmp_path, broker, b"".join(log), partition="t-0", high_watermark=8)
+        (log_dir / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n" if broker == 1 else "0\n2\n0 0\n1 4\n")
+        if clean:
+            (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    planned = one_of(planned_on([tmp_path]))
+    second = planned.candidate(2)
+    assert second is not None
+    (follower,) = second.followers
+    assert (follower.by_checkpoint, follower.by_batches) == ((4, 8) if clean else (8, 8))
+    assert follower.disagrees is clean
+    assert not second.losses, "it copies the same again"
+
+
 def test_brokers_that_will_not_come_back(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     put_replica(tmp_path, 2, legacy_entry(0) + legacy_entry(1))

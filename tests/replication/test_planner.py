@@ -13,6 +13,7 @@ from kafka_forensics.replication.planner import (
     high_watermark_truncation,
     loaded_epochs,
     plan_partition,
+    recovered_epochs,
     truncates_by,
 )
 from kafka_forensics.replication.plans import (
@@ -247,6 +248,14 @@ def test_a_checkpoint_as_a_broker_loads_it() -> None:
     assert loaded_epochs(entries((0, 0), (2, 5), (3, 9)), 9) == list(entries((0, 0), (2, 5)))
     assert loaded_epochs(entries((0, 0), (4, 5), (3, 7)), 9) == list(entries((0, 0), (3, 7)))
     assert loaded_epochs(entries((0, 4), (1, 4)), 9) == list(entries((1, 4)))
+
+
+def test_recovery_adds_the_epochs_it_walks_over() -> None:
+    runs = [(0, 0, 5), (1, 5, 12), (3, 12, 20)]
+    assert recovered_epochs(entries((0, 0)), runs, 0) == entries((0, 0), (1, 5), (3, 12))
+    assert recovered_epochs(entries((0, 0)), runs, 8) == entries((0, 0), (1, 8), (3, 12)), "what lies before was not walked"
+    assert recovered_epochs(entries((0, 0), (2, 7)), runs, 0) == entries((0, 0), (2, 7), (3, 12))
+    assert recovered_epochs((), runs, 20) == ()
 
 
 @pytest.mark.parametrize(("node", "kind"), [(1, "leads"), (2, "clean"), (3, "elr"), (4, "unclean"), ("x", "unclean")])
