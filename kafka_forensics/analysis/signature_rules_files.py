@@ -101,6 +101,11 @@ def _two_directories(case: Case) -> Answer:
     return False
 
 
+def _misplaced(case: Case) -> Answer:
+    """A directory with the id of a topic that exists under another name."""
+    return next((one for one in case.of("TOPIC_ID_MISMATCH") if one.evidence.get("misplaced_on")), False)
+
+
 def _metadata_missing(case: Case) -> Answer:
     """A replica without partition.metadata on a broker in KRaft mode, where another has the file."""
     lacking = [one for one in case.replicas if not one.has_partition_metadata and (one.meta_version or 0) >= 1]
@@ -209,6 +214,7 @@ FILES: Final = (
         (
             must("replicas of one name carry different topic ids", has("TOPIC_ID_MISMATCH")),
             extra("a stray or deleted directory is left", some(lambda one: bool({"stray", "delete"} & set(one.relatives)))),
+            against("a directory lies under another living topic's name", _misplaced),
         ),
     ),
     Signature(

@@ -66,7 +66,10 @@ class ControllerEvidence:
 
 
 def read_controller(inputs: Inputs) -> ControllerEvidence | None:
-    """Replay `__cluster_metadata` from all its copies; None without any, or where copies of several clusters are mixed."""
+    """Replay `__cluster_metadata` from all its copies; None without any, or where copies of several clusters are mixed.
+
+    `inputs.controller` is the history from then on.
+    """
     plans = [plan for plan in inputs.internal if (plan.context.topic, plan.context.partition) == (CLUSTER_METADATA_TOPIC, 0)]
     clusters = {plan.log_dir.meta.cluster_id for plan in plans if plan.log_dir.meta is not None} - {None}
     if not plans or len(clusters) > 1:
@@ -79,7 +82,9 @@ def read_controller(inputs: Inputs) -> ControllerEvidence | None:
     snapshots = _snapshots(plans)
     if not log.base_offsets.size and not snapshots:
         return None
-    return _replayed(reading, log, snapshots)
+    evidence = _replayed(reading, log, snapshots)
+    inputs.controller = evidence.history
+    return evidence
 
 
 def _node_id(plan: ReplicaPlan) -> int | str:

@@ -8,6 +8,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
 from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.engine.not_given import replicas_not_given
+from kafka_forensics.engine.topic_ids import topic_ids_explained
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
@@ -202,9 +203,12 @@ def _malformed(damage: list[Damage], broker: int | str, name: str, file: str, pl
     return [finding(first.kind, where, evidence)]
 
 
-def identity_groups(plans: list[ReplicaPlan]) -> tuple[list[list[int]], list[Finding]]:
+def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | None = None) -> tuple[list[list[int]], list[Finding]]:
     """The replicas of one partition, by their numbers, in groups of one topic in one cluster by their ids; the finding if topics
-    are more than one. A replica that tells no id belongs to the only topic and cluster there is, and to none of several."""
+    are more than one. A replica that tells no id belongs to the only topic and cluster there is, and to none of several.
+
+    `controller` says which topic is the present one, and whose the other ids are.
+    """
     topics = [plan.context.topic_id for plan in plans]
     clusters = [None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id for plan in plans]
     groups: dict[tuple[object, object], list[int]] = {}
@@ -214,7 +218,8 @@ def identity_groups(plans: list[ReplicaPlan]) -> tuple[list[list[int]], list[Fin
     if len(set(told.values())) < 2:
         return list(groups.values()), []
     place = Place(plans[0].context.topic, plans[0].context.partition)
-    return list(groups.values()), [finding("TOPIC_ID_MISMATCH", place, {"topic_ids": told})]
+    evidence = {"topic_ids": told} | ({} if controller is None else topic_ids_explained(plans, controller))
+    return list(groups.values()), [finding("TOPIC_ID_MISMATCH", place, evidence)]
 
 
 def _among(ids: list[str | None]) -> list[object]:

@@ -12,6 +12,7 @@ from kafka_forensics.engine.paths import open_paths, typed_path
 from kafka_forensics.engine.selection import listed, require_match
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.constants import INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
@@ -91,6 +92,8 @@ class Inputs:
     """(broker, topic, partition) → suffixes (`delete`, `future`, `stray`) of the directories beside the live one."""
     features: dict[str, int] = field(default_factory=dict)
     """Levels of the cluster's features, where a controller's log was among the copies and has been read."""
+    controller: ControllerHistory | None = None
+    """The controllers' log, once it has been read and if one was among the copies."""
     aside: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
     """(topic, partition) → directories among those asked for with log files that no broker reads: on their way in or out."""
     manifest: Manifest = field(default_factory=Manifest)

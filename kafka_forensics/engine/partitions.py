@@ -43,7 +43,7 @@ def judge_partition(
     plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader
 ) -> PartitionResult:
     """Every finding about one partition. `plans`, `replicas` and `snapshots` go together, one each a replica."""
-    groups, findings = identity_groups(plans)
+    groups, findings = identity_groups(plans, snapshots[0].inputs.controller)
     for group in groups:
         uncover_gaps([replicas[number] for number in group], reader)
     own: list[list[Finding]] = []

@@ -33,8 +33,14 @@ COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
     directories on {directories_missing_on:brokers} are gone][, which is harmless if {harmless_if}]
     > Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Then scan them together.
 TOPIC_ID_MISMATCH: different topics of one name
-    the copies are of different topics with the same name[ ({topic_ids:list})]; only those of one id were compared
-    > Find out which topic id the cluster has now, and scan the copies of each topic by themselves.
+    the copies are of different topics with the same name[ ({topic_ids:list})][; by the controller's log
+    {present_topic_id}, on {present_on:brokers}, is the present one (of the others, {other_ids:list})|; by the controller's log
+    {present_topic_id} is the present one (of the others, {other_ids:list})]; only those of one id were compared
+    > [The directory on {misplaced_on:brokers} lies under another topic's name: put it right before that broker starts, and keep all
+    copies till then.|The present topic's copies are those with id {present_topic_id} ({present_on:brokers}); the others may be the
+    last of theirs, so keep them and scan them by themselves.|The present topic has id {present_topic_id}, and none of these copies
+    has it: look for its copies, and keep these.|Find out which topic id the cluster has now, and scan the copies of each topic by
+    themselves.]
 CLUSTER_ID_MISMATCH: copies of different clusters
     the copies come from different clusters[ ({cluster_ids:list})]; only those of one cluster were compared
     > Scan each cluster's copies by themselves.

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
-from tests.support.faults import CLUSTER_ID, HEALTHY, Brokers, healthy, histories, write_checkpoint
+from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
+from tests.support.faults import CLUSTER_ID, HEALTHY, TOPIC_ID, Brokers, healthy, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.gallery_replicas import (
     OTHER_CLUSTER_ID,
@@ -93,6 +96,41 @@ def test_f40_another_topic_of_the_same_name_is_not_compared(strangers: Brokers) 
     assert only(result, "TOPIC_ID_MISMATCH").evidence["topic_ids"]["2"] == OTHER_TOPIC_ID
     assert result.partitions[0].agreement.kind == "not_compared"
     assert result.partitions[0].topic_id is None
+
+
+def mismatch_told(strangers: Brokers, other: str, *records: bytes) -> Finding:
+    """The mismatch where broker 2 has another id and the controller's log says this; its own topic is t."""
+    strangers.named(2, "partition.metadata").write_bytes(write_partition_metadata(other))
+    return only(verdict(controlled_by(strangers, *in_sync([1, 2, 3]), *records)), "TOPIC_ID_MISMATCH")
+
+
+def test_f40_the_controllers_log_tells_which_topic_is_present_and_whose_the_other_id_is(strangers: Brokers) -> None:
+    """Directories of two topics were swapped."""
+    told = topic("orders", OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID)
+    one = mismatch_told(strangers, OTHER_TOPIC_ID, *told)
+    assert (one.evidence["present_topic_id"], one.evidence["present_on"]) == (TOPIC_ID, [1, 3])
+    assert (one.evidence["other_ids"], one.evidence["misplaced_on"]) == ({OTHER_TOPIC_ID: "topic orders"}, [2])
+    assert (
+        f"; by the controller's log {TOPIC_ID}, on brokers 1 and 3, is the present one (of the others, {OTHER_TOPIC_ID}: topic orders); "
+        in message(one)
+    )
+    assert str(advice(one)).startswith("The directory on broker 2 lies under another topic's name: ")
+    assert "Find out which topic id" not in str(advice(one))
+
+
+def test_f40_an_id_of_a_deleted_topic_and_one_that_the_controllers_log_does_not_know(strangers: Brokers) -> None:
+    one = mismatch_told(strangers, OTHER_TOPIC_ID)
+    assert one.evidence["other_ids"] == {OTHER_TOPIC_ID: "no topic it knows"}
+    assert "misplaced_on" not in one.evidence
+    assert str(advice(one)).startswith(f"The present topic's copies are those with id {TOPIC_ID} ")
+
+
+def test_f40_an_earlier_topic_of_that_name(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
+    earlier = topic(topic_id=OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID), record(9, topic_id=OTHER_TOPIC_ID)
+    one = only(verdict(controlled_by(brokers, *earlier, *in_sync([1, 2, 3]))), "TOPIC_ID_MISMATCH")
+    assert one.evidence["other_ids"] == {OTHER_TOPIC_ID: "t, deleted 2023-11-14T22:30:03Z"}
 
 
 def test_f40_another_cluster_is_not_compared(strangers: Brokers) -> None:

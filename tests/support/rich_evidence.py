@@ -140,5 +140,9 @@ RICH: dict[str, Any] = {
     "examples": ["audit-0", "clicks-0"],
     "in_isr": 2,
     "led": 1,
+    "present_topic_id": "def",
+    "present_on": [2],
+    "other_ids": {"abc": "topic orders"},
+    "misplaced_on": [1],
     "isr_below_minimum": True,
 }
