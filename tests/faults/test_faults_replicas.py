@@ -110,10 +110,8 @@ def test_f40_the_controllers_log_tells_which_topic_is_present_and_whose_the_othe
     one = mismatch_told(strangers, OTHER_TOPIC_ID, *told)
     assert (one.evidence["present_topic_id"], one.evidence["present_on"]) == (TOPIC_ID, [1, 3])
     assert (one.evidence["other_ids"], one.evidence["misplaced_on"]) == ({OTHER_TOPIC_ID: "topic orders"}, [2])
-    assert (
-        f"; by the controller's log {TOPIC_ID}, on brokers 1 and 3, is the present one (of the others, {OTHER_TOPIC_ID}: topic orders); "
-        in message(one)
-    )
+    whose = f"is the present one (of the others, {OTHER_TOPIC_ID}: topic orders); "
+    assert f"; by the controller's log {TOPIC_ID}, on brokers 1 and 3, {whose}" in message(one)
     assert str(advice(one)).startswith("The directory on broker 2 lies under another topic's name: ")
     assert "Find out which topic id" not in str(advice(one))
 
