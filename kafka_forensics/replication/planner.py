@@ -27,6 +27,7 @@ from kafka_forensics.replication.plans import (
     TruncateBy,
     Witness,
 )
+from kafka_forensics.replication.truncation import Log, by_high_watermark
 
 
 def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) -> Plan:
@@ -61,8 +62,8 @@ def high_watermark_truncation(follower_end: int, high_watermark: int | None, lea
     It first cuts to its own high watermark (0 without a checkpoint). A log that still ends behind the leader's is out of the
     leader's range: it is cut to the leader's end, whatever lies below, unless that is not allowed (ReplicaFetcherThread of 0.10).
     """
-    cut = min(high_watermark or 0, follower_end)
-    return (leader_end, True) if cut > leader_end else (cut, False)
+    done = by_high_watermark(Log((), follower_end, high_watermark or 0), Log((), leader_end))
+    return done.log_end_offset, min(high_watermark or 0, follower_end) > leader_end
 
 
 def loaded_epochs(entries: Sequence[EpochEntry], log_end_offset: int) -> list[EpochEntry]:

@@ -2,7 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.elections import Candidates, elect
 from kafka_forensics.replication.plan_steps import Steps, steps
 from kafka_forensics.replication.planner import plan_partition
 from kafka_forensics.replication.plans import PlanControl, PlanPartition, PlanReplica
@@ -17,9 +22,9 @@ def way(leader: int, copied: Brokers, stopped: Brokers, aside: Brokers, order: B
     return Steps(leader, copied, stopped, unclean, (), aside, order)
 
 
-def to(given: PlanPartition, broker: int | str) -> Steps:
-    plan = plan_partition(given)
-    return steps(given, plan, next(one for one in plan.candidates if one.broker == broker))
+def to(partition: PlanPartition, broker: int | str) -> Steps:
+    plan = plan_partition(partition)
+    return steps(partition, plan, next(one for one in plan.candidates if one.broker == broker))
 
 
 def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600)) -> PlanPartition:
@@ -76,9 +81,9 @@ def test_a_replica_without_a_copy_is_asked_for() -> None:
 
 
 def test_the_dead_are_not_started() -> None:
-    given = lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2)))
-    one, two, three = given.replicas
-    told = to(replace(given, replicas=[one, two, replace(three, is_live=False)]), 2)
+    partition = lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2)))
+    one, two, three = partition.replicas
+    told = to(replace(partition, replicas=[one, two, replace(three, is_live=False)]), 2)
     assert told.start_order == (2, 1)
     assert told.keep_stopped == (1,)
 
@@ -95,3 +100,33 @@ def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
     replicas = [replace(one, broker=f"rack-{one.broker}") for one in lagging(control).replicas]
     named = PlanPartition("clicks", 0, replicas, {}, control, nodes={"rack-1": 1, "rack-2": 2, "rack-3": 3})
     assert to(named, "rack-2").keep_stopped == ("rack-3", "rack-1")
+
+
+BROKERS = (1, 2, 3, 4)
+MEMBERS = st.lists(st.sampled_from(BROKERS), unique=True, max_size=4).map(tuple)
+
+
+@st.composite
+def controls(draw: st.DrawFn) -> PlanControl:
+    """What a controller may say of four replicas; the leader is in the ISR, and the ELR beside it."""
+    isr = draw(MEMBERS)
+    leader = draw(st.sampled_from((*isr, -1)))
+    elr = tuple(one for one in draw(MEMBERS) if one not in isr)
+    last = leader if leader >= 0 else draw(st.sampled_from((None, *BROKERS)))
+    return PlanControl(leader, last, 0, isr, elr, tuple(draw(st.permutations(BROKERS))), draw(st.none() | st.booleans()))
+
+
+@pytest.mark.properties
+@given(controls(), st.sampled_from(BROKERS), st.sets(st.sampled_from(BROKERS)))
+def test_whoever_else_is_alive_the_candidate_is_elected(control: PlanControl, broker: int, running: set[int]) -> None:
+    """By the controller's own rule: with those down that have to be, nobody else can come first."""
+    told = to(lagging(control, (200, 600, 600, 600)), broker)
+    alive = frozenset({broker, *(running - set(told.keep_stopped))})
+    isr, elr = frozenset(control.isr or ()), frozenset(control.elr or ())
+    if elr:
+        elr, isr = elr | (isr - alive), isr & alive
+    leader = control.leader if control.leader in alive else -1
+    given_rule = Candidates(control.assignment or (), alive, isr, leader, elr, control.last_leader)
+    done = elect(given_rule, unclean=told.unclean or control.unclean_enabled is True)
+    assert done.leader == broker
+    assert done.may_lose is told.unclean
