@@ -99,6 +99,15 @@ def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
 
 
 @pytest.mark.usefixtures("few")
+def test_a_batch_that_continues_what_was_forgotten_is_left_alone() -> None:
+    log = Log()
+    for producer, sequence in ((1, 0), (2, 0), (3, 0), (1, 50), (1, 10)):
+        log.data(producer, 0, sequence, 10)
+    assert [one.evidence["found_sequence"] for one in log.fold(ProducersFold).findings(context())] == [50]
+    assert bounded(ProducersFold, log, (1, 2, 3)).findings(context()) == []
+
+
+@pytest.mark.usefixtures("few")
 def test_a_batch_sent_twice_is_told_though_its_producer_came_back() -> None:
     log = Log()
     for producer in (1, 2, 3, 1, 1):
