@@ -34,9 +34,11 @@ _UNJUDGED: Final[Evidence] = {"safe_to_abort": None, "not_judged": True}
 class TransactionsAcross:
     """Collects what is needed of every partition, and judges when all are known."""
 
-    def __init__(self, log: TransactionLog | None, as_of_ms: int | None) -> None:
+    def __init__(self, log: TransactionLog | None, as_of_ms: int | None, controller_ms: int | None = None) -> None:
         self._log = log
         self._as_of = as_of_ms
+        self._controller_ms = controller_ms
+        """When the controller wrote the last record of its log."""
         self._facts = CollectedFacts()
 
     def add(self, replicas: Sequence[Replica]) -> None:
@@ -45,14 +47,20 @@ class TransactionsAcross:
 
     @property
     def as_of(self) -> int:
-        """The moment ages are counted to, in ms: as asked for, or the newest timestamp in the evidence."""
+        """The moment ages are counted to, in ms: as asked for, or the newest that a broker stamped, or else the newest of all."""
+        return self._facts.newest_timestamp if self._sure_as_of < 0 else self._sure_as_of
+
+    @property
+    def _sure_as_of(self) -> int:
+        """The same without the clocks of clients, of which one may be years ahead; -1: nothing was stamped by a broker."""
         newest = -1 if self._log is None else self._log.newest_timestamp
-        return max(newest, self._facts.newest_timestamp) if self._as_of is None else self._as_of
+        controller = -1 if self._controller_ms is None else self._controller_ms
+        return max(newest, controller, self._facts.broker_timestamp) if self._as_of is None else self._as_of
 
     def finish(self, findings: list[Finding], partitions: list[PartitionSummary]) -> list[Finding]:
         """`findings` with every TXN_OPEN judged and what else was found added; `partitions` are brought up to date."""
         facts = self._facts.partitions
-        torn = [] if self._log is None else contradictions(self._log, facts, self.as_of)
+        torn = [] if self._log is None else contradictions(self._log, facts, self._sure_as_of)
         settled = {(one.topic_partition, one.decision.producer_id) for one in torn if one.reason == "no_marker"}
         judged: list[Finding] = []
         hanging: dict[tuple[TopicPartition, int], Finding] = {}
@@ -69,13 +77,15 @@ class TransactionsAcross:
         judged += hanging.values()
         judged += [_contradicted(one, facts[one.topic_partition], self._log) for one in torn]
         if self._log is None:
-            judged += disagreements(facts, self.as_of)
+            judged += disagreements(facts, self._sure_as_of)
         _bring_up_to_date(partitions, findings, judged, set(hanging))
         return judged
 
     def _open(self, one: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
         """An open transaction as everything known about it shows it."""
-        evidence = one.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - int(one.evidence["last_timestamp"]), 0)}
+        written = int(one.evidence["last_timestamp"])
+        written = written if facts is None else max(written, facts.written_after(int(one.evidence["last_offset"])))
+        evidence = one.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
         producer_id = int(evidence["producer_id"])
         opened = None if facts is None else facts.open.get(producer_id)
         elsewhere = [] if facts is None else facts.ended_elsewhere.get(producer_id, [])
@@ -101,6 +111,9 @@ class TransactionsAcross:
             return replace(one, evidence=evidence | unknown | _UNJUDGED)
         if not late or facts is None or (facts.context.live and not self._copied_later(facts, owners)):
             return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "does not list it"})
+        if self._sure_as_of < 0:
+            late_by_clients = {"safe_to_abort": None, "coordinator": "does not list it", "late": True}
+            return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | late_by_clients)
         return self._hanging(one, evidence, facts, owners)
 
     def _overdue(self, listing: list[LoggedState]) -> Evidence | None:
@@ -132,7 +145,7 @@ class TransactionsAcross:
 
     def _copied_later(self, facts: PartitionFacts, owners: list[LoggedState]) -> bool:
         """Whether the partition's copy goes on behind the coordinator's last word, so that a marker would be in it."""
-        return facts.newest_timestamp >= max((each.timestamp for each in owners), default=0)
+        return facts.broker_timestamp >= max((each.timestamp for each in owners), default=0)
 
     def _hanging(self, one: Finding, evidence: Evidence, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
         living = [each for each in owners if each.metadata is not None]

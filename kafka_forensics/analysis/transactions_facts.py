@@ -48,7 +48,8 @@ class PartitionFacts:
     last_stable_offset: int
     log_start_offset: int
     log_end_offset: int
-    newest_timestamp: int
+    broker_timestamp: int
+    """The newest that a broker stamped in any copy, in ms; -1: none."""
     elsewhere: "NDArray[np.int64]"
     """Markers that only other copies have."""
     forgotten: list[OpenTransaction]
@@ -98,6 +99,10 @@ class PartitionFacts:
         late = len(before) and int(before[-1, TIMESTAMP]) >= timestamp
         return int(before[-1, OFFSET]) if late else None
 
+    def written_after(self, offset: int) -> int:
+        """Timestamp of the newest marker before `offset`, by its broker's clock: what stands there is not older. -1: none."""
+        return int(self.markers[self.markers[:, OFFSET] < offset, TIMESTAMP].max(initial=-1))
+
     def previous_marker_offset(self, timestamp: int) -> int | None:
         """Offset of the last marker that is older than `timestamp`."""
         older = self.markers[self.markers[:, TIMESTAMP] < timestamp, OFFSET]
@@ -125,7 +130,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
         best.log_start_offset,
         best.log_end_offset,
-        max(one.state.transactions.last_markers.newest_timestamp for one in replicas),
+        max(one.state.transactions.last_markers.broker_timestamp for one in replicas),
         _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
         [one for one in best.forgotten if not any(_may_have(other, one.producer_id) for other in replicas)],
     )
@@ -204,12 +209,15 @@ class CollectedFacts:
 
     partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
     newest_timestamp: int = -1
+    """By any clock, a client's too."""
+    broker_timestamp: int = -1
     _rows: int = 0
 
     def add(self, replicas: Sequence[Replica]) -> None:
         """Take the copies of one partition."""
-        newest = (one.state.transactions.last_markers.newest_timestamp for one in replicas)
-        self.newest_timestamp = max([self.newest_timestamp, *newest])
+        stamped = [one.state.transactions.last_markers for one in replicas]
+        self.newest_timestamp = max([self.newest_timestamp, *(one.newest_timestamp for one in stamped)])
+        self.broker_timestamp = max([self.broker_timestamp, *(one.broker_timestamp for one in stamped)])
         facts = partition_facts(replicas)
         if facts is None:
             return

@@ -69,7 +69,8 @@ def scan_inputs(
     findings = lost_partitions(inputs, witnesses.controller, environment_findings(inputs)) + witnesses.findings
     partitions: list[PartitionSummary] = []
     incomplete = list(inputs.incomplete)
-    across = TransactionsAcross(witnesses.transaction_log, options.as_of_ms)
+    controller_ms = None if witnesses.controller is None else witnesses.controller.last_ms
+    across = TransactionsAcross(witnesses.transaction_log, options.as_of_ms, controller_ms)
     placements = TopicPlacements(inputs, witnesses)
 
     def looked(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:

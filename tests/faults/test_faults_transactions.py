@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.wording import advice, message
 from tests.support.faults_verdict import Said, offsets, only, said, scan, span, verdict
@@ -16,8 +18,9 @@ from tests.support.transaction_histories import (
     left_open,
     retained,
     strangers,
+    wrong_clock,
 )
-from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER_ID, CoordinatorLog, DataLog, Logs, write_cluster
+from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER_ID, CoordinatorLog, DataLog, Logs, ms, write_cluster
 
 pytestmark = pytest.mark.faults
 
@@ -79,6 +82,36 @@ def test_f41_what_is_not_overdue_does_not_hang(tmp_path: Path, later: float) -> 
     result = judged(tmp_path, left_open(later), coordinator(later))
     assert said(result) == OPEN
     assert {one.evidence["coordinator"] for one in result.findings} == {"does not list it"}
+
+
+@pytest.mark.parametrize("state", [coordinator(13), coordinator(13, (12, "Ongoing", (0,))), None], ids=["forgot", "lists", "none"])
+def test_f41_a_clients_wrong_clock_makes_nothing_overdue(tmp_path: Path, state: CoordinatorLog | None) -> None:
+    """Ages are counted by the clocks of brokers: somebody's record in another topic is stamped 50,000 years ahead."""
+    known = {} if state is None else {"__transaction_state-0": state}
+    result = scan(write_cluster(tmp_path, {"t-0": left_open(13), "other-0": wrong_clock(), **known}))
+    assert [one for one in said(result) if one[0].startswith("TXN")] == OPEN
+    assert not any(one.evidence["safe_to_abort"] for one in result.findings if one.kind == "TXN_OPEN")
+
+
+def test_f42_without_any_clock_of_a_broker_it_is_a_suspicion(tmp_path: Path) -> None:
+    data = DataLog()
+    data.data(10)
+    for name, logs in (("none", {}), ("empty", {"__transaction_state-0": CoordinatorLog()})):
+        result = scan(write_cluster(tmp_path / name, {"t-0": data, "other-0": wrong_clock(), **logs}))
+        found = [one for one in result.findings if one.kind.startswith("TXN")]
+        assert {(one.kind, one.severity.value, one.confidence.value) for one in found} == {("TXN_OPEN", "warning", "suspected")}
+        assert {one.evidence["safe_to_abort"] for one in found} == {None}
+        asked = local.scan([str(path) for path in sorted((tmp_path / name).iterdir())], ScanOptions(jobs=1, as_of_ms=ms(60)))
+        assert [one.severity.value for one in asked.findings if one.kind == "TXN_OPEN"] == ["info"] * 3
+
+
+def test_f41_records_older_than_a_marker_before_them_are_not_older_than_it(tmp_path: Path) -> None:
+    """A producer that copies old records keeps their times: the marker before them tells when they were written at least."""
+    data = DataLog()
+    data.traffic(2 * TOO_LATE)
+    data.data(10)
+    data.traffic(2 * TOO_LATE + 1)
+    assert said(judged(tmp_path, data, strangers(0, 2 * TOO_LATE))) == OPEN
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareAbort", "PrepareEpochFence"])

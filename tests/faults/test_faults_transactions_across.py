@@ -29,6 +29,7 @@ from tests.support.transaction_histories import (
     replaced_coordinator,
     segmented,
     without_segment,
+    wrong_clock,
 )
 from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, Logs, write_cluster
 
@@ -88,6 +89,12 @@ def test_f44_a_decision_whose_markers_are_on_their_way_is_torn_only_when_overdue
     result = scan(write_cluster(tmp_path, logs))
     still: Said = [("TXN_OPEN", "info", broker) for broker in BROKERS]
     assert said(result) == ([("TXN_TORN", "critical", 1)] if torn else still)
+
+
+def test_f44_a_clients_wrong_clock_makes_no_decision_overdue(tmp_path: Path) -> None:
+    logs = cluster(ended(30, COMMIT, traffic=60), ended(30, NOTHING, traffic=60), prepared())
+    result = scan(write_cluster(tmp_path, logs | {"other-0": wrong_clock()}))
+    assert [one for one in said(result) if one[0].startswith("TXN")] == [("TXN_OPEN", "info", broker) for broker in BROKERS]
 
 
 def test_f44_a_copy_older_than_the_decision_is_not_judged(tmp_path: Path) -> None:

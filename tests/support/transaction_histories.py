@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.faults import Brokers, Log
-from tests.support.transaction_logs import APP_ID, OTHER, CoordinatorLog, DataLog, Logs, write_cluster
+from tests.support.transaction_logs import APP_ID, OTHER, CoordinatorLog, DataLog, Logs, ms, write_cluster
 
 TOO_LATE: Final = 20 * 60 + 1
 """Seconds: the maximum timeout of 15 minutes, five more, and one."""
@@ -210,6 +212,17 @@ def epochs_of(client: int) -> tuple[DataLog, CoordinatorLog]:
         state.state(number + 0.05, f"Prepare{verdict}", (0,), epoch=epoch, since=number, client=client)
         state.state(number + 0.09, f"Complete{verdict}", epoch=epoch, since=number, client=client)
     return data, state
+
+
+def wrong_clock() -> DataLog:
+    """A partition with one record of an idempotent producer that stamps in microseconds."""
+    log = DataLog()
+    stamp = 1000 * ms(0)
+    records = [RecordToWrite(b"k", b"v")]
+    batch = write_batch(records, base_offset=0, base_timestamp=stamp, producer_id=3000, producer_epoch=0, base_sequence=0)
+    log.producers[3000] = ProducerEntry(3000, 0, 0, 0, 0, stamp, -1, -1)
+    log.append(batch, 0, stamp)
+    return log
 
 
 def cluster(first: DataLog, second: DataLog, state: CoordinatorLog | None = None) -> dict[str, Log]:
