@@ -1,8 +1,8 @@
 """The tables of `docs/faults.md`: what a scan and what kafka-dump-log say of every fault. `python -m lab.fault_gallery`.
 
 Each case's tree is made anew, scanned, and its damaged file given to Kafka's own tool, once as it is and for logs once with
-`--deep-iteration`; that takes five minutes. `--scan` makes only the verdicts of this tool anew and keeps what the page says of
-Kafka's. Rows of faults that have no case, and all text around the tables, stay as they are.
+`--deep-iteration`, logs of internal topics once with their decoder; that takes ten minutes. `--scan` makes only the verdicts of
+this tool anew and keeps what the page says of Kafka's. All text around the tables stays as it is, but for the totals at the end.
 """
 
 import argparse
@@ -10,23 +10,27 @@ import itertools
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from lab.fault_gallery_peer import peer_says
+from lab.fault_gallery_totals import totals
 from lab.kafka_jars import LAB
 from tests.support.faults import Brokers
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 
 PAGE: Final = LAB.parent / "docs" / "faults.md"
-HEAD: Final = "| fault | injected | this tool | kafka-dump-log 4.3.0 |\n|---|---|---|---|\n"
+COLUMNS: Final = ("fault", "injected", "this tool", "kafka-dump-log 4.3.0")
+HEAD: Final = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n"
 UNMEASURED: Final = "-"
-_TABLE: Final = re.compile(r"(## (.+)\n\n)((?:\|.*\n)+)")
+_TABLE: Final = re.compile(r"(## (.+)\n(?:(?!#|\|).*\n)*)((?:\|.*\n)+)")
+_TOTALS: Final = re.compile(r"(## In all\n\n)(.*\n)")
 _NEEDED: Final = frozenset({"COMMITTED_LOST_EVERYWHERE", "HW_BEYOND_LEO"})
 """Kinds of which it is told that nobody holds what is lost."""
 _ANNOTATIONS: Final = frozenset({"INCIDENT_SIGNATURE"})
@@ -50,14 +54,39 @@ def verdict(case: Case, folder: Path) -> str:
     brokers = case.make(folder)
     result = scanned(case, brokers)
     told = [one for one in result.findings if one.kind not in _ANNOTATIONS]
-    everywhere = len(result.brokers)
+    everywhere = max((len(one.replicas) for one in result.partitions if not one.topic.startswith("__")), default=0)
     by_kind = itertools.groupby(sorted(told, key=_order), key=lambda one: (one.kind, one.severity))
     words = [_said(kind, severity, list(found), everywhere) for (kind, severity), found in by_kind]
     text = ", ".join(words) or "nothing"
     holders = {tuple(one.evidence["held_by"]) for one in told if one.evidence.get("held_by") or one.kind in _NEEDED}
     for each in sorted(holders):
         text += f"; held by {', '.join(f'b{broker}' for broker in each) or 'nobody'}"
+    text += "".join(f"; {name.replace('_', ' ').replace('.', ' ')}: {value}" for name, value in _shown(case.shown, told))
     return f"{text}; {case.note}" if case.note else text
+
+
+def _shown(names: tuple[str, ...], told: list[Finding]) -> Iterator[tuple[str, str]]:
+    """What the worst finding that has it says under each name; a name that none has is left out."""
+    worst_first = [{**one.evidence, "confidence": one.confidence.value} for one in sorted(told, key=_order)]
+    for name in names:
+        for found in worst_first:
+            value: Any = found
+            for part in name.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            if value is not None:
+                yield name, _worded(value)
+                break
+
+
+def _worded(value: object) -> str:
+    """`true`, `1, 3`, `b1 16, b2 14`: evidence in a cell."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ", ".join(f"b{key} {_worded(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(_worded(each) for each in value) or "none"
+    return str(value)
 
 
 def _order(one: Finding) -> tuple[int, str, str]:
@@ -85,50 +114,37 @@ def cells(line: str) -> list[str]:
 
 
 def rows_of(text: str) -> dict[str, list[list[str]]]:
-    """Heading → rows of the table below it, each a list of cells; rows of three cells get a fourth."""
-    found = {}
-    for _, heading, table in _TABLE.findall(text):
-        rows = [cells(line) for line in table.splitlines()[2:]]
-        found[heading] = [row + [UNMEASURED] * (4 - len(row)) for row in rows]
-    return found
+    """Heading → rows of the table below it, each a list of cells."""
+    return {heading: [cells(line) for line in table.splitlines()[2:]] for _, heading, table in _TABLE.findall(text)}
+
+
+def injected(case: Case) -> str:
+    """The cell of what was injected; negative controls are in italics."""
+    return f"*{case.injected}*" if case.control else case.injected
 
 
 def table(heading: str, known: list[list[str]], *, with_peer: bool) -> str:
-    """The table of a section: its cases in order, then the known rows of faults that have none."""
-    cases = SECTIONS[heading]
+    """The table of a section: its cases in order. What is known of Kafka's tool is kept unless it is run again."""
+    kept = {(row[0], row[1]): row[3] for row in known if len(row) == len(COLUMNS)}
     lines = []
-    kept = {(row[0], row[1]): row[3] for row in known}
-    for case in cases:
+    for case in SECTIONS[heading]:
         with tempfile.TemporaryDirectory() as folder:
             ours = verdict(case, Path(folder) / "brokers")
-        theirs = peer_says(case) if with_peer else kept.get((case.fault, case.injected), UNMEASURED)
-        lines.append([case.fault, case.injected, ours, theirs])
-    faults = {case.fault for case in cases}
-    lines = in_order(lines, [row for row in known if faults.isdisjoint(row[0].split(", "))])
+        theirs = peer_says(case) if with_peer else kept.get((case.fault, injected(case)), UNMEASURED)
+        lines.append([case.fault, injected(case), ours, theirs])
     return HEAD + "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
 
 
-def in_order(made: list[list[str]], kept: list[list[str]]) -> list[list[str]]:
-    """Rows by the number of their fault; a row without one stays behind the row it stood behind."""
-    numbered = []
-    for rows in (made, kept):
-        number = 0
-        for row in rows:
-            told = re.match(r"F(\d+)", row[0])
-            number = int(told[1]) if told else number
-            numbered.append((number, row))
-    return [row for _, row in sorted(numbered, key=lambda each: each[0])]
-
-
 def page(text: str, *, with_peer: bool) -> str:
-    """The page with its tables made anew."""
+    """The page with its tables and its totals made anew."""
     known = rows_of(text)
 
     def fresh(match: re.Match[str]) -> str:
         heading = match[2]
         return match[1] + (table(heading, known[heading], with_peer=with_peer) if heading in SECTIONS else match[3])
 
-    return _TABLE.sub(fresh, text)
+    made = _TABLE.sub(fresh, text)
+    return _TOTALS.sub(lambda match: f"{match[1]}{totals(rows_of(made))}\n", made)
 
 
 def main() -> None:

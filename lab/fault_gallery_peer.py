@@ -3,6 +3,7 @@
 import hashlib
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from functools import cache
@@ -17,40 +18,67 @@ from lab.kafka_jars import kafka_jars
 from tests.support.faults import healthy
 from tests.support.gallery_case import Case
 
+PATIENCE_SECONDS: Final = 20
+"""For a tool that may never end."""
+HUGE_BYTES: Final = 1 << 30
 _BATCH: Final = re.compile(r"^(?:baseOffset|offset): (?:\d+|-\d+) .*isvalid: (true|false)", re.MULTILINE)
 _TAIL: Final = re.compile(r"^Found (\d+) invalid bytes at the end", re.MULTILINE)
 _THROWN: Final = re.compile(r"(?:[\w$]+\.)+([\w$]+(?:Exception|Error))\b")
+_SKIPPED: Final = re.compile(r"((?:Error at|Unknown record type)[^\n]*\bskipping\b[^\n]*)")
 _RAW: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def peer_says(case: Case) -> str:
     """The cell of kafka-dump-log; what it says of an undamaged file of that name too is left out."""
     if case.damaged is None:
-        return "not a matter of one file"
+        return case.untold
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "brokers"
         case.make(root)
-        path = root / case.damaged
-        is_log = path.suffix == ".log"
-        batches = local.scan([str(path)], ScanOptions(jobs=1, deep=False)).totals.batches if is_log else 0
-        before = _tree(path.parent)
-        done = _run(path, *case.peer_options)
-        if b"Ignoring unknown file" in done.stderr:
-            return "ignores the file"
-        plain = _words(path, batches, done, _usual(case.damaged, case.peer_options))
-        deep = plain
-        if is_log and not case.peer_options:
-            deep = _words(path, batches, _run(path, "--deep-iteration"), _usual(case.damaged, ("--deep-iteration",)))
-        after = _tree(path.parent)
-        opened = _opened(path) if case.traced else ""
-    text = plain if deep == plain else f"{plain}; with `--deep-iteration`: {deep}"
+        before = _tree(root)
+        text = _file_says(root, case.damaged, case.peer_options, named=case.named)
+        for path, option in case.also:
+            directory = Path(path).parent.name
+            text += f"; `{directory}` with `{option}`: {_file_says(root, path, (option,))}"
+        after = _tree(root)
+        opened = _opened(root / case.damaged) if case.traced else ""
     for what, names in (
         ("creates", after.keys() - before),
         ("changes", {name for name in before if after.get(name) != before[name]}),
     ):
         if names:
-            text += f"; **{what} {' and '.join(f'`{name}`' for name in sorted(names))} in the evidence**"
+            listed = sorted(Path(name).name for name in names)
+            text += f"; **{what} {' and '.join(f'`{name}`' for name in listed)} in the evidence**"
     return f"{text}; **opens it {opened}**" if opened else text
+
+
+def _file_says(root: Path, damaged: str, options: tuple[str, ...], *, named: bool = False) -> str:
+    """What it says of one file as it is, and of a log with `--deep-iteration` where that is something else."""
+    path = root / damaged
+    if not path.is_file():
+        return _waits(path)
+    is_log = path.suffix == ".log"
+    counted = is_log and not path.is_symlink()
+    batches = local.scan([str(path)], ScanOptions(jobs=1, deep=False)).totals.batches if counted else 0
+    done = _run(path, *options, named=named)
+    if b"Ignoring unknown file" in done.stderr:
+        return "ignores the file"
+    plain = _words(path, batches, done, _usual(damaged, options))
+    if path.is_symlink() and f"Found {path.stat().st_size} invalid bytes".encode() in done.stdout:
+        return f"{plain}; **reads what the link points to**"
+    if not is_log or options:
+        return plain
+    deep = _words(path, batches, _run(path, "--deep-iteration", named=named), _usual(damaged, ("--deep-iteration",)))
+    return plain if deep == plain else f"{plain}; with `--deep-iteration`: {deep}"
+
+
+def _waits(path: Path) -> str:
+    """What it does with a pipe: it is ended after a while."""
+    try:
+        done = run_tool(DUMP_LOG_SEGMENTS, ["--files", path.name], directory=path.parent, timeout_seconds=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return "does not end: it opens the pipe and waits"
+    return _words(path, 0, done, frozenset())
 
 
 def _opened(path: Path) -> str:
@@ -71,8 +99,10 @@ def _opened(path: Path) -> str:
     return f"`{' + '.join(flags[-1].split('|'))}`" if flags else "not at all"
 
 
-def _run(path: Path, *options: str) -> ToolResult:
-    return run_tool(DUMP_LOG_SEGMENTS, [*options, "--files", path.name], directory=path.parent)
+def _run(path: Path, *options: str, named: bool = False) -> ToolResult:
+    """Run in the file's directory, or in the one above it so that the directory's name is in the output."""
+    directory = path.parent.parent if named else path.parent
+    return run_tool(DUMP_LOG_SEGMENTS, [*options, "--files", str(path.relative_to(directory))], directory=directory)
 
 
 @cache
@@ -91,7 +121,9 @@ def _words(path: Path, batches: int, done: ToolResult, usual: frozenset[str]) ->
     if path.suffix == ".log":
         valid = _BATCH.findall(text)
         wrong = valid.count("false")
-        if len(valid) < batches:
+        if not valid and not batches:
+            words.append("no batch shown")
+        elif len(valid) < batches:
             words.append(f"{len(valid)} of {batches} readable batches shown")
         elif not wrong:
             words.append("every batch `isvalid: true`")
@@ -99,8 +131,9 @@ def _words(path: Path, batches: int, done: ToolResult, usual: frozenset[str]) ->
             words.append(f"`isvalid: false` {'once' if wrong == 1 else 'twice' if wrong == 2 else f'{wrong} times'}")
     words += [f"“Found {size} invalid bytes at the end”" for size in _TAIL.findall(text)]
     words += [each for each in _complaints(path, done) if each not in usual][:2]
+    words += [f"“{said.rstrip('.')}”" for said in _SKIPPED.findall(text)][:2]
     if raw := len(_RAW.findall(text)):
-        words.append(f"**{raw} control characters written raw**")
+        words.append(f"**{raw} control character{'s' if raw > 1 else ''} written raw**")
     return ", ".join(words)
 
 
@@ -120,5 +153,13 @@ def _complaints(path: Path, done: ToolResult) -> list[str]:
     return [f"“{heading}{f': {one}' if one else ''}”" for heading, details in said.items() for one in details or [""]]
 
 
-def _tree(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.is_file()}
+def _tree(root: Path) -> dict[str, str]:
+    """Regular files below a folder → a hash of their bytes, or for a huge one its size and time."""
+    found = {}
+    for path in root.rglob("*"):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode):
+            huge = status.st_size > HUGE_BYTES
+            said = f"{status.st_size} {status.st_mtime_ns}" if huge else hashlib.sha256(path.read_bytes()).hexdigest()
+            found[str(path.relative_to(root))] = said
+    return found

@@ -145,8 +145,8 @@ BATCHES: Final = (
     probed(3, COUNT, int32(2**31 - 1), crc=True)("P5", "recordsCount = 2147483647, one small log by itself"),
     right_crc(DELTA, int32(1))("F10", "lastOffsetDelta smaller than records - 1, CRC right"),
     right_crc(DELTA, int32(1000))("F10", "lastOffsetDelta far larger than records - 1, CRC right"),
-    Case("F10", "the same left by the cleaner on one replica", partial(cleaned, on=(2,)), FIRST),
-    Case("F10", "the same left by the cleaner on all", partial(cleaned, on=(1, 2, 3)), FIRST),
+    Case("F10", "the same left by the cleaner on one replica", partial(cleaned, on=(2,)), FIRST, control=True),
+    Case("F10", "the same left by the cleaner on all", partial(cleaned, on=(1, 2, 3)), FIRST, control=True),
     packed(b"\x80\x80\x80\x80\x80\x01" + record(), "none")("F11", "an integer of six bytes, CRC right"),
     packed(record_of(b"\0" + b"\x80" * 10 + b"\1" + b"\0" * 20), "none")("F11", "a long of eleven bytes, CRC right"),
     packed(record_of(b"\0\0\0", encode_zigzag(1000), b"key\1\0"), "none")("F12", "length of a key past its record, CRC right"),
@@ -173,8 +173,11 @@ COMPRESSION: Final = (
     packed(GZIP + b"junk", "gzip")("F23", "gzip with bytes behind it"),
     packed(GZIP[:-4], "gzip")("F23", "gzip cut short"),
     packed(b"\x28\xb5\x2f\xfd" + b"\xff" * 30, "zstd")("F23", "zstd that is none"),
-    *(Case("F23", f"{codec} as Kafka writes it", partial(compressed_by, codec=codec), FIRST) for codec in ("lz4", "snappy")),
-    Case("F23", "the LZ4 header checksum of magic 0", magic_0_lz4, FIRST),
+    *(
+        Case("F23", f"{codec} as Kafka writes it", partial(compressed_by, codec=codec), FIRST, control=True)
+        for codec in ("lz4", "snappy")
+    ),
+    Case("F23", "the LZ4 header checksum of magic 0", magic_0_lz4, FIRST, control=True),
     Case("F24", "wrapper inside wrapper, 2 deep", partial(nested, depth=2), FIRST),
     Case("F24", "wrapper inside wrapper, 1000 deep", partial(nested, depth=1000), FIRST),
 )

@@ -52,6 +52,7 @@ def not_counting(root: Path, value: str) -> Brokers:
         "deleted": log_of(record, (commit_key(), None)),
         "other topic id": log_of(record),
     }[value]
+    brokers.crash(1)
     put_offsets(brokers.log_dir(1), log)
     return brokers
 
@@ -113,11 +114,12 @@ COMMITTED: Final = (
     committed(LOG_END + 25, timestamp=BASE_TIMESTAMP - 1)("-", "the same, every record younger than the commit", shown=HARMLESS),
     told(lambda root: copied(root, 1))("-", "the same, one copy given", shown=HARMLESS, control=True),
     told(patient(out_of_the_isr))("-", "the same, no copy of the ISR given", shown=HARMLESS, control=True),
-    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by"), control=True),
-    *(
-        committed(offset, timestamp=LATER)("-", f"group committed {offset} of log end 75, high watermark 72", control=True)
-        for offset in (LOG_END, HIGH_WATERMARK, 0)
+    committed(LOG_END + 25)("-", "the same with `--live`", live=True, shown=("confidence", "capped_by")),
+    committed(LOG_END, timestamp=LATER)(
+        "-", "group committed 75 of log end 75, high watermark 72", control=True, note="the high watermark was at least 75"
     ),
+    committed(HIGH_WATERMARK, timestamp=LATER)("-", "group committed 72 of log end 75, high watermark 72", control=True),
+    committed(0, timestamp=LATER)("-", "group committed 0 of log end 75, high watermark 72", control=True),
     *(
         told(partial(not_counting, value=value))("-", f"group committed 84 of log end 75, {words}", control=True)
         for value, words in (

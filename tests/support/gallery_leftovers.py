@@ -193,7 +193,7 @@ FORETOLD: Final = ("check", "reason", "log_end_foretold", "segments", "batches_r
 RESTART: Final = ("unclean_restart.walked", "unclean_restart.recovery_point")
 GAP: Final = ("also_in",)
 A_DIRECTORY: Final = "not run: a directory, no file"
-STEPS: Final = ("count",)
+STEPS: Final = ("steps",)
 SWAP, DELETED, LAST_DELETED = (segment(29, "log.swap"), segment(29, "log.deleted"), segment(55, "log.deleted"))
 OUTSIDE: Final = (
     Case("F47", "links to itself and out of the log directory; one has the name of a segment", linked, f"brokers/{segment(LINK)}"),
@@ -301,7 +301,6 @@ STARTS: Final = (
         "`.swap` with what the segment has",
         patient(lambda it: swap_in(it, 29, it.file(2, 29).read_bytes())),
         SWAP,
-        shown=STEPS,
     ),
     Case(
         "F47",
@@ -310,7 +309,9 @@ STARTS: Final = (
         SWAP,
     ),
     Case("F47", "an empty `.swap` over a good segment", patient(lambda it: swap_in(it, 29, b"")), SWAP),
-    Case("F47", "`.cleaned` files beside a `.swap`: half of a split", patient(half_of_a_split), segment(55, "log.swap")),
+    Case(
+        "F47", "`.cleaned` files beside a `.swap`: half of a split", patient(half_of_a_split), segment(55, "log.swap"), shown=STEPS
+    ),
     *(
         Case(
             "F47",

@@ -163,7 +163,7 @@ HANGING: Final = ("reason", "producer_id", "last_stable_offset", "hidden_records
 OPEN: Final = ("coordinator", "coordinator_state")
 TRANSACTIONS: Final = (
     *(
-        opened(OVERDUE, partial(forgotten, reason=reason))("F41", words, shown=HANGING)
+        opened(OVERDUE, partial(forgotten, reason=reason))("F41", words, shown=(*HANGING, "command"))
         for reason, words in (
             ("partition_not_listed", "open for more than 20 minutes; its coordinator does not list the partition"),
             ("no_description", "the same; the transactional id has expired"),
@@ -177,6 +177,14 @@ TRANSACTIONS: Final = (
         segment(2, broker=1),
         also=ALSO,
         shown=("hidden_by_retention", *HANGING),
+    ),
+    Case(
+        "F41",
+        "the same, and its coordinator lists it, in the state Ongoing",
+        lambda root: retained(root, OVERDUE, listed=True),
+        segment(2, broker=1),
+        also=ALSO,
+        shown=("hidden_by_retention", "coordinator_state"),
     ),
     opened(OVERDUE - 2, coordinator)("F41", "open for less than 20 minutes and not listed", control=True, shown=OPEN),
     Case(
@@ -200,15 +208,6 @@ TRANSACTIONS: Final = (
     ),
     logs_of(behind_the_marker, damaged=segment(0, broker=3))(
         "F41", "b3 ends before the marker that b1 and b2 have", control=True, shown=("ended_on",)
-    ),
-    Case(
-        "F41",
-        "held open by a snapshot alone, and its coordinator lists it",
-        lambda root: retained(root, OVERDUE, listed=True),
-        segment(2, broker=1),
-        also=ALSO,
-        control=True,
-        shown=("hidden_by_retention", "coordinator_state"),
     ),
     logs_of(ending_as_decided)("F41", "all end as decided", control=True),
     *(
@@ -250,10 +249,10 @@ TRANSACTIONS: Final = (
         lost_segment,
         segment(0, broker=1, directory="t-1"),
         also=ALSO,
-        shown=("reason", "confidence"),
+        shown=("reason",),
     ),
     *(
-        torn(each, each, partial(decided, 30, commit=each), client=client)(
+        torn(each, each, partial(decided, 30, commit=each, client=client), client=client)(
             "F44", f"{'COMMIT' if each else 'ABORT'} in both as decided, transaction version {client}", control=True
         )
         for client, each in ((0, True), (2, True), (2, False))

@@ -1,0 +1,87 @@
+"""The totals of the fault gallery: how many faults, probes and negative controls there are, and what each tool made of them."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+Rows = Mapping[str, list[list[str]]]
+"""Heading → rows of four cells, as on the page."""
+WORSE: Final = re.compile(r"`[A-Z_]+` (?:critical|error|warning)\b")
+_FAILED: Final = re.compile(r"exit [1-9]|does not end")
+_UNREAD: Final = ("not ", "ignores ")
+
+
+class Peer(Enum):
+    """What kafka-dump-log made of a case."""
+
+    NAMED = "named"
+    """It says that something is wrong."""
+    FAILED = "failed"
+    """It ends by an exception, or not at all, and says no more."""
+    SILENT = "silent"
+    """It ends as with a sound file."""
+    UNREAD = "unread"
+    """It passes over the file, or there is none to give it."""
+
+
+def peer_made_of_it(cell: str) -> Peer:
+    """What its cell says, over all runs and files."""
+    if cell.startswith(_UNREAD):
+        return Peer.UNREAD
+    if "“" in cell or "`isvalid: false`" in cell:
+        return Peer.NAMED
+    return Peer.FAILED if _FAILED.search(cell) else Peer.SILENT
+
+
+def is_control(row: list[str]) -> bool:
+    """Whether a row is a negative control, which stands in italics."""
+    return row[1].startswith("*") and row[1].endswith("*")
+
+
+def totals(rows: Rows) -> str:
+    """One paragraph: what was counted over all tables."""
+    every = [row for table in rows.values() for row in table]
+    controls = [row for row in every if is_control(row)]
+    probes = [row for row in every if row[0].startswith("P")]
+    faults = [row for row in every if not is_control(row) and not row[0].startswith("P")]
+    kinds = {row[0] for row in every if row[0].startswith("F")}
+    alarms = sum(WORSE.search(row[2]) is not None for row in controls)
+    sound = ", ".join(sorted((row[0] for row in probes if _silent(row)), key=lambda name: int(name[1:]))) or "none"
+    return (
+        f"{len(kinds)} faults in {len(faults)} injections, {len(probes)} probes, and {len(controls)} negative controls. "
+        f"This tool finds something in {_found(faults)} of the injections and in {_found(probes)} of the probes "
+        f"(nothing in {sound}, whose bytes are sound); anything above `info` it finds in {alarms} of the controls. "
+        f"kafka-dump-log: of the injections {_counted(faults)}; of the probes {_counted(probes)}; "
+        f"of the controls {_counted(controls)}. “Called wrong” is any complaint in any of its runs, whatever it is about. "
+        f"Of the {len(kinds)} faults it complains of {_named(faults)} in at least one injection. "
+        f"It changes or creates files in the evidence in {_marked(every, 'changes', 'creates')} rows, opens them for writing in "
+        f"{_marked(every, 'opens it `O_RDWR')}, and writes control characters raw in {_marked(every, 'written raw')}."
+    )
+
+
+def _silent(row: list[str]) -> bool:
+    return row[2].startswith("nothing")
+
+
+def _marked(rows: Iterable[list[str]], *words: str) -> int:
+    """Rows in which one of these words is told in bold."""
+    return sum(any(word in bold for word in words for bold in re.findall(r"\*\*(.+?)\*\*", row[3])) for row in rows)
+
+
+def _found(rows: Iterable[list[str]]) -> int:
+    return sum(not _silent(row) for row in rows)
+
+
+def _named(rows: Iterable[list[str]]) -> int:
+    return len({row[0] for row in rows if row[0].startswith("F") and peer_made_of_it(row[3]) is Peer.NAMED})
+
+
+def _counted(rows: Iterable[list[str]]) -> str:
+    """`12 called wrong, 3 ended by an exception, 4 passed as sound, 5 not read`."""
+    found = Counter(peer_made_of_it(row[3]) for row in rows)
+    return (
+        f"{found[Peer.NAMED]} called wrong, {found[Peer.FAILED]} ended by an exception, "
+        f"{found[Peer.SILENT]} passed as sound, {found[Peer.UNREAD]} not read"
+    )
