@@ -134,9 +134,9 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         absent = f" and nothing at {offsets(one.replaced_end, one.end)}" if one.replaced_end < one.end else ""
         other = f"other records at {offsets(one.start, one.replaced_end)}" if one.replaced_end > one.start else "none"
         yield (
-            f"Already happened: {brokers(one.brokers)} cut its log at offset {one.start} or below, though offsets up to "
-            f"{one.end - 1} were committed ({witness_words(one.witness)}): it holds {other}{absent}. "
-            f"{brokers(one.held_by).capitalize()} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
+            f"Already happened: {brokers(one.brokers)} has lost offsets {offsets(one.start, one.end)}, which were committed "
+            f"({witness_words(one.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
+            f"{other}{absent}. {brokers(one.held_by).capitalize()} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
         )
     for candidate in shown:
         for follower in candidate.followers:

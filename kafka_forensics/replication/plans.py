@@ -164,8 +164,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyLost:
-    """A version proven committed that some replicas have replaced: they cut their logs at `start` or below, as high-watermark
-    truncation does. They hold other records in `[start, replaced_end)` and nothing in `[replaced_end, end)`."""
+    """Offsets `[start, end)` of a version proven committed that some replicas have lost, as high-watermark truncation does, or an
+    election without them. They hold other records in `[start, replaced_end)` and nothing in `[replaced_end, end)`."""
 
     brokers: tuple[Broker, ...]
     start: int

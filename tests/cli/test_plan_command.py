@@ -110,8 +110,9 @@ def test_old_brokers_halt_or_keep_what_differs(run: Run, ledger: Path) -> None:
     assert status == 0
     assert "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)" in flat
     assert (
-        "Already happened: broker 2 cut its log at offset 0 or below, though offsets up to 9 were committed (high watermark 10 of"
-        " broker 1): it holds other records at 0 to 2 and nothing at 3 to 9. Broker 1 holds what was there."
+        "Already happened: broker 2 has lost offsets 0 to 9, which were committed (high watermark 10 of broker 1), by a cut to its"
+        " own high watermark or by an election while it lacked them: it holds other records at 0 to 2 and nothing at 3 to 9. Broker 1"
+        " holds what was there."
     ) in flat
     assert (
         "If broker 2 leads, broker 1 halts with unclean elections off, for its log ends at 10, beyond the leader's 3"
