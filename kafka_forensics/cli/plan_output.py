@@ -345,5 +345,6 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
         if chosen is not None:
             yield f"\n**{markdown(words.verdict(planned, chosen))}**\n\n"
             yield from (f"1. {markdown(line)}\n" for line in words.step_lines(planned, chosen))
-            yield "\n"
-            yield from (f"    {printable(line)}\n" for line in words.commands(planned, chosen))
+            yield "\n```\n"
+            yield from (f"{printable(line)}\n" for line in words.commands(planned, chosen))
+            yield "```\n"
