@@ -2,12 +2,12 @@
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine.inputs import Inputs
-from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.constants import INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Finding, Place
 
-EXAMPLES = 8
-"""Partitions named of each broker; all are counted."""
+EXAMPLES = 6
+"""Partitions named of each broker, internal topics last; all are counted."""
 _Partition = tuple[str, int]
 
 
@@ -44,7 +44,7 @@ def replicas_not_given(inputs: Inputs, controller: ControllerHistory | None) -> 
             {
                 "node_id": node,
                 "replicas": len(of_node),
-                "examples": [f"{topic}-{partition}" for topic, partition in of_node[:EXAMPLES]],
+                "examples": [f"{topic}-{partition}" for topic, partition in sorted(of_node, key=_internal_last)[:EXAMPLES]],
                 "in_isr": in_sync[node],
                 "led": led[node],
                 "as_of_ms": controller.last_ms,
@@ -52,6 +52,10 @@ def replicas_not_given(inputs: Inputs, controller: ControllerHistory | None) -> 
         )
         for node, of_node in sorted(assigned.items())
     ]
+
+
+def _internal_last(key: _Partition) -> tuple[bool, str, int]:
+    return key[0] in INTERNAL_TOPICS, *key
 
 
 def _wanted(inputs: Inputs) -> set[_Partition] | None:

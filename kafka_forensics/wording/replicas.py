@@ -52,6 +52,6 @@ REPLICA_MISSING: replica whose directory is gone
     > Look for the directory on the broker itself; if it is gone there too, keep every other replica as it is.
 REPLICA_NOT_GIVEN: replicas of a broker that was not given
     no log directory of this broker was given, though the controller's log assigns it [{replicas:replica}|replicas][
-    ({examples:list})][, {in_isr} of them in the ISR][ and {led} led by it]
+    (among them {examples:list})][, {in_isr} of them in the ISR][ and {led} led by it]
     > Get its log directories, too, and if it is down before it starts again; then scan all together.
 """
