@@ -71,23 +71,28 @@ def check(
     """Visit every state of a protocol and judge every invariant in each.
 
     States are counted without history; what was ever committed makes two states of one, so the invariants of history take a
-    second search, left out without `history`. `until_broken` ends the search with the level on which that invariant breaks.
-    Raises UsageError for sizes that no search would finish.
+    second search, left out without `history`. `until_broken` ends the search with the level on which that invariant breaks; if
+    that is one of history, there is only the search with it. Raises UsageError for sizes that no search would finish.
     """
     _refuse(sizes)
-    plain = _Search(protocol, sizes, history=False, max_bytes=max_bytes)
-    plain.run(None if until_broken in OF_HISTORY else until_broken, progress)
-    searches = [plain]
-    if history:
-        searches.append(_Search(protocol, sizes, history=True, max_bytes=max_bytes))
-        searches[1].run(until_broken, progress)
-    verdicts = []
-    for name in INVARIANTS:
-        if name in OF_HISTORY and not history:
-            continue
-        verdicts.append(searches[name in OF_HISTORY].verdict(name))
-    complete = all(one.complete for one in searches)
-    return Checked(protocol, sizes, plain.count, plain.depth, complete, tuple(verdicts))
+    verdicts: dict[str, Verdict] = {}
+    counted: list[tuple[int, int, bool]] = []
+    for remembers in _searches(until_broken, history):  # one after another: each may take all the memory that is allowed
+        one = _Search(protocol, sizes, history=remembers, max_bytes=max_bytes)
+        one.run(until_broken, progress)
+        counted.append((one.count, one.depth, one.complete))
+        judged = [name for name in INVARIANTS if (remembers or name not in OF_HISTORY) and name not in verdicts]
+        verdicts.update((name, one.verdict(name)) for name in judged)
+        del one
+    states, depth, _ = counted[0]
+    return Checked(protocol, sizes, states, depth, all(whole for _, _, whole in counted), tuple(verdicts.values()))
+
+
+def _searches(until_broken: str | None, history: bool) -> tuple[bool, ...]:
+    """Whether each search keeps the history."""
+    if until_broken in OF_HISTORY:
+        return (True,)
+    return (False, True) if history else (False,)
 
 
 def _refuse(sizes: Sizes) -> None:

@@ -9,25 +9,7 @@ import pytest
 from kafka_forensics.simulation.checker import check
 from kafka_forensics.simulation.model import Sizes
 from kafka_forensics.simulation.protocols import KIP_320, KIP_320_FIRST_TRY, PROTOCOLS, Fence, Guard, Protocol, Truncation
-
-STEPS = {
-    "fetch SAME_EPOCH": 10,
-    "raise_high_watermark SAME_EPOCH": 8,
-    "raise_high_watermark REACHED": 6,
-    "expand_isr SAME_EPOCH": 10,
-    "expand_isr REACHED": 8,
-    "ELECT_FROM_ISR": 6,
-    "NEWER_EPOCH": 10,
-    "ISR_BY_TRUE_LEADER": 8,
-    "LEADER_WRITES": 7,
-    "TRUNCATION_FENCED": 13,
-    "EPOCH_START_REACHED": 11,
-    "BEHIND_LEADER": 7,
-    "truncation NEVER": 9,
-    "truncation HIGH_WATERMARK": 11,
-    "truncation KIP_101": 13,
-}
-"""What is left out → steps in which StrongIsr then breaks, at the default sizes."""
+from tests.support.protocol_counts import WITHOUT_GUARD
 
 
 def mutants() -> Iterator[tuple[str, Protocol]]:
@@ -44,7 +26,7 @@ def mutants() -> Iterator[tuple[str, Protocol]]:
 
 
 def test_every_guard_is_left_out_once() -> None:
-    assert [name for name, _ in mutants()] == list(STEPS)
+    assert [name for name, _ in mutants()] == list(WITHOUT_GUARD)
     assert set(Guard) == set(KIP_320.guards)
 
 
@@ -53,7 +35,7 @@ def test_without_a_guard_committed_records_can_go_missing(name: str, mutant: Pro
     checked = check(mutant, Sizes(), until_broken="StrongIsr", history=False)
     verdict = checked.verdict("StrongIsr")
     assert verdict.holds is False
-    assert len(verdict.trace) == STEPS[name]
+    assert len(verdict.trace) == WITHOUT_GUARD[name]
 
 
 def test_the_first_try_lacks_what_the_second_added() -> None:
