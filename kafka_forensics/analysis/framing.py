@@ -8,7 +8,13 @@ import numpy as np
 from kafka_forensics.analysis.sample import Sample
 from kafka_forensics.analysis.survey import Survey, survey
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
-from kafka_forensics.model.constants import COMPRESSION_MASK, MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    MIN_RECORD_SIZE,
+    RECORD_BATCH_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +54,8 @@ class FramingFold:
         self.bytes_damaged = 0
         self.bytes_skipped = 0
         self.max_timestamp = -1
+        self.broker_timestamp = -1
+        """The newest timestamp that a broker set, not a client: of control batches and of LogAppendTime, with good CRCs."""
         self.damage: dict[str, Sample[tuple[int, Damage]]] = {}
         self.by_segment: dict[int, SegmentTotals] = {}
         self.hiding: dict[int, Hiding] = {}
@@ -67,6 +75,7 @@ class FramingFold:
         seen = seen or survey(columns)
         self.records += seen.records
         self.max_timestamp = max(self.max_timestamp, seen.max_timestamp)
+        self._see_brokers_clock(columns)
         if seen.odd:
             self._check_headers(columns, {(one.kind, one.position) for one in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
@@ -74,6 +83,12 @@ class FramingFold:
         totals.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
         totals.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
         self._find_hiding(chunk)
+
+    def _see_brokers_clock(self, columns: "NDArray[np.int64]") -> None:
+        rows = np.flatnonzero(columns[BatchColumn.ATTRIBUTES] & (CONTROL_MASK | TIMESTAMP_TYPE_MASK))
+        if rows.size:
+            rows = rows[columns[BatchColumn.CRC, rows] == columns[BatchColumn.CRC_COMPUTED, rows]]
+            self.broker_timestamp = max(self.broker_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP, rows].max(initial=-1)))
 
     def _find_hiding(self, chunk: BatchChunk) -> None:
         """Remember the first place of the segment behind which Kafka's readers see nothing."""
@@ -112,6 +127,7 @@ class FramingFold:
         for name in ("batches", "records", "bytes_decoded", "bytes_damaged", "bytes_skipped"):
             setattr(self, name, getattr(self, name) + getattr(right, name))
         self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
+        self.broker_timestamp = max(self.broker_timestamp, right.broker_timestamp)
         for kind, sample in right.damage.items():
             self.damage.setdefault(kind, Sample()).extend(sample)
         for segment, hiding in right.hiding.items():

@@ -30,7 +30,9 @@ class _Premises:
     several: bool
     """There are several copies, though nobody says whether these are all."""
     later: bool
-    """A copy holds a record stamped after the commit: the log went on below what was committed."""
+    """A copy holds what a broker stamped after the commit: the log went on below what was committed."""
+    later_by_clients: bool
+    """A copy holds a record stamped after the commit, be it by its producer."""
     consumed: bool
     """The commit names the epoch of the last record read, which no reset by hand does."""
     same_topic: bool
@@ -46,7 +48,7 @@ class _Premises:
             return Severity.WARNING, Confidence.SUSPECTED
         if self.complete and self.later and self.consumed:
             return Severity.CRITICAL, Confidence.PROVEN
-        return Severity.CRITICAL, Confidence.INFERRED if self.later else Confidence.SUSPECTED
+        return Severity.CRITICAL, Confidence.INFERRED if self.later_by_clients else Confidence.SUSPECTED
 
     def lines(self) -> list[str]:
         """For the evidence, one short line each."""
@@ -54,8 +56,10 @@ class _Premises:
             "every replica, or a member of the ISR, is among the copies"
             if self.complete
             else "the copies are all replicas there are (no controller's log says so)",
-            "a copy holds records stamped after the commit"
+            "a copy holds what a broker stamped after the commit"
             if self.later
+            else "a copy holds records that producers stamped after the commit, and their clocks were right"
+            if self.later_by_clients
             else "the copies of the log are not older than the copy of __consumer_offsets (their records are)",
             "the commit names the epoch of the last record read" if self.consumed else "the offset was not set by hand",
             "the commit names the topic id of the copies" if self.same_topic else "the topic was not created anew since the commit",
@@ -63,10 +67,11 @@ class _Premises:
 
     def harmless_if(self) -> str | None:
         """The look-alikes that the evidence does not rule out."""
+        ahead = "a client's clock was ahead, and " if self.later_by_clients else ""
         doubts = (
             (not self.complete, "a longer replica was not given"),
             (not self.same_topic, "the topic was created anew after the commit"),
-            (not self.later, "the log was copied before the offset was committed"),
+            (not self.later, f"{ahead}the log was copied before the offset was committed"),
             (not self.consumed, "the offset was set by hand"),
         )
         open_doubts = [text for doubt, text in doubts if doubt]
@@ -155,7 +160,8 @@ def _premises(replicas: list[Replica], one: Committed, reader: BatchReader) -> _
     return _Premises(
         complete=(bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(in_sync),
         several=len(brokers) > 1 and not assigned,
-        later=any(each.state.framing.max_timestamp >= moment > 0 for each in replicas),
+        later=any(each.state.framing.broker_timestamp >= moment > 0 for each in replicas),
+        later_by_clients=any(each.state.framing.max_timestamp >= moment > 0 for each in replicas),
         consumed=one.greatest.leader_epoch >= 0,
         same_topic=one.greatest.topic_id is not None and one.greatest.topic_id in {each.context.topic_id for each in replicas},
         recreated=not oldest or min(oldest) > moment,

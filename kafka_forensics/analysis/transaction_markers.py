@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,16 +76,12 @@ class LastRows:
 
 
 class LastMarkers:
-    """The last ABORT and COMMIT markers of a stretch of log, and the newest timestamps of its good batches, in ms (-1: none).
-
-    `newest_timestamp` is whoever's, `broker_timestamp` only of what a broker stamped: markers, and batches of LogAppendTime.
-    """
+    """The last ABORT and COMMIT markers of a stretch of log, and the newest timestamp of its good batches, in ms (-1: none)."""
 
     def __init__(self, segment_base_offset: int) -> None:
         self._segment = segment_base_offset
         self.markers = LastRows(MARKER_COLUMNS)
         self.newest_timestamp = -1
-        self.broker_timestamp = -1
 
     def step(self, columns: "NDArray[np.int64]") -> None:
         """Add consecutive batches of the segment, (BATCH_COLUMNS, n) int64 in file order. A wrong CRC is passed over."""
@@ -96,10 +92,6 @@ class LastMarkers:
         if int(times.max()) > self.newest_timestamp:
             good = times[columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]]
             self.newest_timestamp = max(self.newest_timestamp, int(good.max(initial=-1)))
-        stamped = np.flatnonzero(attributes & (CONTROL_MASK | TIMESTAMP_TYPE_MASK))
-        if stamped.size:
-            stamped = stamped[columns[BatchColumn.CRC, stamped] == columns[BatchColumn.CRC_COMPUTED, stamped]]
-            self.broker_timestamp = max(self.broker_timestamp, int(times[stamped].max(initial=-1)))
         control = np.flatnonzero(attributes & CONTROL_MASK)
         if not control.size:
             return
@@ -118,7 +110,6 @@ class LastMarkers:
         """Add the stretch that stands behind ours."""
         self.markers.merge(right.markers)
         self.newest_timestamp = max(self.newest_timestamp, right.newest_timestamp)
-        self.broker_timestamp = max(self.broker_timestamp, right.broker_timestamp)
         self._segment = right._segment
 
 

@@ -130,7 +130,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
         best.log_start_offset,
         best.log_end_offset,
-        max(one.state.transactions.last_markers.broker_timestamp for one in replicas),
+        max(one.state.framing.broker_timestamp for one in replicas),
         _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
         [one for one in best.forgotten if not any(_may_have(other, one.producer_id) for other in replicas)],
     )
@@ -215,9 +215,9 @@ class CollectedFacts:
 
     def add(self, replicas: Sequence[Replica]) -> None:
         """Take the copies of one partition."""
-        stamped = [one.state.transactions.last_markers for one in replicas]
-        self.newest_timestamp = max([self.newest_timestamp, *(one.newest_timestamp for one in stamped)])
-        self.broker_timestamp = max([self.broker_timestamp, *(one.broker_timestamp for one in stamped)])
+        newest = (one.state.transactions.last_markers.newest_timestamp for one in replicas)
+        self.newest_timestamp = max([self.newest_timestamp, *newest])
+        self.broker_timestamp = max([self.broker_timestamp, *(one.state.framing.broker_timestamp for one in replicas)])
         facts = partition_facts(replicas)
         if facts is None:
             return

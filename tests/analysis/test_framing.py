@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.analysis.framing import FramingFold, Hiding, SegmentTotals
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
 from tests.support.folds import folded
 from tests.support.mutations import segments
 from tests.support.segments import batch, changed, chunk_of, columns_of, flipped, legacy_entry, log, read, starts, with_length
@@ -40,6 +41,7 @@ def items(draw: st.DrawFn) -> list[Item]:
                 "good": draw(st.integers(0, 4)) > 0,
                 "magic": draw(st.sampled_from([2, 2, 1])),
                 "stamp": draw(st.integers(-1, 9)),
+                "clock": draw(st.sampled_from([0, 0, TIMESTAMP_TYPE_MASK, CONTROL_MASK])),
                 "past": draw(st.booleans()),
             }
         )
@@ -57,7 +59,7 @@ def chunk(log: list[Item]) -> BatchChunk:
             BatchColumn.LAST_OFFSET: item["position"] + 1,
             BatchColumn.RECORDS_COUNT: item["count"],
             BatchColumn.LAST_OFFSET_DELTA: item["delta"],
-            BatchColumn.ATTRIBUTES: item["codec"],
+            BatchColumn.ATTRIBUTES: item["codec"] | item["clock"],
             BatchColumn.CRC_COMPUTED: int(not item["good"]),
             BatchColumn.MAGIC: item["magic"],
             BatchColumn.MAX_TIMESTAMP: item["stamp"],
@@ -103,6 +105,7 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObj
     assert state.batches == len(rows)
     assert state.records == sum(min(max(item["count"], 0), 2**20) for item in good)
     assert state.max_timestamp == max((item["stamp"] for item in good), default=-1)
+    assert state.broker_timestamp == max((item["stamp"] for item in good if item["clock"]), default=-1)
     assert state.bytes_decoded == sum(item["size"] for item in good)
     assert state.bytes_damaged == sum(item["size"] for item in log) - state.bytes_decoded
     assert state.by_segment == plain_totals(rows)

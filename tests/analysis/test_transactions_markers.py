@@ -13,7 +13,6 @@ from kafka_forensics.analysis.transaction_markers import LastRows, fallen_epochs
 from kafka_forensics.analysis.transactions import TransactionsFold
 from kafka_forensics.analysis.transactions_disagree import disagreements
 from kafka_forensics.analysis.transactions_facts import PartitionFacts
-from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 from tests.support.producer_log import ABORT, COMMIT, Log
 
 START = 1_700_000_000_000
@@ -42,24 +41,13 @@ def test_ended_transactions_and_markers_are_the_same_whatever_the_cuts() -> None
             assert fold.ended().tolist() == ended.tolist()
             assert fold.last_markers.markers.rows.tolist() == rows.tolist()
             assert fold.last_markers.newest_timestamp == whole.last_markers.newest_timestamp
-            assert fold.last_markers.broker_timestamp == whole.last_markers.broker_timestamp
 
 
 def test_newest_timestamps_are_of_good_batches() -> None:
     log = Log().add(max_timestamp=START + 5).add(max_timestamp=START + 99, crc=5).marker(1, 0, COMMIT, max_timestamp=START + 3)
     fold = log.fold(TransactionsFold).last_markers
     assert fold.newest_timestamp == START + 5
-    assert fold.broker_timestamp == START + 3
     assert log.fold(TransactionsFold).open_transactions() == []
-
-
-def test_brokers_stamp_markers_and_batches_of_log_append_time() -> None:
-    log = (
-        Log().transactional(1, 0).add(max_timestamp=START + 9_000).add(max_timestamp=START + 7_000, attributes=TIMESTAMP_TYPE_MASK)
-    )
-    fold = log.marker(1, 0, COMMIT, max_timestamp=START + 5_000).fold(TransactionsFold).last_markers
-    assert (fold.newest_timestamp, fold.broker_timestamp) == (START + 9_000, START + 7_000)
-    assert Log().add(max_timestamp=START).fold(TransactionsFold).last_markers.broker_timestamp == -1
 
 
 @pytest.mark.parametrize("sizes", [[3], [1] * 40, [7, 0, 30, 2], [100]])

@@ -8,6 +8,7 @@ from kafka_forensics.model.results import ScanResult
 from tests.support.faults import BASE_TIMESTAMP, HIGH_WATERMARK, LOG_END, Log, healthy, histories
 from tests.support.faults_verdict import Said, offsets, only, said, span, verdict
 from tests.support.gallery_groups import (
+    BY_CLIENTS,
     EARLIER,
     LATER,
     LIES,
@@ -107,6 +108,16 @@ def test_a_copy_of_an_earlier_moment_lowers_the_confidence(tmp_path: Path) -> No
     result = verdict(brokers)
     assert judged(result) == [("critical", "suspected")]
     assert only(result, KIND).evidence["harmless_if"] == "the log was copied before the offset was committed"
+
+
+def test_a_clients_clock_proves_nothing(tmp_path: Path) -> None:
+    """The last marker is older than the commit; the last batch has a later time, which its producer set."""
+    brokers = healthy(tmp_path)
+    proving(brokers, timestamp=BY_CLIENTS)
+    result = verdict(brokers)
+    assert judged(result) == [("critical", "inferred")]
+    expected = "a client's clock was ahead, and the log was copied before the offset was committed"
+    assert only(result, KIND).evidence["harmless_if"] == expected
 
 
 def test_an_offset_that_may_have_been_set_by_hand_is_not_proven(tmp_path: Path) -> None:

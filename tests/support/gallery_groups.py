@@ -13,8 +13,10 @@ from tests.support.group_records import commit_key, commit_value, log_of, put_co
 TOPIC_ID_BYTES: Final = urlsafe_b64decode(TOPIC_ID + "==")
 LATER: Final = BASE_TIMESTAMP + 1000 * LOG_END + 60_000
 """After every record was written."""
-EARLIER: Final = HEALTHY.batches[-2].max_timestamp
-"""When there was one more record to be written."""
+EARLIER: Final = HEALTHY.batches[-3].max_timestamp
+"""When the last marker was written; two more batches followed."""
+BY_CLIENTS: Final = HEALTHY.batches[-2].max_timestamp
+"""After every marker, when there was one more batch to be written: that has the time of its producer."""
 LIES: Final = {
     "a value of version 5": b"\0\5" + bytes(30),
     "a text of 2147483646 bytes": b"\0\4" + bytes(12) + b"\xff\xff\xff\xff\x07",
@@ -111,6 +113,9 @@ COMMITTED: Final = (
     committed(LOG_END + 25)("-", "the same without the controller's log", shown=HARMLESS),
     told(patient(lambda it: proving(it, leader_epoch=-1)))("-", "the same, and no epoch is named with it", shown=HARMLESS),
     told(patient(lambda it: proving(it, timestamp=LATER)))("-", "the same, every record older than the commit", shown=HARMLESS),
+    told(patient(lambda it: proving(it, timestamp=BY_CLIENTS)))(
+        "-", "the same, only records with times of their producers are later", shown=HARMLESS
+    ),
     committed(LOG_END + 25, timestamp=BASE_TIMESTAMP - 1)("-", "the same, every record younger than the commit", shown=HARMLESS),
     told(lambda root: copied(root, 1))("-", "the same, one copy given", shown=HARMLESS, control=True),
     told(patient(out_of_the_isr))("-", "the same, no copy of the ISR given", shown=HARMLESS, control=True),
