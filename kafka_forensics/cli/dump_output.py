@@ -1,26 +1,31 @@
 """The rows of a dump in every format of the contract, written as they come: nothing is gathered but the head of a table."""
 
-import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from typing import Any, Final
 
 from kafka_forensics.cli.output_json import rfc3339, with_twins
+from kafka_forensics.cli.plain_table import table_lines
 from kafka_forensics.cli.rows import cell, json_text, markdown
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 
 Row = tuple[Any, ...]
 
-SAMPLED_ROWS: Final = 200
-"""Rows a table looks at before it decides how wide its columns are."""
 _TIMES: Final = frozenset({"base_timestamp", "max_timestamp", "timestamp", "delete_horizon_ms"})
 _WIDE: Final = frozenset({"producer_id"})
 _PAYLOADS: Final = frozenset({"key", "value", "headers"})
 _BATCH_TABLE: Final = ("position", "size_in_bytes", "base_offset", "last_offset", "records_count", "partition_leader_epoch")
-_RECORD_TABLE: Final = ("position", "offset", "timestamp", "key_size", "value_size", "headers_count")
+_RECORD_TABLE: Final = (
+    "position",
+    "offset",
+    "partition_leader_epoch",
+    "timestamp",
+    "key_size",
+    "value_size",
+    "headers_count",
+)
 _HEADINGS: Final = {
     "size_in_bytes": "size",
     "records_count": "records",
@@ -31,7 +36,6 @@ _NEEDLESS: Final = {"magic": 2, "compression_type": "none", "timestamp_type": "C
 """Values of a batch that go without saying in a table."""
 _SILENT: Final = frozenset({"base_timestamp", "crc", "last_sequence", "producer_epoch", "size_in_bytes"})
 """Columns a table leaves out: the other formats have them."""
-_NUMBER: Final = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def write_sections(
             for number, section in enumerate(sections):
                 if several:
                     write(("\n" if number else "") + printable(section.file) + "\n")
-                to.stream.writelines(_table_lines(section))
+                to.stream.writelines(_table_lines(section, to.width))
         case "tsv":
             to.stream.writelines(_tsv_lines(sections, columns, several=several))
         case "json":
@@ -147,30 +151,18 @@ def _markdown_lines(sections: Iterable[Section]) -> Iterator[str]:
             yield f"| {' | '.join(markdown(text_of(value)) for value in row)} |\n"
 
 
-def _table_lines(section: Section) -> Iterator[str]:
+def _table_lines(section: Section, width: int) -> Iterator[str]:
     """A table whose columns are as wide as its first rows need; later ones may stand out. A short one has no empty columns."""
     shape = _shape(section.columns)
-    rows = (shape(row) for row in section.rows)
-    head = next(rows, None)
-    if head is None:
-        yield "(nothing)\n"
-        return
-    names = _table_names(section.columns)
-    sample = [names, head, *islice(rows, SAMPLED_ROWS)]
-    if len(sample) < SAMPLED_ROWS:
-        used = [column for column in range(len(names)) if any(row[column] for row in sample[1:])]
-        sample = [[row[column] for column in used] for row in sample]
-        names = sample[0]
-    widths = [max(len(row[column]) for row in sample) for column in range(len(names))]
-    numeric = [all(not row[column] or _NUMBER.fullmatch(row[column]) for row in sample[1:]) for column in range(len(names))]
-    for row in chain(sample, rows):
-        cells = zip(row, widths, numeric, strict=True)
-        yield "  ".join(text.rjust(width) if right else text.ljust(width) for text, width, right in cells).rstrip() + "\n"
+    lines = table_lines(_table_names(section.columns), None, (shape(row) for row in section.rows), width)
+    yield next(lines, "(nothing)\n")
+    yield from lines
 
 
 def _table_names(columns: tuple[str, ...]) -> list[str]:
     shown = _shown(columns)
-    return [*(_HEADINGS.get(name, name) for name in shown), *(["notes"] if shown is not columns else [])]
+    headings = _HEADINGS | ({"headers_count": "headers_count"} if "headers" in columns else {})
+    return [*(headings.get(name, name) for name in shown), *(["notes"] if shown is not columns else [])]
 
 
 def _shown(columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ def _write(rows: "Iterable[EpochRow]", wanted: str, to: "Destination") -> None:
     from kafka_forensics.cli.rows import write_rows
 
     if wanted == "table":
-        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows)))
+        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows), to.width))
     else:
         write_rows(COLUMNS, map(_values, rows), wanted, to)
 

@@ -29,7 +29,8 @@ Timestamp = Annotated[
     typer.Option(
         "--timestamp",
         metavar="A..B",
-        help="Records from time A up to and without B, like 2026-03-01T12:00:00Z, or in milliseconds.",
+        help="Records from time A up to and without B, like 2026-03-01T12:00:00Z, or in milliseconds; A alone is that"
+        " very millisecond.",
     ),
 ]
 ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="N", min=0, help="Records of this producer.")]
@@ -40,7 +41,12 @@ Header = Annotated[
 ValueContains = Annotated[
     str | None, typer.Option("--value-contains", metavar="TEXT", help="Records in whose value this stands: text, or hex:00ff.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Stop after so many.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", metavar="N", min=1, help="Stop after so many, read replica by replica; with --offset N every replica's is shown."
+    ),
+]
 
 
 def find(

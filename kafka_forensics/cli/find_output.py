@@ -10,6 +10,7 @@ from kafka_forensics.cli.streams import Destination
 
 Row = tuple[Any, ...]
 
+_DIGEST_DIGITS: Final = 6
 _TITLE: Final = "records found"
 _PLAIN: Final = ("broker", "offset", "key_size", "value_size")
 _HEADINGS: Final = {"key_size": "key", "value_size": "value"}
@@ -19,16 +20,16 @@ _PAYLOADS: Final = {"key": "key bytes", "value": "value bytes", "headers": "head
 def write_found(columns: Sequence[str], rows: Iterable[Row], format_name: str, to: Destination) -> None:
     """Write `rows`, whose values are named by `columns`, in one of the formats of `options.FORMATS`."""
     if format_name == "table":
-        to.stream.writelines(_table_lines(columns, rows))
+        to.stream.writelines(_table_lines(columns, rows, to.width))
         return
     write_sections([Section(_TITLE, tuple(columns), rows)], columns, format_name, to, several=False)
 
 
-def _table_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+def _table_lines(columns: Sequence[str], rows: Iterable[Row], width: int) -> Iterator[str]:
     shown = [name for name in _PAYLOADS if name in columns]
     plain = [_HEADINGS.get(name, name) for name in _PLAIN]
-    heads = ["partition", *plain, "time", *(_PAYLOADS[name] for name in shown), "notes", "file"]
-    return table_lines(heads, plain[1:], (_cells(dict(zip(columns, row, strict=True)), shown) for row in rows))
+    heads = ["partition", *plain, "value digest", "time", *(_PAYLOADS[name] for name in shown), "notes", "file"]
+    return table_lines(heads, plain[1:], (_cells(dict(zip(columns, row, strict=True)), shown) for row in rows), width)
 
 
 def _cells(record: dict[str, Any], payloads: list[str]) -> list[str]:
@@ -36,7 +37,8 @@ def _cells(record: dict[str, Any], payloads: list[str]) -> list[str]:
     time = rfc3339(record["timestamp"]) or text_of(record["timestamp"])
     shown = [text_of(record[name]) for name in payloads]
     where = f"{text_of(record['file'])} at {record['position']}"
-    return [text_of(f"{record['topic']}-{record['partition']}"), *plain, time, *shown, " ".join(_notes(record)), where]
+    digest = (record["value_digest"] or "")[:_DIGEST_DIGITS]
+    return [text_of(f"{record['topic']}-{record['partition']}"), *plain, digest, time, *shown, " ".join(_notes(record)), where]
 
 
 def _notes(record: dict[str, Any]) -> Iterator[str]:

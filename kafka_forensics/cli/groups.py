@@ -113,7 +113,7 @@ def _write(rows: "Iterable[GroupRow]", wanted: str, to: "Destination", *, payloa
 
     if wanted == "table":
         heads = (*_HEADS, _METADATA) if payloads else _HEADS
-        to.stream.writelines(table_lines(heads, _RIGHT, (_cells(row, payloads=payloads) for row in rows)))
+        to.stream.writelines(table_lines(heads, _RIGHT, (_cells(row, payloads=payloads) for row in rows), to.width))
     else:
         write_rows((*COLUMNS, _METADATA) if payloads else COLUMNS, map(_values, rows), wanted, to)
 

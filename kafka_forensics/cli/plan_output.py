@@ -70,7 +70,7 @@ def _chosen(planned: Planned, elect: str | None) -> Candidate | None:
 def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
     """The table and the steps of a single partition; of several a line each."""
     if plans.partitions != 1:
-        yield from _overview(plans)
+        yield from _overview(plans, to.width)
         return
     for planned in plans.planned:
         shown = shown_of(planned, elect)
@@ -139,7 +139,7 @@ def _cut(one: FollowerPlan) -> str:
     return f"{cell(one.broker)} at {one.truncation_offset}"
 
 
-def _overview(plans: Plans) -> Iterator[str]:
+def _overview(plans: Plans, width: int) -> Iterator[str]:
     """A line a partition where an election would lose something, or followers would cut otherwise than by their batches."""
     from kafka_forensics.cli.plain_table import table_lines
 
@@ -150,7 +150,7 @@ def _overview(plans: Plans) -> Iterator[str]:
         kind = "nobody can" if best is None else words.ELECTIONS[best.election]
         rows.append([name(planned.plan.topic, planned.plan.partition), told[0][0], kind, *told[0][1:], *told[1]])
     heads = ("partition", "elect", "election", "lost", "committed", "worst", "lost", "committed")
-    yield from table_lines(heads, ("lost", "committed"), rows)
+    yield from table_lines(heads, ("lost", "committed"), rows, width)
 
 
 def _costs(one: Candidate) -> tuple[int, int]:

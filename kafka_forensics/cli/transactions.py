@@ -136,7 +136,7 @@ def _write(rows: "Iterable[TransactionRow]", wanted: str, to: "Destination") -> 
     from kafka_forensics.cli.rows import write_rows
 
     if wanted == "table":
-        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows)))
+        to.stream.writelines(table_lines(_HEADS, _RIGHT, map(_cells, rows), to.width))
     else:
         write_rows(COLUMNS, map(_values, rows), wanted, to)
 

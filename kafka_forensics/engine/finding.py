@@ -1,5 +1,6 @@
 """Searching records: every copy of what is asked for, in every replica that holds it, read no further than it must be."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -53,8 +54,10 @@ FOUND_COLUMNS: Final = (
     "file",
     "position",
     "leftover",
+    "value_digest",
 )
-"""Of a row for a record found; `position` is that of its batch in `file`, `leftover` why the file is no part of the live log."""
+"""Of a row for a record found; `position` is that of its batch in `file`, `leftover` why the file is no part of the live log,
+`value_digest` the SHA-256 of the value, None for null."""
 PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
 HELD_ROWS_BYTES: Final = 32 << 20
 """Rows of sources that cannot seek are held up to about so many bytes; segments with more are read a second time."""
@@ -290,6 +293,7 @@ class Search:
             piece.shown,
             column[BatchColumn.POSITION],
             piece.leftover,
+            None if record.value is None else hashlib.sha256(record.value).hexdigest(),
             *((record.key, record.value, record.headers) if self.payloads else ()),
         )
 

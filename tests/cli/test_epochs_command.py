@@ -16,6 +16,12 @@ FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every column: how tables are fitted is tested by itself."""
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `epochs` with these arguments: exit status, stdout, stderr."""

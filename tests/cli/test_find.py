@@ -22,6 +22,12 @@ HOSTILE = EVIL.encode("utf-8", "surrogatepass") + b"\xff"
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every column: how tables are fitted is tested by itself."""
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `find` with these arguments: exit status, stdout, stderr."""
@@ -54,7 +60,7 @@ def test_the_table_says_which_broker_still_has_the_record(run: Run) -> None:
     assert status == 0
     assert err == "found 1 record in 3 segments, " + err.partition("segments, ")[2]
     head, row = out.splitlines()
-    assert head.split() == ["partition", "broker", "offset", "key", "value", "time", "file"]
+    assert head.split() == ["partition", "broker", "offset", "key", "value", "value", "digest", "time", "file"]
     file = SAMPLES / "unclean-election" / "broker-2" / "audit-0" / f"{0:020d}.log"
     assert row.split()[:3] == ["audit-0", "2", "369"]
     assert row.split()[-3:] == [str(file), "at", row.split()[-1]]

@@ -27,6 +27,12 @@ EVIL_TEXT = EVIL.encode("utf-8", "replace").decode()
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every column: how tables are fitted is tested by itself."""
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `groups` with these arguments: exit status, stdout, stderr."""

@@ -18,6 +18,12 @@ OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every column: how tables are fitted is tested by itself."""
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `metadata` with these arguments: exit status, stdout, stderr."""

@@ -22,6 +22,12 @@ EVIL = "app\x1b]0;own\x07\n\u202e"
 Run = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every column: how tables are fitted is tested by itself."""
+    monkeypatch.setenv("COLUMNS", "2000")
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run `transactions` with these arguments: exit status, stdout, stderr."""

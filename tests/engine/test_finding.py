@@ -14,6 +14,7 @@ from kafka_forensics.engine import dumping_log, finding
 from kafka_forensics.engine.finding import FOUND_COLUMNS, Search, found_columns, search
 from kafka_forensics.engine.finding_match import Conditions
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers import records as record_parser
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
@@ -176,7 +177,8 @@ def test_every_replica_that_holds_a_record_is_listed_in_order(cluster: Path) -> 
 def test_topic_partition_broker_and_limit_choose(cluster: Path) -> None:
     asked = Conditions(offset_start=0, offset_end=3)
     assert places(found(cluster, asked, options=ScanOptions(partition=0, broker="3"))) == [("orders", 0, 3, at) for at in range(3)]
-    assert found(cluster, asked, options=ScanOptions(topic_glob="o?ders", partition=7)) == []
+    with pytest.raises(UsageError, match="nothing fits --topic o"):
+        found(cluster, asked, options=ScanOptions(topic_glob="o?ders", partition=7))
     assert len(found(cluster, asked, options=ScanOptions(topic_glob="o*", partition=1))) == 6
     limited = search([str(cluster)], ScanOptions(), asked, limit=2)
     assert [row[3] for row in limited.rows()] == [0, 1]
