@@ -140,7 +140,11 @@ def _short_members(replicas: list[Replica], conflicts: Conflicts, control: Parti
                 f"committed up to {committed.end}: {committed.witness}",
             ],
         }
-        found.append(finding("LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED", place, evidence))
+        stopped = one.context.clean_shutdown
+        if not stopped:
+            evidence["harmless_if"] = "the copies were made one after another while brokers ran, this one before the others"
+        kind = "LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED"
+        found.append(finding(kind, place, evidence, confidence=None if stopped else Confidence.SUSPECTED))
     return found
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.wording import message
+from kafka_forensics.writers.checkpoints import write_clean_shutdown
 from tests.support.controller_log import ControllerLog, change, controlled_by, in_sync, partition, record, setting, snapshot, topic
 from tests.support.faults import HEALTHY, Brokers, healthy, write_checkpoint, write_replica
 from tests.support.faults_verdict import offsets, only, said, verdict
@@ -44,6 +46,22 @@ def test_f33_member_of_the_isr_lacks_what_is_committed(
     assert (one.evidence["membership"], one.evidence["isr"]) == (membership, isr)
     summary = next(each for each in result.partitions if each.topic == "t")
     assert (summary.isr, summary.leader_epoch, summary.replica_assignment) == (isr, 0, [1, 2, 3])
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_f33_unless_its_broker_was_stopped_its_copy_may_be_older(f33: Brokers, tmp_path: Path, clean: bool) -> None:
+    (f33.log_dir(3) / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    if clean:
+        (f33.log_dir(3) / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(7))
+    controlled_by(f33, *in_sync([1, 3]))
+    one = only(verdict(f33), "ISR_MEMBER_MISSING_COMMITTED")
+    risk = short_leader(tmp_path / "alone")
+    for path in () if clean else risk.log_dirs:
+        (path / ".kafka_cleanshutdown").unlink()
+    controlled_by(risk, *LRS)
+    for each in (one, only(verdict(risk), "LRS_RISK")):
+        assert (each.severity.value, each.confidence.value) == ("critical", "inferred" if clean else "suspected")
+        assert ("harmless_if" in each.evidence, ", which is harmless if the copies" in message(each)) == (not clean, not clean)
 
 
 def test_f33_in_a_live_copy_it_may_be_the_copies_age(f33: Brokers) -> None:
