@@ -28,7 +28,7 @@ def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_rows_say_the_same_in_every_format(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = ran(capsys, *LOSES, "--format", "json")
+    status, out, err = ran(capsys, *LOSES, "--format", "json", "-q")
     assert (status, err) == (0, "")
     rows = json.loads(out)
     assert [row["invariant"] for row in rows] == list(INVARIANTS)
@@ -88,7 +88,7 @@ def test_a_world_too_large_is_3_and_what_was_seen_is_shown(
 ) -> None:
     whole = checker.check
     monkeypatch.setattr(checker, "check", lambda *given, **named: whole(*given, **named, max_bytes=1 << 18))
-    status, out, err = ran(capsys, "simulate", "check", "kip-320", "--format", "json")
+    status, out, err = ran(capsys, "simulate", "check", "kip-320", "--format", "json", "-q")
     assert status == 3
     assert err.startswith("incomplete: ")
     rows = json.loads(out)
