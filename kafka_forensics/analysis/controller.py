@@ -84,9 +84,10 @@ class _Marks:
 
 
 class Replay:
-    """Records go in by offset; `finish` gives the history. `committed_end`: records from there on may never have counted."""
+    """Records go in by offset; `finish` gives the history. Records from `committed_end` on may never have counted, and those from
+    `possible_end` on never have."""
 
-    def __init__(self, log_start_offset: int, *, committed_end: int | None = None) -> None:
+    def __init__(self, log_start_offset: int, *, committed_end: int | None = None, possible_end: int | None = None) -> None:
         self.history = ControllerHistory(log_start_offset=log_start_offset, committed_end_offset=committed_end)
         self._topics: dict[str, _Topic] = {}
         self._ids: dict[str, str] = {}
@@ -97,7 +98,7 @@ class Replay:
         self._held: list[tuple[int, int, MetadataRecord]] | None = None
         self._with_elr: dict[str, dict[int, _Known]] = {}
         """By topic, then by identity."""
-        self._committed_end = committed_end
+        self._committed_end, self._possible_end = committed_end, possible_end
         if log_start_offset > 0:
             self.gap(log_start_offset)
 
@@ -178,7 +179,9 @@ class Replay:
     def _last_word(self, topic: TopicHistory, known: _Known, *, settings_known: bool) -> PartitionControl:
         events, state = known.history.events, known.state
         unknown = self._marks.after(known.stated)
-        uncommitted = next((event.offset for event in events if event.is_committed is False), None)
+        uncommitted = next(
+            (one.offset for one in events if self._committed_end is not None and one.offset >= self._committed_end), None
+        )
         if uncommitted is not None and (unknown is None or uncommitted < unknown):
             unknown = uncommitted
         sure = unknown is None
@@ -317,8 +320,14 @@ class Replay:
             previous_leader=known.last_leader,
             previous_isr=known.state.isr if known.history.events else (),
             unknown_after=None if known.stated == offset else self._marks.after(known.stated),
-            is_committed=None if self._committed_end is None else offset < self._committed_end,
+            is_committed=self._is_committed(offset),
         )
+
+    def _is_committed(self, offset: int) -> bool | None:
+        """None: a majority may have the record, if voters do whose copies were not given."""
+        if self._committed_end is not None and offset < self._committed_end:
+            return True
+        return None if self._possible_end is None or offset < self._possible_end else False
 
     def _note(self, known: _Known, event: PartitionEvent) -> None:
         history = known.history

@@ -68,11 +68,17 @@ class AgreedLog:
 
     def committed_end(self, voters: list[int] | None) -> int | None:
         """Up to where a majority of `voters` holds the log; None if the copies given cannot show a majority."""
-        if not voters:
-            return None
-        ends = sorted((self.agreed_ends[voter] for voter in set(voters) if voter in self.agreed_ends), reverse=True)
-        majority = len(set(voters)) // 2 + 1
-        return ends[majority - 1] if len(ends) >= majority else None
+        return self._majority_end(voters or [], -1)
+
+    def possible_end(self, voters: list[int] | None) -> int | None:
+        """Up to where a majority of `voters` may hold the log, if those do whose copies were not given; None if that may be all."""
+        return self._majority_end(voters or [], self.end_offset + 1)
+
+    def _majority_end(self, voters: list[int], unknown: int) -> int | None:
+        """The end that a majority reaches; None if it is `unknown`, which is taken for the end of a copy that was not given."""
+        ends = sorted((self.agreed_ends.get(voter, unknown) for voter in set(voters)), reverse=True)
+        end = ends[len(ends) // 2] if ends else unknown
+        return None if end == unknown else end
 
 
 def agree(copies: list[MetadataCopy]) -> AgreedLog:

@@ -246,7 +246,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
     keys = list(zip(log.base_offsets.tolist(), log.identities.tolist(), strict=True))
     batches = [(key, reading.opened[key]) for key in keys if key in reading.opened]
     voters = next((list(batch.voters) for _, batch in reversed(batches) if batch.voters), None)
-    replay = Replay(log.start_offset, committed_end=log.committed_end(voters))
+    replay = Replay(log.start_offset, committed_end=log.committed_end(voters), possible_end=log.possible_end(voters))
     replay.history.voters = voters
     gaps = iter([*log.gaps, (1 << 63, 1 << 63)])
     gap = next(gaps)

@@ -19,8 +19,10 @@ BAD_CHANGE = b"\1\5\x09" + change(leader=3)[3:]
 BAD_SETTING = b"\1\4\0" + HUGE
 
 
-def replayed(*values: bytes, start: int = 0, committed_end: int | None = None) -> ControllerHistory:
-    replay = Replay(start, committed_end=committed_end)
+def replayed(
+    *values: bytes, start: int = 0, committed_end: int | None = None, possible_end: int | None = None
+) -> ControllerHistory:
+    replay = Replay(start, committed_end=committed_end, possible_end=possible_end)
     feed(replay, values, start)
     return replay.finish(start + len(values))
 
@@ -203,10 +205,16 @@ def test_a_snapshot_ends_doubt_and_adds_only_what_differs() -> None:
 
 
 def test_what_no_majority_holds_is_marked_and_concludes_nothing() -> None:
-    history = replayed(topic(), partition([1, 2], 1), change(leader=2, isr=[2]), committed_end=2)
+    history = replayed(topic(), partition([1, 2], 1), change(leader=2, isr=[2]), committed_end=2, possible_end=2)
     assert [event.is_committed for event in events(history)] == [True, False]
     assert (last(history).leader, last(history).unknown_after) == (None, 2)
     assert [event.is_committed for event in events(replayed(topic(), partition([1], 1)))] == [None]
+
+
+def test_what_a_majority_may_hold_is_not_called_uncommitted() -> None:
+    history = replayed(topic(), partition([1, 2], 1), change(leader=2), change(leader=1), committed_end=2, possible_end=3)
+    assert [event.is_committed for event in events(history)] == [True, None, False]
+    assert (last(history).leader, last(history).unknown_after) == (None, 2)
 
 
 def test_histories_are_bounded_and_keep_unclean_elections(monkeypatch: pytest.MonkeyPatch) -> None:

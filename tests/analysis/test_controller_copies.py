@@ -33,6 +33,24 @@ def test_too_few_voters_copies_show_no_majority(voters: list[int] | None) -> Non
     assert agree([copy(1, *SAME)]).committed_end(voters) is None
 
 
+@pytest.mark.parametrize(
+    ("voters", "ends"),
+    [
+        ([1, 2, 3], (6, 6)),
+        ([1, 2, 4], (6, 8)),
+        ([1, 2, 3, 4], (6, 6)),
+        ([1, 2, 3, 4, 5], (6, 8)),
+        ([2, 4, 5], (None, None)),
+        ([2, 4], (None, 8)),
+        ([], (None, None)),
+    ],
+)
+def test_what_a_majority_may_hold_of_which_some_copies_are_missing(voters: list[int], ends: tuple[int | None, int | None]) -> None:
+    """A voter whose copy was not given may hold everything."""
+    log = agree([copy(1, *SAME), copy(2, *SAME, (6, 2, 3)), copy(3, *SAME)])
+    assert (log.committed_end(voters), log.possible_end(voters)) == ends
+
+
 def test_what_one_copy_lost_another_fills_in() -> None:
     log = agree([copy(1, SAME[0], SAME[2], (6, 1, 1)), copy(2, SAME[0], SAME[1])])
     assert (log.base_offsets.tolist(), log.gaps, log.end_offset) == ([0, 2, 4, 6], [], 8)

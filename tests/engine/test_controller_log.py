@@ -64,6 +64,16 @@ def test_a_tail_on_one_voter_concludes_nothing(tmp_path: Path) -> None:
     assert (last(one).leader, last(one).unknown_after) == (None, 5)
 
 
+def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncommitted(tmp_path: Path) -> None:
+    short = log(change(isr=[1]))
+    paths = put(tmp_path, short, short.copy().append(change(leader=2)), short)
+    for named, expected in ((paths[:2], None), (paths, False)):
+        one = history(*named)
+        kept = last(one).history
+        assert kept is not None
+        assert (kept.events[-1].is_committed, one.committed_end_offset, last(one).unknown_after) == (expected, 5, 5)
+
+
 def test_a_tail_of_a_deposed_controller_is_not_replayed(tmp_path: Path) -> None:
     short = log()
     deposed = short.copy().append(change(isr=[1])).append(change(isr=[1, 2])).append(change(leader=2))
