@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _FIRST_CAPACITY: Final = 16
 _SLOTS_PER_ROW: Final = 4
+_MOVED_AT_ONCE: Final = 1024
 _PRIME: Final = 2**31 - 1
 _LOW_BITS: Final = 2**31 - 1
 
@@ -88,7 +89,7 @@ class ProducerTable:
     def keep(self, kept: "NDArray[np.int64]") -> None:
         """Forget all rows but those numbered `kept`, ascending; they move up."""
         count = len(kept)
-        self.rows[:count] = self.rows[kept]
+        move_up(self.rows, kept)
         self.rows[count:] = 0
         self.used[0] = count
         self.slots.fill(-1)
@@ -122,6 +123,13 @@ class ProducerTable:
             if row < 0 or self.rows[row, 0] == producer_id:
                 return row
             slot = (slot + 1) & mask
+
+
+def move_up(array: "NDArray[np.int64]", kept: "NDArray[np.int64]") -> None:
+    """Move what is numbered `kept`, ascending, to the beginning, a little at a time, so that no second array is needed."""
+    for start in range(0, len(kept), _MOVED_AT_ONCE):
+        some = kept[start : start + _MOVED_AT_ONCE]
+        array[start : start + len(some)] = array[some]
 
 
 def doubled(array: "NDArray[np.int64]") -> "NDArray[np.int64]":

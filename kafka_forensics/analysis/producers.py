@@ -16,7 +16,7 @@ from kafka_forensics.analysis import producer_rules as rules
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.producer_runs import Extremes, OffsetRuns, offset_behind
-from kafka_forensics.analysis.producer_table import ProducerTable, doubled
+from kafka_forensics.analysis.producer_table import ProducerTable, doubled, move_up
 from kafka_forensics.analysis.survey import Survey, survey
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import COORDINATOR_TOPICS, MAX_SEQUENCE
@@ -135,8 +135,7 @@ class ProducersFold:
         count = len(kept)
         self._table.rows[:count, rules.BLOCK] = np.arange(1, count + 1)
         self._table.used[rules.BLOCKS_USED] = count
-        by_block = self._windows.reshape(-1, rules.WINDOW, rules.WINDOW_WIDTH)
-        by_block[:count] = by_block[blocks]
+        move_up(self._windows.reshape(-1, rules.WINDOW, rules.WINDOW_WIDTH), blocks)
         self.forgot = True
 
     def _last_rows(self) -> "NDArray[np.int64]":

@@ -93,6 +93,11 @@ class ReplicaState:
         self.producers.make_room(right.producers)
         self.transactions.make_room(right.transactions)
 
+    def close(self) -> None:
+        """The log is whole: let go of what is not asked for any more."""
+        self.producers.close()
+        self.transactions.close()
+
     def merge(self, right: "ReplicaState") -> None:
         """Add the stretch that follows ours; a segment's indexes are judged when the next segment begins."""
         if right._segment != self._segment:

@@ -93,6 +93,7 @@ class TransactionsFold:
         self._late = Extremes(rules.FOUND_WIDTH)
         self.forgot = False
         """Whether producers that the log has are missing here."""
+        self._known: NDArray[np.int64] = np.empty(0, np.int64)
 
     @property
     def filled(self) -> bool:
@@ -127,6 +128,22 @@ class TransactionsFold:
         kept[recent] = True
         self._table.keep(np.flatnonzero(kept))
         self.forgot = True
+
+    def close(self) -> None:
+        """The log is whole: of producers without an open transaction keep only who they are."""
+        if len(self._table) <= bounds.SETTLED_ABOVE:
+            return
+        self.settle()
+        table = self._table.taken()
+        self._known = np.sort(table[:, 0])
+        self._table.keep(np.flatnonzero(_newest_blocks(table)[:, rules.OPEN]))
+        self._table.shrink()
+
+    def knows(self, producer_id: int) -> bool:
+        """Whether the log has, or may have, a transactional batch or marker of the producer."""
+        at = int(np.searchsorted(self._known, producer_id))
+        closed = at < len(self._known) and int(self._known[at]) == producer_id
+        return self.forgot or closed or self._table.find(producer_id) >= 0
 
     def settle(self) -> None:
         """Take what the first marker of each producer ended as ended, nothing standing left of us."""

@@ -132,7 +132,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         best.log_end_offset,
         max(one.state.framing.broker_timestamp for one in replicas),
         _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
-        [one for one in best.forgotten if not any(_may_have(other, one.producer_id) for other in replicas)],
+        [one for one in best.forgotten if not any(other.state.transactions.knows(one.producer_id) for other in replicas)],
     )
     for other in replicas:
         if other is not best and opened:
@@ -163,12 +163,6 @@ def _only_elsewhere(ours: "NDArray[np.int64]", others: "list[NDArray[np.int64]]"
     return np.concatenate([ours[:0], *strange])
 
 
-def _may_have(replica: Replica, producer_id: int) -> bool:
-    """Whether a copy has, or may have, anything of a transactional producer."""
-    fold = replica.state.transactions
-    return fold.forgot or bool(fold.view([producer_id]))
-
-
 def _opens(replica: Replica) -> bool:
     return bool(replica.state.transactions.open_transactions(1))
 
@@ -188,18 +182,17 @@ def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], s
     """Transactions that a snapshot at `snapshot_offset` holds open though the log, from before it on, has nothing of them.
 
     A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). Where the
-    fold forgot producers, nobody can say that the log has nothing of them.
+    fold forgot producers, nobody can say that the log has nothing of one.
     """
-    if snapshot_offset < replica.log_start_offset or not replica.end_is_known or replica.state.transactions.forgot:
+    if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
         return []
     gone = [one for one in entries if one.current_txn_first_offset < replica.log_start_offset]
-    seen = replica.state.transactions.view([one.producer_id for one in gone])
     return [
         OpenTransaction(
             one.producer_id, one.producer_epoch, one.current_txn_first_offset, one.last_offset, -1, one.timestamp, -1, -1, 0, -1
         )
         for one in gone[:OPEN_KEPT]
-        if one.producer_id not in seen
+        if not replica.state.transactions.knows(one.producer_id)
     ]
 
 

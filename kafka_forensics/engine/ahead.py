@@ -16,7 +16,7 @@ Walk = Callable[[Split, Pause], Iterator[Folded]]
 
 LARGE: Final = 1 << 20
 """Bytes of a stretch that count; nearly all hold less."""
-ROOM: Final = 64 << 20
+ROOM: Final = 32 << 20
 """Bytes of large stretches that may wait for the merge together."""
 
 

@@ -206,7 +206,7 @@ def _replicas(
             replica = whole(plan.context, state)
             snapshot.at(replica.log_end_offset, state)
             snapshot.rest()
-            state.producers.close()
+            state.close()
             yield plan, replica, snapshot
             merged = None
             index += 1

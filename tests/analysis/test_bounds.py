@@ -83,6 +83,10 @@ def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None
     runs = OffsetRuns(0)
     assert places(fold.findings(context(), runs, LOG_END)) <= places(whole.findings(context(), runs, LOG_END))
     assert all(whole.view()[producer] == state for producer, state in fold.view().items())
+    fold.close()
+    assert told(fold) == told(whole)
+    assert all(map(fold.knows, whole.view()))
+    assert fold.forgot or not fold.knows(77)
 
 
 @pytest.mark.usefixtures("few")
