@@ -84,8 +84,7 @@ class _Marks:
 
 
 class Replay:
-    """Records go in by offset; `finish` gives the history. Records from `committed_end` on may never have counted, and those from
-    `possible_end` on never have."""
+    """Records go in by offset; `finish` gives the history. From `committed_end` on some may not count, from `possible_end` none."""
 
     def __init__(self, log_start_offset: int, *, committed_end: int | None = None, possible_end: int | None = None) -> None:
         self.history = ControllerHistory(log_start_offset=log_start_offset, committed_end_offset=committed_end)
@@ -179,9 +178,8 @@ class Replay:
     def _last_word(self, topic: TopicHistory, known: _Known, *, settings_known: bool) -> PartitionControl:
         events, state = known.history.events, known.state
         unknown = self._marks.after(known.stated)
-        uncommitted = next(
-            (one.offset for one in events if self._committed_end is not None and one.offset >= self._committed_end), None
-        )
+        end = self._committed_end
+        uncommitted = None if end is None else next((one.offset for one in events if one.offset >= end), None)
         if uncommitted is not None and (unknown is None or uncommitted < unknown):
             unknown = uncommitted
         sure = unknown is None
