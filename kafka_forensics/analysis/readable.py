@@ -24,7 +24,7 @@ TimestampAt = Callable[[Replica, int], int | None]
 @dataclass(frozen=True, slots=True)
 class Readable:
     """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, `no_leader`, or `unknown`:
-    nobody says who is in the ISR. Offsets are exclusive ends, None is "not known"."""
+    nobody says who is in the ISR, or a member's log is missing. Offsets are exclusive ends, None is "not known"."""
 
     held_back_by: str
     leader: int | str
@@ -45,7 +45,9 @@ class Readable:
     producer_id: int | None = None
     """Of the oldest open transaction."""
     held_back_at: int | None = None
-    """First offset that cannot be read; None if nothing holds readers back."""
+    """First offset that cannot be read, or, with `missing`, an offset that cannot be read; None if nothing is known to."""
+    missing: tuple[int, ...] = ()
+    """Members of the ISR of which no log was given: the high watermark may be lower because of them."""
 
 
 def readable(replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt) -> Readable:
@@ -57,11 +59,22 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     below = isr is not None and minimum is not None and len(isr) < minimum
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
     members = [one for one in replicas if isr is not None and one.context.node in isr]
-    known = isr is not None and {one.context.node for one in members} == set(isr)
+    missing = tuple(sorted(set(isr or ()) - {one.context.node for one in members}))
+    known = isr is not None and not missing
     limit = min((one.log_end_offset for one in members), default=end) if known else None
     candidates = members if known else [one for one in replicas if isr is None or one.context.node in isr]
     shortest = [one for one in candidates if one.log_end_offset == min(each.log_end_offset for each in candidates)]
-    answer = Readable("nothing", leader.broker, end, limit, end, isr=isr, min_insync_replicas=minimum, isr_below_minimum=below)
+    answer = Readable(
+        "unknown" if missing else "nothing",
+        leader.broker,
+        end,
+        limit,
+        None if missing else end,
+        isr=isr,
+        min_insync_replicas=minimum,
+        isr_below_minimum=below,
+        missing=missing,
+    )
     if control is not None and control.leader == NO_LEADER:
         since, last = _leaderless(control)
         return replace(answer, held_back_by="no_leader", high_watermark=None, last_stable_offset=None, brokers=last, since_ms=since)
@@ -81,7 +94,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
         return replace(
             answer,
             held_back_by="last_stable_offset",
-            last_stable_offset=open_transaction.first_offset,
+            last_stable_offset=None if missing else open_transaction.first_offset,
             since_ms=open_transaction.first_timestamp,
             producer_id=open_transaction.producer_id,
             held_back_at=open_transaction.first_offset,

@@ -197,13 +197,24 @@ def readers_in_words(answer: "Readable") -> str:
         case "high_watermark":
             return f"high watermark held at {answer.held_back_at} by {brokers}{since}{below}"
         case "last_stable_offset":
-            return f"committed reads held at {answer.held_back_at} by producer {answer.producer_id}{since}{below}"
+            return f"committed reads held at {answer.held_back_at} by producer {answer.producer_id}{since}{below}" + (
+                f", or before: {_missing(answer)}" if answer.missing else ""
+            )
         case "no_leader":
             return f"no leader{since}" + (f"; last in sync: {', '.join(map(str, answer.brokers))}" if answer.brokers else "")
+        case "unknown" if answer.missing:
+            short = "" if answer.held_back_at is None else f"held at {answer.held_back_at} or before: by {brokers}, and "
+            return f"{short or 'how far consumers can read is not known: '}{_missing(answer)}"
         case "unknown":
             return f"held at {answer.held_back_at} if {brokers} is in the ISR"
         case _:
             return f"readable{below}"
+
+
+def _missing(answer: "Readable") -> str:
+    many = len(answer.missing) > 1
+    nodes = ", ".join(map(str, answer.missing))
+    return f"no logs of brokers {nodes}, members of the ISR" if many else f"no log of broker {nodes}, a member of the ISR"
 
 
 def _notes(row: "GroupRow") -> Iterator[str]:

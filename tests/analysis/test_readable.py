@@ -102,6 +102,28 @@ def test_without_the_isr_or_a_members_log_nobody_can_tell(about: PartitionContro
     assert held_back_finding(replicas(b1=9), answer) == []
 
 
+@pytest.mark.parametrize(
+    ("ends", "missing", "words"),
+    [
+        ({"b1": 9, "b2": 9}, (3,), "how far consumers can read is not known: no log of broker 3, a member of the ISR"),
+        ({"b1": 9}, (2, 3), "how far consumers can read is not known: no logs of brokers 2, 3, members of the ISR"),
+        ({"b1": 9, "b2": 4}, (3,), "held at 4 or before: by broker 2, and no log of broker 3, a member of the ISR"),
+    ],
+)
+def test_a_member_of_the_isr_of_which_no_log_was_given_may_hold_anything_back(
+    ends: dict[str, int], missing: tuple[int, ...], words: str
+) -> None:
+    answer = judged(replicas(**ends), control([1, 2, 3]))
+    assert (answer.held_back_by, answer.missing, answer.high_watermark, answer.last_stable_offset) == (
+        "unknown",
+        missing,
+        None,
+        None,
+    )
+    assert readers_in_words(answer) == words
+    assert held_back_finding(replicas(**ends), answer) == []
+
+
 def test_the_leaders_log_counts_even_if_another_is_longer() -> None:
     answer = judged(replicas(b1=5, b2=5, b3=9), control([1, 2]))
     assert (answer.held_back_by, answer.leader, answer.log_end_offset) == ("nothing", 1, 5)
@@ -119,6 +141,14 @@ def test_an_open_transaction_holds_the_last_stable_offset(about: PartitionContro
     assert (answer.held_back_by, answer.held_back_at, answer.producer_id) == ("last_stable_offset", 1, 7)
     assert (answer.last_stable_offset, answer.since_ms) == (1, BASE_TIMESTAMP + 5)
     assert held_back_finding(found, answer) == []
+    unsure = judged(found, control([1, 2]))
+    assert (unsure.held_back_by, unsure.held_back_at, unsure.missing, unsure.last_stable_offset) == (
+        "last_stable_offset",
+        1,
+        (2,),
+        None,
+    )
+    assert readers_in_words(unsure).endswith(", or before: no log of broker 2, a member of the ISR")
 
 
 def test_a_record_without_a_time_waits_for_an_unknown_time() -> None:
