@@ -97,13 +97,15 @@ def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     """Give a replica the controller's last word on its partition, and what that says of compaction.
 
     Internal topics stay compacted whatever their settings say. Where the controller does not know, the cleaner's checkpoint has
-    the word.
+    the word; and where the controller's copy does not know the same topic as compacted yet.
     """
     context = plan.context
     context.node_id = _node_id(plan)
     context.control = control = witnesses.control(context.topic, context.partition, context.topic_id)
-    if control is not None and control.was_compacted is not None and context.topic not in INTERNAL_TOPICS:
-        context.compacted = control.was_compacted
+    if control is None or control.was_compacted is None or context.topic in INTERNAL_TOPICS:
+        return
+    cleaned = context.cleaner_checkpoint is not None and context.topic_id is not None and context.topic_id == control.topic_id
+    context.compacted = control.was_compacted or cleaned
 
 
 def cleanup_policy(context: ReplicaContext) -> str:
