@@ -10,7 +10,7 @@ from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transaction_log import describes
 from kafka_forensics.analysis.transactions import OpenTransaction
-from kafka_forensics.analysis.transactions_decided import Contradiction, contradictions
+from kafka_forensics.analysis.transactions_decided import Commits, Contradiction, contradictions
 from kafka_forensics.analysis.transactions_disagree import disagreements
 from kafka_forensics.analysis.transactions_facts import CollectedFacts, PartitionFacts
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -40,6 +40,7 @@ class TransactionsAcross:
         self._controller_ms = controller_ms
         """When the controller wrote the last record of its log."""
         self._facts = CollectedFacts()
+        self._commits: Commits | None = None
 
     def add(self, replicas: Sequence[Replica]) -> None:
         """Take the copies of one partition; they are let go of afterwards."""
@@ -176,18 +177,14 @@ class TransactionsAcross:
     def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
         """Partitions of a commit, decided since the transaction began, that may be of it: then aborting would tear it."""
         assert self._log is not None
-        named = [
-            f"{topic}-{partition}"
-            for one in self._log.decisions
-            if one.commit
-            and one.producer_id == producer_id
-            and one.producer_epoch >= epoch
-            and one.decided_timestamp >= began
-            and where in one.partitions
-            for topic, partition in one.partitions
-            if (topic, partition) != where
-        ]
-        return list(dict.fromkeys(named))[:MAX_LISTED]
+        self._commits = self._commits or Commits(self._log.decisions)
+        named: dict[str, None] = {}
+        for one in self._commits.of(producer_id, where):
+            if one.producer_epoch >= epoch and one.decided_timestamp >= began:
+                named |= {f"{topic}-{partition}": None for topic, partition in one.partitions if (topic, partition) != where}
+            if len(named) >= MAX_LISTED:
+                break
+        return list(named)[:MAX_LISTED]
 
 
 def abort_command(topic: str, partition: int, first_offset: int) -> str:

@@ -5,7 +5,7 @@ transactions share them, so decisions and markers are paired by time, as many as
 only where the partition's log is known to reach from before it to behind it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -48,6 +48,26 @@ class Contradiction:
     def lost(self) -> bool:
         """Whether records of a committed transaction are gone, rather than shown with another ending."""
         return self.reason in ("nothing_left", "records_missing")
+
+
+class Commits:
+    """Decisions to commit by producer id and partition, for very many questions."""
+
+    def __init__(self, decisions: Iterable[Decision]) -> None:
+        self._of_producer: dict[int, list[Decision]] = {}
+        for one in decisions:
+            if one.commit:
+                self._of_producer.setdefault(one.producer_id, []).append(one)
+        self._by_partition: dict[int, dict[TopicPartition, list[Decision]]] = {}
+
+    def of(self, producer_id: int, where: TopicPartition) -> list[Decision]:
+        """Those of a producer that list a partition, in the order of the log."""
+        if producer_id not in self._by_partition:
+            of_partition = self._by_partition[producer_id] = {}
+            for one in self._of_producer.get(producer_id, ()):
+                for listed in dict.fromkeys(one.partitions):
+                    of_partition.setdefault(listed, []).append(one)
+        return self._by_partition[producer_id].get(where, [])
 
 
 def contradictions(log: TransactionLog, partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> list[Contradiction]:

@@ -11,8 +11,10 @@ from kafka_forensics.analysis import transaction_rules as rules
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.transaction_markers import LastRows, fallen_epochs
 from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.analysis.transactions_decided import Commits
 from kafka_forensics.analysis.transactions_disagree import disagreements
 from kafka_forensics.analysis.transactions_facts import PartitionFacts
+from kafka_forensics.model.transaction_log import Decision
 from tests.support.producer_log import ABORT, COMMIT, Log
 
 START = 1_700_000_000_000
@@ -109,6 +111,26 @@ def test_markers_and_what_they_ended_are_let_go_of_together() -> None:
     facts = facts_of(0, rows, ended)
     facts.trim()
     assert [facts.had_data(offset) for offset in facts.markers[:, markers.OFFSET].tolist()] == [True] * 4
+
+
+def test_commits_are_found_by_producer_and_partition_without_going_through_all() -> None:
+    """Of a producer each with its own partition, and of one with everything, as many questions as decisions."""
+    count = 20_000
+    told = {"producer_epoch": 0, "start_timestamp": 0, "decided_timestamp": 1, "completed_timestamp": 2, "log_partition": 0}
+    own = [
+        Decision(f"id-{name}", name, commit=True, partitions=(("t", name % 50), ("u", name)), offset=name, **told)
+        for name in range(count)
+    ]
+    busy = [
+        Decision("busy", count, commit=number % 2 == 0, partitions=(("t", number),), offset=number, **told)
+        for number in range(count)
+    ]
+    start = perf_counter()
+    commits = Commits([*own, *busy])
+    assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[one] for one in own]
+    assert [len(commits.of(count, ("t", number))) for number in range(count)] == [1, 0] * (count // 2)
+    assert perf_counter() - start < 5
+    assert (commits.of(0, ("t", 1)), commits.of(-1, ("t", 0))) == ([], [])
 
 
 def test_transactions_of_many_partitions_are_compared_only_where_they_are() -> None:
