@@ -48,7 +48,11 @@ FailOn = Annotated[
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option("--as-of", metavar="TIME", help="The moment ages are counted to [default: the newest timestamp in the evidence]."),
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="The moment ages are counted to [default: the newest time in the evidence, by brokers' clocks if any].",
+    ),
 ]
 Live = Annotated[bool, typer.Option("--live", help="The copy was taken from running brokers.")]
 Deep = Annotated[

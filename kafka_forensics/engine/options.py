@@ -19,4 +19,4 @@ class ScanOptions:
     deep: bool | None = None
     """Decode every record (True), only batches (False), or what the size of the input makes sensible (None)."""
     as_of_ms: int | None = None
-    """Milliseconds since 1970 to which ages are counted; None: the newest timestamp in the evidence."""
+    """Milliseconds since 1970 to which ages are counted; None: the newest in the evidence, by brokers' clocks if any."""
