@@ -62,6 +62,11 @@ class LastRows:
         self.add(right.rows, right.count)
 
     @property
+    def size_in_bytes(self) -> int:
+        """Memory held."""
+        return self._held * self._width * 8
+
+    @property
     def rows(self) -> "NDArray[np.int64]":
         """(n, width), n at most `kept`."""
         if not self._parts:

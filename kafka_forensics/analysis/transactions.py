@@ -103,7 +103,8 @@ class TransactionsFold:
     @property
     def size_in_bytes(self) -> int:
         """Memory held for producers and aborted transactions."""
-        return self._table.rows.nbytes + self._table.slots.nbytes + self.held_endings.size_in_bytes
+        lasts = self._ended.size_in_bytes + self.last_markers.markers.size_in_bytes
+        return self._table.rows.nbytes + self._table.slots.nbytes + self.held_endings.size_in_bytes + lasts
 
     def make_room(self, right: "TransactionsFold") -> None:
         """Before a merge, nothing standing left of us: forget the producers silent longest if those of both are too many. Of those

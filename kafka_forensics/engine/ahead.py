@@ -1,5 +1,6 @@
 """Folding splits ahead of the merge: on several threads, in the order of the splits, and in bounded memory."""
 
+import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +19,9 @@ LARGE: Final = 1 << 20
 """Bytes of a stretch that count; nearly all hold less."""
 ROOM: Final = 32 << 20
 """Bytes of large stretches that may wait for the merge together."""
+
+_M_MMAP_THRESHOLD: Final = -3
+_LARGE_BLOCK: Final = 4 << 20
 
 
 class Room:
@@ -74,6 +78,7 @@ def in_order(walk: Walk, splits: Iterator[Split | None], jobs: int, alone: Calla
             else:
                 yield from walk(split, never)
         return
+    _give_large_blocks_back()
     room = Room()
     with ThreadPoolExecutor(jobs) as pool:
         ahead: deque[_Begun | None] = deque()
@@ -102,6 +107,14 @@ def _stretches(begun: _Begun | None, room: Room) -> Iterator[Folded | None]:
         yield begun.first.result()
         begun.first = None
     yield from begun.stretches
+
+
+def _give_large_blocks_back() -> None:
+    """Have glibc return large blocks to the system when they are freed. Left to itself it comes to keep what one thread freed for
+    that thread, up to 32 MiB a block, and several threads then hold several times what they use. Other C libraries do not."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 def never(_size_in_bytes: int) -> None:
