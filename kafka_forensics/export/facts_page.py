@@ -45,7 +45,8 @@ keys = pyarrow.schema([("topic", "string"), ("partition", "int32"), ("broker", "
 hive = pyarrow.dataset.partitioning(keys, flavor="hive")
 table = pyarrow.dataset.dataset("DIR/batches", partitioning=hive).to_table()
 frame = pandas.read_parquet("DIR/batches", partitioning=hive)
-lazy = polars.scan_parquet("DIR/batches/", hive_schema={{"topic": polars.String, "partition": polars.Int32, "broker": polars.String}})
+keys = {{"topic": polars.String, "partition": polars.Int32, "broker": polars.String}}
+lazy = polars.scan_parquet("DIR/batches/", hive_schema=keys)
 rows = duckdb.sql(
     "SELECT topic, partition, broker, count(*) FROM read_parquet('DIR/batches/**/*.parquet',"
     " hive_types = {{'topic': VARCHAR, 'partition': INTEGER, 'broker': VARCHAR}}) GROUP BY ALL"
