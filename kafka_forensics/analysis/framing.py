@@ -75,7 +75,8 @@ class FramingFold:
         seen = seen or survey(columns)
         self.records += seen.records
         self.max_timestamp = max(self.max_timestamp, seen.max_timestamp)
-        self._see_brokers_clock(columns)
+        if seen.timed:
+            self._see_brokers_clock(columns)
         if seen.odd:
             self._check_headers(columns, {(one.kind, one.position) for one in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())

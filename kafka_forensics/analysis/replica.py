@@ -74,7 +74,7 @@ class ReplicaState:
         self.producers.step(chunk.columns, seen)
         if seen is None or seen.producers:
             self.transactions.step(chunk.columns)
-        self.bumps.step(chunk.columns)
+            self.bumps.step(chunk.columns)
         if self.index is not None:
             self.index.step(chunk.columns, seen)
 

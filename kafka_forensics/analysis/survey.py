@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD
+from kafka_forensics.model.constants import CONTROL_MASK, MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,6 +14,8 @@ _CRC: Final = int(BatchColumn.CRC)
 _CRC_COMPUTED: Final = int(BatchColumn.CRC_COMPUTED)
 _BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
 _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
+_ATTRIBUTES: Final = int(BatchColumn.ATTRIBUTES)
+_BY_BROKER: Final = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _EPOCH: Final = int(BatchColumn.PARTITION_LEADER_EPOCH)
 _PRODUCER_ID: Final = int(BatchColumn.PRODUCER_ID)
 _RECORDS_COUNT: Final = int(BatchColumn.RECORDS_COUNT)
@@ -26,12 +28,12 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 @kernel
-def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, int]:
-    """(rough, epoch changes, batches with a producer, records, largest timestamp, odd) of a matrix of at least one batch.
+def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, int, int]:
+    """(rough, epoch changes, batches with a producer, records, largest timestamp, odd, timed) of a matrix of at least one batch.
 
     `rough` is 0 if every CRC is right and each batch starts where the one before it ends, from 0 up and below the largest offset
-    there is. The last three speak of the batches with a right CRC; `odd` are those whose count does not follow from their offsets
-    and size.
+    there is. `timed` is not 0 if some batch may bear the time of a broker. The three before speak of the batches with a right CRC;
+    `odd` are those whose count does not follow from their offsets and size.
     """
     rough = 0
     changes = 0
@@ -39,6 +41,7 @@ def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, in
     records = 0
     max_timestamp = -1
     odd = 0
+    timed = 0
     before = int(columns[_BASE_OFFSET, 0]) - 1
     epoch = int(columns[_EPOCH, 0])
     for row in range(columns.shape[1]):
@@ -48,6 +51,7 @@ def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, in
         before = last
         changes += columns[_EPOCH, row] != epoch
         producers += columns[_PRODUCER_ID, row] >= 0
+        timed |= int(columns[_ATTRIBUTES, row]) & _BY_BROKER
         if columns[_CRC, row] != columns[_CRC_COMPUTED, row]:
             rough = 1
             continue
@@ -57,7 +61,7 @@ def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, in
         room = (int(columns[_SIZE, row]) - RECORD_BATCH_OVERHEAD) // MIN_RECORD_SIZE
         if count < 0 or count > room or count != int(columns[_DELTA, row]) + 1:
             odd += 1
-    return rough, changes, producers, records, max_timestamp, odd
+    return rough, changes, producers, records, max_timestamp, odd, timed
 
 
 class Survey(NamedTuple):
@@ -74,9 +78,11 @@ class Survey(NamedTuple):
     """Largest of the good batches, -1 for none."""
     odd: int
     """Good batches whose number of records does not follow from their offsets and size."""
+    timed: bool
+    """Some batch is a control batch or of LogAppendTime: its timestamps are a broker's."""
 
 
 def survey(columns: "NDArray[np.int64]") -> Survey:
     """Look over a chunk's (BATCH_COLUMNS, n) matrix, n ≥ 1."""
-    rough, changes, producers, records, max_timestamp, odd = look_over(columns)
-    return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd))
+    rough, changes, producers, records, max_timestamp, odd, timed = look_over(columns)
+    return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd), timed != 0)

@@ -8,7 +8,6 @@ from kafka_forensics.analysis.group_offsets import group_findings
 from kafka_forensics.analysis.missing_behind import uncover_gaps
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
-from kafka_forensics.engine.compaction import compacted_findings
 from kafka_forensics.engine.controller import cleanup_policy, last_word
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
@@ -56,7 +55,10 @@ def judge_partition(
         members = [replicas[number] for number in group]
         compared = compare(members, reader)
         named = [source.name for source in snapshots[0].inputs.sources]
-        compared.findings += compacted_findings([plans[number] for number in group], members, compared, reader, named)
+        if any(one.context.compacted for one in members):
+            from kafka_forensics.engine.compaction import compacted_findings  # few partitions pay for it
+
+            compared.findings += compacted_findings([plans[number] for number in group], members, compared, reader, named)
         of_groups = group_findings(members, reader, compared) if len(groups) == 1 else []
         problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
         reader.problems.clear()

@@ -1,14 +1,16 @@
 """How the keys of each topic are placed: whose keys are worth looking at, and the judgement once its last partition is read."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.key_placement import PartitionKeys
-from kafka_forensics.analysis.placement_rules import Placement, judge_topic, placement_finding
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs
 from kafka_forensics.model.findings import Finding
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.placement_rules import Placement
 
 _INTERNAL: Final = "__"
 """What names of topics begin with whose records are placed by brokers."""
@@ -57,6 +59,8 @@ class TopicPlacements:
         self._topic, self._partitions = None, {}
         if topic is None or not partitions or not self._is_worth(topic):
             return
+        from kafka_forensics.analysis.placement_rules import judge_topic, placement_finding  # only deep scans come here
+
         exact = topic in self._exact
         placement = judge_topic(topic, partitions, self._count(topic), exact_count=exact)
         self.placements.append(placement)

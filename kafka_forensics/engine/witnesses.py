@@ -2,18 +2,22 @@
 
 from collections.abc import Iterable
 
-from kafka_forensics.analysis.group_offsets import malformed_findings
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.controller import read_controller
-from kafka_forensics.engine.group_log import cluster_of, read_group_history
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
-from kafka_forensics.engine.transaction_log import read_transaction_log
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
 
 
 def read_witnesses(inputs: Inputs) -> Witnesses:
     """Read every witness there is among the inputs, from `inputs.internal`."""
     witnesses = Witnesses()
+    clusters = {one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}
+    if not inputs.internal and len(clusters) < 2:
+        return witnesses
+    from kafka_forensics.analysis.group_offsets import malformed_findings  # these are not needed for a partition by itself
+    from kafka_forensics.engine.group_log import read_group_history
+    from kafka_forensics.engine.transaction_log import read_transaction_log
+
     controller = read_controller(inputs)
     if controller is not None:
         witnesses.controller = controller.history
@@ -30,6 +34,8 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
 def take_commits(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     """Let a replica know what groups committed on its partition."""
     if witnesses.groups is not None:
+        from kafka_forensics.engine.group_log import cluster_of
+
         context = plan.context
         context.committed = witnesses.groups.committed(context.topic, context.partition, cluster_of(plan))
 
