@@ -276,9 +276,11 @@ class Trouble:
 
 def contained_damage(window: Window, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
     """Damage of the rows `[first, end)` whose CRC is wrong though their frame holds; their bytes lie in the window."""
-    bad = np.flatnonzero(columns[BatchColumn.CRC, first:end] != columns[BatchColumn.CRC_COMPUTED, first:end])
-    damage = []
-    for row in bad:
+    wrong = columns[BatchColumn.CRC, first:end] != columns[BatchColumn.CRC_COMPUTED, first:end]
+    damage: list[Damage] = []
+    if not wrong.any():
+        return damage
+    for row in np.flatnonzero(wrong):
         column = columns[:, first + int(row)]
         start = int(column[BatchColumn.POSITION]) - window.position
         size = int(column[BatchColumn.SIZE_IN_BYTES])

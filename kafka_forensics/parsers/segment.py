@@ -133,11 +133,13 @@ class SegmentReader:
         columns = self._columns[:, : self._rows]
         damage, self._damage = self._damage, []
         total = position - self._chunk_start
+        self._chunk_start = position
+        self._rows = 0
+        if not damage:
+            return BatchChunk(columns, damage, total, 0, 0)
         bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
         decoded = int(columns[BatchColumn.SIZE_IN_BYTES].sum()) - int(columns[BatchColumn.SIZE_IN_BYTES][bad].sum())
         skipped = sum(one.size_in_bytes for one in damage if one.kind in _SKIPPED)
-        self._chunk_start = position
-        self._rows = 0
         return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)
 
 
