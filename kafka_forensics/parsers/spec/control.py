@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from construct import ConstructError, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, UUID, CompactArray
+from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, UUID, CompactArray, plain
 
 CONTROL_RECORD_KEY: Final = Struct("version" / Int16sb, "type" / Int16sb)
 """Key of every control record; a reader takes any version from 0 up, and more bytes than these four."""
@@ -74,13 +74,5 @@ def read_control_value(control_record_type: int, value: bytes) -> dict[str, Any]
         fields = CONTROL_RECORD_VALUES[control_record_type].parse(value)
     except ConstructError:
         return None
-    plain: dict[str, Any] = _plain(fields)
-    return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value
+    found: dict[str, Any] = plain(fields)
+    return found

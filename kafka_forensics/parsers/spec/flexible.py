@@ -32,6 +32,36 @@ class UnsignedVarint(Construct):
 UNSIGNED_VARINT: Final = UnsignedVarint()
 
 
+def read_text(stream: Any, length: int, path: str) -> str:
+    """`length` bytes of UTF-8, `length` ≥ 0."""
+    data: bytes = stream_read(stream, length, path)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise StringError(f"not UTF-8: {error.reason}", path=path) from error
+
+
+def read_elements(element: Any, count: int, stream: Any, path: str, *, nullable: bool) -> list[Any] | None:
+    """`count` elements, none of which is empty; a negative count is null, an error unless `nullable`."""
+    if count < 0:
+        if nullable:
+            return None
+        raise LengthError("null where an array must be", path=path)
+    elements: list[Any] = []
+    while len(elements) < count:
+        elements.append(element.parse_stream(stream))
+    return elements
+
+
+def plain(value: Any) -> Any:
+    """A parsed structure as dictionaries, lists and values, without what construct and the encoding add."""
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
 class CompactString(Construct):
     """Length + 1 as an unsigned varint, then UTF-8; 0 is null, an error unless `nullable`."""
 
@@ -45,11 +75,7 @@ class CompactString(Construct):
             if self.nullable:
                 return None
             raise LengthError("null where a string must be", path=path)
-        data: bytes = stream_read(stream, length, path)
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise StringError(f"not UTF-8: {error.reason}", path=path) from error
+        return read_text(stream, length, path)
 
     def _build(self, obj: str | None, stream: Any, context: Any, path: str) -> str | None:
         if obj is None and self.nullable:
@@ -73,14 +99,7 @@ class CompactArray(Construct):
 
     def _parse(self, stream: Any, context: Any, path: str) -> list[Any] | None:
         count = UNSIGNED_VARINT._parse(stream, context, path) - 1
-        if count < 0:
-            if self.nullable:
-                return None
-            raise LengthError("null where an array must be", path=path)
-        elements: list[Any] = []
-        while len(elements) < count:
-            elements.append(self.element.parse_stream(stream))
-        return elements
+        return read_elements(self.element, count, stream, path, nullable=self.nullable)
 
     def _build(self, obj: list[Any] | None, stream: Any, context: Any, path: str) -> list[Any] | None:
         if obj is None and self.nullable:

@@ -17,6 +17,7 @@ from kafka_forensics.parsers.spec.flexible import (
     UNSIGNED_VARINT,
     UUID,
     CompactArray,
+    plain,
 )
 
 FRAME_VERSION: Final = 1
@@ -171,7 +172,7 @@ def read_metadata_record(value: bytes) -> tuple[int, int, dict[str, Any]] | None
         if frame.frame_version != FRAME_VERSION or frame.version >= len(versions):
             return None
         message = versions[frame.version]
-        fields = _plain(message.body.parse_stream(stream))
+        fields = plain(message.body.parse_stream(stream))
         tagged = TAGGED_FIELDS.parse_stream(stream)
         for tag in message.tags:
             fields[tag.name] = _whole(tag.layout, tagged[tag.number]) if tag.number in tagged else tag.default
@@ -193,15 +194,7 @@ def write_metadata_record(api_key: int, version: int, fields: dict[str, Any]) ->
 def _whole(layout: Construct, data: bytes) -> Any:
     """The value that takes all of `data`."""
     stream = BytesIO(data)
-    value = _plain(layout.parse_stream(stream))
+    value = plain(layout.parse_stream(stream))
     if stream.read(1):
         raise ConstructError("bytes behind a tagged field")
-    return value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items() if name not in ("_io", "tagged_fields")}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
     return value

@@ -7,9 +7,9 @@ tagged fields. A null array is the state Empty's, or what the Complete states le
 
 from typing import Any, Final
 
-from construct import Construct, Int8sb, Int16sb, Int32sb, Int64sb, StringError, Struct, stream_read, stream_write
+from construct import Construct, Int8sb, Int16sb, Int32sb, Int64sb, Struct, stream_read, stream_write
 
-from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, CompactArray
+from kafka_forensics.parsers.spec.flexible import COMPACT_STRING, TAGGED_FIELDS, CompactArray, read_elements, read_text
 from kafka_forensics.parsers.spec.record import LengthError
 
 
@@ -20,11 +20,7 @@ class ShortString(Construct):
         length = int.from_bytes(stream_read(stream, 2, path), "big", signed=True)
         if length < 0:
             raise LengthError("null where a string must be", path=path)
-        data: bytes = stream_read(stream, length, path)
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise StringError(f"not UTF-8: {error.reason}", path=path) from error
+        return read_text(stream, length, path)
 
     def _build(self, obj: str, stream: Any, _context: Any, path: str) -> str:
         data = obj.encode()
@@ -43,14 +39,7 @@ class CountedArray(Construct):
 
     def _parse(self, stream: Any, _context: Any, path: str) -> list[Any] | None:
         count = int.from_bytes(stream_read(stream, 4, path), "big", signed=True)
-        if count < 0:
-            if self.nullable:
-                return None
-            raise LengthError("null where an array must be", path=path)
-        elements: list[Any] = []
-        while len(elements) < count:
-            elements.append(self.element.parse_stream(stream))
-        return elements
+        return read_elements(self.element, count, stream, path, nullable=self.nullable)
 
     def _build(self, obj: list[Any] | None, stream: Any, _context: Any, path: str) -> list[Any] | None:
         stream_write(stream, (-1 if obj is None else len(obj)).to_bytes(4, "big", signed=True), 4, path)
