@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from kafka_forensics.cli import compare_words as words
-from kafka_forensics.cli.output_table import STYLES
+from kafka_forensics.cli.output_table import STYLES, print_hanging
 from kafka_forensics.cli.output_words import aligned, crowded_brokers, name, place_words, replica_words
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
@@ -132,13 +132,7 @@ class _Page:
             self._console.print(text, soft_wrap=True)
 
     def _hanging(self, label: Text, body: Text, indent: int, deeper: int = 0) -> None:
-        """Print `label`, and `body` wrapped in the columns from `indent` on (lines after the first `deeper`)."""
-        width = max(20, self._console.width - indent - deeper)
-        for number, line in enumerate(body.wrap(self._console, width)):
-            line.rstrip()
-            whole = Text().append_text(label) if number == 0 else Text()
-            whole.append(" " * (indent + (deeper if number else 0) - whole.cell_len))
-            self._console.print(whole.append_text(line), soft_wrap=True)
+        print_hanging(self._console, label, body, indent, deeper)
 
 
 def _heading(row: list[str], at: dict[str, int], widths: dict[str, int]) -> Text:

@@ -72,6 +72,16 @@ def _groups(result: ScanResult) -> list[Group]:
     return [(partitions.get(key), key, findings.get(key, [])) for key in keys]
 
 
+def print_hanging(console: "Console", label: Text, body: Text, indent: int, deeper: int = 0) -> None:
+    """Print `label`, and `body` wrapped in the columns from `indent` on (lines after the first `deeper`)."""
+    width = max(20, console.width - indent - deeper)
+    for number, line in enumerate(body.wrap(console, width)):
+        line.rstrip()
+        whole = Text().append_text(label) if number == 0 else Text()
+        whole.append(" " * (indent + (deeper if number else 0) - whole.cell_len))
+        console.print(whole.append_text(line), soft_wrap=True)
+
+
 class _Page:
     def __init__(self, console: "Console", crowded: frozenset[str], *, verbose: bool) -> None:
         self._console = console
@@ -148,10 +158,4 @@ class _Page:
             self._hanging(Text(), Text(line), 2, deeper=4)
 
     def _hanging(self, label: Text, body: Text, indent: int, deeper: int = 0) -> None:
-        """Print `label`, and `body` wrapped in the columns from `indent` on (lines after the first `deeper`)."""
-        width = max(20, self._console.width - indent - deeper)
-        for number, line in enumerate(body.wrap(self._console, width)):
-            line.rstrip()
-            whole = Text().append_text(label) if number == 0 else Text()
-            whole.append(" " * (indent + (deeper if number else 0) - whole.cell_len))
-            self._console.print(whole.append_text(line), soft_wrap=True)
+        print_hanging(self._console, label, body, indent, deeper)
