@@ -172,20 +172,12 @@ def _sum(counts: Sequence[int | None]) -> int | None:
 def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
     for planned in plans.planned:
         for one in shown_of(planned, elect):
-            records, size = _total(planned, one)
             yield {
                 "topic": planned.plan.topic,
                 "partition": planned.plan.partition,
                 "truncate_by": planned.plan.truncate_by,
                 "leader": one.broker,
-                "election": one.election,
-                "is_recommended": one.broker == planned.plan.recommended,
-                "at_least": one.at_least,
-                "at_most": one.at_most,
-                "at_most_is_bound": planned.plan.at_most_is_bound,
-                "committed": one.committed,
-                "records": records,
-                "bytes": size,
+                **_cost(planned, one),
                 "losses": [[each.start, each.end, list(each.held_by)] for each in one.losses],
                 "truncation_offsets": {str(each.broker): each.truncation_offset for each in one.followers},
                 "checkpoints_disagree": any(each.disagrees for each in one.followers),
@@ -251,10 +243,10 @@ def _replica_object(one: PlanReplica) -> Json:
     }
 
 
-def _candidate_object(planned: Planned, one: Candidate) -> Json:
+def _cost(planned: Planned, one: Candidate) -> Json:
+    """What an election costs, in every data format."""
     records, size = _total(planned, one)
     return {
-        "broker": one.broker,
         "election": one.election,
         "is_recommended": one.broker == planned.plan.recommended,
         "at_least": one.at_least,
@@ -263,6 +255,13 @@ def _candidate_object(planned: Planned, one: Candidate) -> Json:
         "committed": one.committed,
         "records": records,
         "bytes": size,
+    }
+
+
+def _candidate_object(planned: Planned, one: Candidate) -> Json:
+    return {
+        "broker": one.broker,
+        **_cost(planned, one),
         "own_recovery_drops": one.own_cut,
         "losses": [_loss_object(planned, each) for each in one.losses],
         "followers": [
