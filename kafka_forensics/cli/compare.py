@@ -1,13 +1,12 @@
 """`compare`: replicas of one partition side by side around their first difference, record by record."""
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to, without_payloads
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
@@ -55,14 +54,7 @@ def compare(
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = ScanOptions(
-        topic_glob=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        live=live,
-        as_of_ms=None if as_of is None else time_ms(as_of),
-    )
+    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, as_of=as_of)
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

@@ -1,13 +1,11 @@
 """`epochs`: leader epochs of every replica, as its checkpoint, its batches and the controller's log tell them."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
@@ -78,7 +76,7 @@ def epochs(
     """
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
-    asked = ScanOptions(topic, partition, broker, jobs or len(os.sched_getaffinity(0)), live, deep=False)
+    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False)
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress

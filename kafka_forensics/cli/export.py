@@ -1,6 +1,5 @@
 """`export`: every fact and finding as Parquet datasets."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to, without_payloads
 from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
@@ -90,15 +89,7 @@ def export(
     wanted = chosen_format(format_name, None)
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
-    asked = ScanOptions(
-        topic_glob=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        live=live,
-        deep=deep,
-        as_of_ms=None if as_of is None else time_ms(as_of),
-    )
+    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=deep, as_of=as_of)
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

@@ -1,6 +1,5 @@
 """`groups`: what groups committed, against the logs; and why the newest records of a partition cannot be read."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,7 +10,6 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.readable import Readable
@@ -91,7 +89,7 @@ def groups(
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = ScanOptions(topic, partition, broker, jobs or len(os.sched_getaffinity(0)), live, deep=False)
+    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False)
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

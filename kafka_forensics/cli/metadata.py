@@ -1,13 +1,11 @@
 """`metadata`: leader, ISR, ELR and leader epoch of every partition over time, from the controller's log."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
@@ -77,7 +75,7 @@ def metadata(
     """
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
-    asked = ScanOptions(topic, partition, jobs=jobs or len(os.sched_getaffinity(0)), live=live)
+    asked = options.scan_options(topic=topic, partition=partition, jobs=jobs, live=live)
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress

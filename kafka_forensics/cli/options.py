@@ -1,9 +1,13 @@
 """The options that commands share, each declared once."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+
+from kafka_forensics.cli.choices import time_ms
+from kafka_forensics.engine.options import ScanOptions
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
@@ -64,3 +68,25 @@ NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; so do NO_
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding, and what is being done.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the traceback of an error.")]
+
+
+def scan_options(
+    *,
+    topic: str | None,
+    partition: int | None,
+    broker: str | None = None,
+    jobs: int | None,
+    live: bool,
+    deep: bool | None = None,
+    as_of: str | None = None,
+) -> ScanOptions:
+    """What was asked for, every core at work unless `jobs` says otherwise. Raises UsageError for a time that is none."""
+    return ScanOptions(
+        topic_glob=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        live=live,
+        deep=deep,
+        as_of_ms=None if as_of is None else time_ms(as_of),
+    )

@@ -1,15 +1,13 @@
 """`plan`: what each possible election would cut and lose, whom to elect, and how."""
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,14 +55,7 @@ def plan(
     wanted = chosen_format(format_name, output)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(output, paths)
-    asked = ScanOptions(
-        topic_glob=topic,
-        partition=partition,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        live=live,
-        deep=False,
-        as_of_ms=None if as_of is None else time_ms(as_of),
-    )
+    asked = options.scan_options(topic=topic, partition=partition, jobs=jobs, live=live, deep=False, as_of=as_of)
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress

@@ -1,12 +1,11 @@
 """`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
 
 import dataclasses
-import os
 import sys
 from typing import Final
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
@@ -46,15 +45,7 @@ def scan(
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = ScanOptions(
-        topic_glob=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        live=live,
-        deep=deep,
-        as_of_ms=None if as_of is None else time_ms(as_of),
-    )
+    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=deep, as_of=as_of)
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

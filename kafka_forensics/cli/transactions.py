@@ -1,6 +1,5 @@
 """`transactions`: every transaction of the copies, what holds the last stable offset, and whether it is safe to end it."""
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -8,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from kafka_forensics.cli import options
-from kafka_forensics.cli.choices import choose, time_ms
+from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
@@ -107,15 +105,7 @@ def transactions(
     if state is not None:
         choose("state", state, STATES)
     check_output(output, paths)
-    asked = ScanOptions(
-        topic,
-        partition,
-        broker,
-        jobs or len(os.sched_getaffinity(0)),
-        live,
-        deep=False,
-        as_of_ms=None if as_of is None else time_ms(as_of),
-    )
+    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, as_of=as_of)
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)
