@@ -1,5 +1,6 @@
 """The catalogue of finding kinds: the one list of names, with a kind's usual severity and confidence."""
 
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -94,6 +95,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "RISKY_CONFIG": Kind(_INFO, _PROVEN),
     # internal topics
     "METADATA_RECORD_MALFORMED": Kind(_ERROR, _PROVEN),
+    "METADATA_RECORD_UNKNOWN": Kind(_INFO, _PROVEN),
     "GROUP_OFFSET_BEYOND_LOG": Kind(_CRITICAL, _PROVEN),
     # environment
     "INCONSISTENT_CUT": Kind(_INFO, _INFERRED),
@@ -123,3 +125,10 @@ def finding(
     """A finding of `kind`, with the catalogue's severity and confidence unless a rule gives others."""
     default = CATALOGUE[kind]
     return Finding(kind, severity or default.severity, confidence or default.confidence, place, evidence or {})
+
+
+def on_premises(one: Finding, premises: list[str]) -> Finding:
+    """The finding with more premises behind its own; as it is without any."""
+    if not premises:
+        return one
+    return replace(one, evidence=one.evidence | {"premises": [*one.evidence.get("premises", ()), *premises]})

@@ -2,6 +2,7 @@
 
 A change record names only what changes. The leader epoch is in none of them: it is counted, one up for every record that names a
 leader, be it the same. What could not be read leaves a mark, and what stands behind a mark is told as unknown, not guessed.
+Records of kinds that are not known leave none: they are passed over and counted, and every last word says how many they were.
 """
 
 from bisect import bisect_right
@@ -9,10 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kafka_forensics.analysis.partition_changes import is_unclean, merged
 from kafka_forensics.model.controller import (
     NO_LEADER,
-    NO_LEADER_CHANGE,
-    RECOVERING,
     BadMetadataRecord,
     ControllerHistory,
     MetadataRecord,
@@ -115,7 +115,9 @@ class Replay:
         """Add the record at `offset`; what stands in a metadata transaction counts when that ends."""
         self._kinds[record.name] += 1
         self.history.last_ms = max(timestamp_ms, self.history.last_ms or 0)
-        if record.problem is not None:
+        if record.is_unknown:
+            self.history.unknown_records += 1
+        elif record.problem is not None:
             self._malformed(offset, record)
         if record.fields is None:
             return
@@ -140,7 +142,9 @@ class Replay:
         offset, moment = snapshot.offset, snapshot.timestamp_ms
         for batch in snapshot.batches:
             for number, record in batch.records:
-                if record.problem is not None:
+                if record.is_unknown:
+                    self.history.unknown_records += 1
+                elif record.problem is not None:
                     self._malformed(number, record, seen_at=offset)
                 elif record.api_key == 2 and record.fields is not None:
                     name, topic_id = record.fields["name"], record.fields["topic_id"]
@@ -204,6 +208,7 @@ class Replay:
             cleanup_policy=_ordered(policy),
             was_compacted=_was_compacted(topic, policy, settings_known=settings_known),
             history=known.history,
+            unknown_records=self.history.unknown_records,
         )
 
     def _malformed(self, offset: int, record: MetadataRecord, seen_at: int | None = None) -> None:
@@ -344,46 +349,6 @@ class Replay:
             kept = [one for one in history.events[:half] if one.is_unclean or one.kind == "created"][: half // 2]
             history.dropped_events += half - len(kept)
             history.events[:half] = kept
-
-
-def merged(state: PartitionState, fields: dict[str, Any]) -> PartitionState:
-    """The state after a PartitionChangeRecord: what it leaves out stays, an empty list is really empty."""
-
-    def changed(name: str, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        given = fields.get(name)
-        return value if given is None else tuple(given)
-
-    leads = fields["leader"] != NO_LEADER_CHANGE
-    recovery = fields["leader_recovery_state"]
-    return PartitionState(
-        leader=fields["leader"] if leads else state.leader,
-        leader_epoch=state.leader_epoch + leads,
-        partition_epoch=state.partition_epoch + 1,
-        isr=changed("isr", state.isr),
-        elr=changed("eligible_leader_replicas", state.elr),
-        last_known_elr=changed("last_known_elr", state.last_known_elr),
-        replica_assignment=changed("replicas", state.replica_assignment),
-        removing_replicas=changed("removing_replicas", state.removing_replicas),
-        adding_replicas=changed("adding_replicas", state.adding_replicas),
-        directories=changed("directories", state.directories),
-        leader_recovery_state=state.leader_recovery_state if recovery == -1 else recovery,
-    )
-
-
-def is_unclean(state: PartitionState, fields: dict[str, Any]) -> bool:
-    """Whether a PartitionChangeRecord elects a leader uncleanly (PartitionChangeBuilder).
-
-    Such a record says so by the recovery state. While a leader is still recovering, and before metadata version 3.2, it does not:
-    then the new leader stands alone in the ISR, was in neither ISR nor ELR before, and no replica is moved.
-    """
-    leader = fields["leader"]
-    if leader in (NO_LEADER, NO_LEADER_CHANGE):
-        return False
-    if fields["leader_recovery_state"] == RECOVERING:
-        return True
-    moves = any(fields[name] is not None for name in ("replicas", "removing_replicas", "adding_replicas"))
-    outside = leader not in state.isr and leader not in state.elr
-    return outside and fields["isr"] == [leader] and not moves
 
 
 def _ordered(policy: str | None) -> str | None:

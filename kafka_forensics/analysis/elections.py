@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.differences import BatchReader, Conflicts
 from kafka_forensics.analysis.forks import lineage
 from kafka_forensics.analysis.replica import Replica
@@ -42,7 +42,9 @@ def judged_by_controller(
     told = {one.place.broker for one in short}
     nodes = {one.broker: one.context.node for one in replicas}
     judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
-    return judged + short + _unclean_elections(replicas, control, judged, nodes_given)
+    as_given = {id(one) for one in findings}
+    judged += short + _unclean_elections(replicas, control, judged, nodes_given)
+    return [one if id(one) in as_given else on_premises(one, control.premises) for one in judged]
 
 
 def told_time(timestamp_ms: int) -> str | None:

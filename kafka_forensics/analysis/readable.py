@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
@@ -151,4 +151,6 @@ def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding
         "waiting_ms": answer.waiting_ms,
     }
     place = Place(context.topic, context.partition, offset_start=answer.high_watermark, offset_end=answer.log_end_offset)
-    return [finding("READERS_HELD_BACK", place, {name: value for name, value in evidence.items() if value is not None})]
+    told = {name: value for name, value in evidence.items() if value is not None}
+    premises = [] if context.control is None else context.control.premises
+    return [on_premises(finding("READERS_HELD_BACK", place, told), premises)]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl, passed_over
 from kafka_forensics.model.findings import Finding, Place, Severity
 
 TOPICS_NAMED: Final = 64
@@ -50,7 +50,8 @@ def risky_settings(
             found.append(_finding(risks, [topic], Place(topic)))
         elif risks:
             quiet.setdefault(risks, []).append(topic)
-    return found + [_finding(risks, names, Place(names[0] if len(names) == 1 else None)) for risks, names in quiet.items()]
+    found += [_finding(risks, names, Place(names[0] if len(names) == 1 else None)) for risks, names in quiet.items()]
+    return [on_premises(one, passed_over(controller.unknown_records)) for one in found]
 
 
 def _finding(risks: tuple[_Risk, ...], topics: list[str], place: Place) -> Finding:

@@ -13,6 +13,7 @@ from kafka_forensics.analysis.controller_copies import AgreedLog, MetadataCopy, 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.engine.unknown_kinds import UnknownKinds
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
@@ -254,6 +255,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
     gap = next(gaps)
     waiting = list(reversed(snapshots))
     findings: list[Finding] = []
+    unknown = UnknownKinds()
 
     def restate(offset: int) -> None:
         """Take the newest snapshot up to `offset`, if anything is in doubt."""
@@ -262,7 +264,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
             usable.append(waiting.pop())
         while usable and replay.in_doubt:
             _, _, plan, entry = usable.pop()
-            snapshot = _read_snapshot(reading.inputs, plan, entry, findings)
+            snapshot = _read_snapshot(reading.inputs, plan, entry, findings, unknown)
             if snapshot is not None:
                 replay.restate(snapshot)
                 return
@@ -276,14 +278,27 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
             restate(batch.base_offset)
             for offset, record in batch.records:
                 replay.step(offset, batch.timestamp_ms, record)
-            if key in reading.places and len(findings) < MAX_FINDINGS:
-                findings += _malformed(reading, key, batch)
+            if key in reading.places:
+                findings += _malformed(reading, key, batch) if len(findings) < MAX_FINDINGS else []
+                _add_unknown(unknown, reading, key, batch)
     else:
         replay.gap(0)
     restate(1 << 62)
     replay.history.last_ms = max(reading.newest_ms, replay.history.last_ms or 0) or None
     history = replay.finish(max([log.end_offset, *(offset for offset, _, _, _ in snapshots)]))
-    return ControllerEvidence(history, findings[:MAX_FINDINGS])
+    return ControllerEvidence(history, findings[:MAX_FINDINGS] + unknown.findings())
+
+
+def _add_unknown(unknown: UnknownKinds, reading: _Reading, key: _Key, batch: MetadataBatch) -> None:
+    """Count the records of unknown kinds in a batch, at their place in the first copy."""
+    plan, name, position, size = reading.places[key][0]
+    holders = [one.context.broker for one, _, _, _ in reading.places[key]]
+    for offset, record in batch.records:
+        if record.is_unknown:
+            place = plan.context.place(
+                name, byte_start=position, byte_end=position + size, offset_start=offset, offset_end=offset + 1
+            )
+            unknown.add(record, place, holders)
 
 
 def _malformed(reading: _Reading, key: _Key, batch: MetadataBatch) -> list[Finding]:
@@ -297,7 +312,7 @@ def _malformed(reading: _Reading, key: _Key, batch: MetadataBatch) -> list[Findi
             _told(record) | {"brokers": holders, "unknown_after_offset": offset - 1},
         )
         for offset, record in batch.records
-        if record.problem is not None
+        if record.problem is not None and not record.is_unknown
     ]
 
 
@@ -307,8 +322,11 @@ def _told(record: MetadataRecord) -> dict[str, Any]:
     return told | ({"api_key": record.api_key, "record_version": record.version} if record.api_key >= 0 else {})
 
 
-def _read_snapshot(inputs: Inputs, plan: ReplicaPlan, entry: "Entry", findings: list[Finding]) -> MetadataSnapshot | None:
-    """A `.checkpoint` that is whole; of one that is not, a finding. A record in it that cannot be read is one too."""
+def _read_snapshot(
+    inputs: Inputs, plan: ReplicaPlan, entry: "Entry", findings: list[Finding], unknown: UnknownKinds
+) -> MetadataSnapshot | None:
+    """A `.checkpoint` that is whole; of one that is not, a finding. A record in it that cannot be read is one too; those of
+    unknown kinds are added to `unknown`."""
     offset = next(one for one, _, other in plan.directory.metadata_snapshots if other is entry)
     snapshot = inputs.read(plan.log_dir.source, entry, lambda file: parse_snapshot(file, offset))
     if snapshot is None:
@@ -319,7 +337,10 @@ def _read_snapshot(inputs: Inputs, plan: ReplicaPlan, entry: "Entry", findings: 
         findings.append(finding("METADATA_RECORD_MALFORMED", place, {"reason": snapshot, "record_type": "snapshot"} | told))
         return None
     bad = [record for batch in snapshot.batches for _, record in batch.records if record.problem is not None]
-    findings += [finding("METADATA_RECORD_MALFORMED", place, _told(record) | told) for record in bad]
+    findings += [finding("METADATA_RECORD_MALFORMED", place, _told(record) | told) for record in bad if not record.is_unknown]
+    for record in bad:
+        if record.is_unknown:
+            unknown.add(record, place, [plan.context.broker])
     return snapshot
 
 

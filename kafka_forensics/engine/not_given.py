@@ -1,9 +1,9 @@
 """Replicas that the controller's log assigns to brokers of which nothing was given: what no scan of these copies can see."""
 
-from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.engine.inputs import Inputs
 from kafka_forensics.model.constants import INTERNAL_TOPICS, WITNESS_TOPICS
-from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Finding, Place
 
 EXAMPLES = 6
@@ -38,17 +38,20 @@ def replicas_not_given(inputs: Inputs, controller: ControllerHistory | None) -> 
             led[node] = led.get(node, 0) + (control.leader == node)
             in_sync[node] = in_sync.get(node, 0) + (node in (control.isr or ()))
     return [
-        finding(
-            "REPLICA_NOT_GIVEN",
-            Place(broker=node),
-            {
-                "node_id": node,
-                "replicas": len(of_node),
-                "examples": [f"{topic}-{partition}" for topic, partition in sorted(of_node, key=_internal_last)[:EXAMPLES]],
-                "in_isr": in_sync[node],
-                "led": led[node],
-                "as_of_ms": controller.last_ms,
-            },
+        on_premises(
+            finding(
+                "REPLICA_NOT_GIVEN",
+                Place(broker=node),
+                {
+                    "node_id": node,
+                    "replicas": len(of_node),
+                    "examples": [f"{topic}-{partition}" for topic, partition in sorted(of_node, key=_internal_last)[:EXAMPLES]],
+                    "in_isr": in_sync[node],
+                    "led": led[node],
+                    "as_of_ms": controller.last_ms,
+                },
+            ),
+            passed_over(controller.unknown_records),
         )
         for node, of_node in sorted(assigned.items())
     ]

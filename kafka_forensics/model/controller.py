@@ -8,6 +8,9 @@ NO_LEADER_CHANGE: Final = -2
 RECOVERING: Final = 1
 """`leader_recovery_state` of a leader that was elected uncleanly."""
 
+UNKNOWN_KIND: Final = "kind"
+"""The problem of a record of a kind that is not known: nothing says that it is malformed."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
@@ -23,6 +26,11 @@ class MetadataRecord:
     """Kafka's names in snake case; ids as 22 characters of base64url."""
     problem: str | None = None
     """Why it could not be read; None if nothing is wrong."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is of a kind that is not known here, and so only measured."""
+        return self.problem == UNKNOWN_KIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +150,24 @@ class PartitionControl:
     was_compacted: bool | None = None
     """Whether a policy with `compact` was ever in force; None: not known."""
     history: PartitionHistory | None = None
+    unknown_records: int = 0
+    """Records of kinds not known here that the controller's log holds: all that is said here passed over them."""
+
+    @property
+    def premises(self) -> list[str]:
+        """What all of this stands on beside the log that was read; none where every kind of record in it is known."""
+        return passed_over(self.unknown_records)
 
     def setting(self, name: str) -> str | None:
         """A topic setting in force as far as the controller's log holds it; None: server.properties or Kafka's default decides."""
         return self.configs.get(name, self.defaults.get(name))
+
+
+def passed_over(unknown_records: int) -> list[str]:
+    """The premise of what a log with so many records of kinds not known here says; none without any."""
+    if not unknown_records:
+        return []
+    return [f"{unknown_records} records of unknown kinds in __cluster_metadata were passed over"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +195,8 @@ class ControllerHistory:
     malformed: list[BadMetadataRecord] = field(default_factory=list)
     """The first of them; `malformed_records` counts all."""
     malformed_records: int = 0
+    unknown_records: int = 0
+    """Records of kinds that are not known here."""
     kinds: dict[str, int] = field(default_factory=dict)
     """Name of a kind → how many records of it were replayed."""
     log_start_offset: int = 0

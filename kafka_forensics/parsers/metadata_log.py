@@ -9,7 +9,7 @@ from functools import lru_cache
 from struct import Struct, error, unpack_from
 from typing import Any, Final
 
-from kafka_forensics.model.controller import MetadataRecord
+from kafka_forensics.model.controller import UNKNOWN_KIND, MetadataRecord
 
 NAMES: Final = {
     0: "REGISTER_BROKER_RECORD",
@@ -70,7 +70,7 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
         return MetadataRecord(-1, "UNKNOWN", -1, size, None, "frame")
     name = NAMES.get(api_key)
     if name is None:
-        return MetadataRecord(api_key, "UNKNOWN", version, size, None, "kind")
+        return MetadataRecord(api_key, "UNKNOWN", version, size, None, UNKNOWN_KIND)
     layouts = _LAYOUTS.get(api_key)
     if layouts is None:
         return MetadataRecord(api_key, name, version, size, None)

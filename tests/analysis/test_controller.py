@@ -166,6 +166,14 @@ def test_bad_records_of_other_kinds_leave_nothing_in_doubt() -> None:
     assert (last(history).leader, last(history).cleanup_policy, history.malformed_records) == (1, "delete", 1)
 
 
+def test_records_of_unknown_kinds_leave_nothing_in_doubt_and_are_counted() -> None:
+    unknown = b"\1\x63\0\0"
+    history = replayed(topic(), partition([1, 2], 1), unknown, change(isr=[1]), unknown)
+    one = last(history)
+    assert (one.isr, one.unknown_after, one.unknown_records, len(one.premises)) == ([1], None, 2, 1)
+    assert (history.unknown_records, history.malformed_records, history.malformed, history.unknown_after) == (2, 0, [], None)
+
+
 def restated(offset: int, *values: bytes) -> MetadataSnapshot:
     records = tuple((number, read(value)) for number, value in enumerate(values))
     return MetadataSnapshot(offset, 500, (MetadataBatch(0, len(values), 500, records),))

@@ -11,8 +11,9 @@ from kafka_forensics.engine.controller import ControllerEvidence, open_batch, pa
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.model.controller import ControllerHistory, PartitionControl
-from kafka_forensics.model.findings import Severity
+from kafka_forensics.engine.unknown_kinds import KINDS_TOLD, UnknownKinds
+from kafka_forensics.model.controller import ControllerHistory, MetadataRecord, PartitionControl
+from kafka_forensics.model.findings import Place, Severity
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_meta_properties
 from tests.support.controller_log import START_MS, ControllerLog, change, partition, record, setting, snapshot, topic
@@ -123,6 +124,30 @@ def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, r
     assert [(one.kind, one.evidence["reason"]) for one in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
     assert found.history.partitions[TOPIC, 0].leader == 1
     assert parse_snapshot(MemoryFile(data), 1) == reason
+
+
+def test_unknown_kinds_are_told_once_each_with_their_bytes_wherever_they_lie(tmp_path: Path) -> None:
+    unknown, other = b"\1\x63\0abc", b"\1\x64\1"
+    directory = log(unknown, other, unknown).put(tmp_path / "c0", start=1)
+    (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(snapshot(topic(), unknown, partition([1], 1)))
+    found = evidence(tmp_path / "c0")
+    assert [(one.kind, one.evidence["api_key"], one.evidence["records"]) for one in found.findings] == [
+        ("METADATA_RECORD_UNKNOWN", 99, 3),
+        ("METADATA_RECORD_UNKNOWN", 100, 1),
+    ]
+    assert [one.evidence["record_bytes"] for one in found.findings] == [18, 3]
+    assert found.history.unknown_records == 4
+    assert last(found.history).leader == 1
+
+
+def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
+    unknown = UnknownKinds()
+    for api_key in range(KINDS_TOLD + 9):
+        unknown.add(MetadataRecord(api_key, "UNKNOWN", 0, 5, None, "kind"), Place(), [1])
+    found = unknown.findings()
+    assert len(found) == KINDS_TOLD
+    assert found[-1].evidence["records_of_other_kinds"] == 9
+    assert all("records_of_other_kinds" not in one.evidence for one in found[:-1])
 
 
 def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_an_unclean_election_whose_replicas_agree_is_only_told(tmp_path: Path, l
     assert (one.evidence[told], one.evidence["epoch_start_offset"], offsets(one)) == (True, 58, (None, None))
 
 
-@pytest.mark.parametrize("case", sorted(BAD))
+@pytest.mark.parametrize("case", sorted({*BAD} - {"unknown kind"}))
 def test_f48_malformed_records_are_told_one_by_one_and_nothing_is_guessed(f33: Brokers, case: str) -> None:
     value, reason = BAD[case]
     controlled_by(f33, *malformed_twice(value))
@@ -185,6 +185,31 @@ def test_f48_a_bad_record_of_another_kind_leaves_no_doubt(f33: Brokers) -> None:
         ("METADATA_RECORD_MALFORMED", "error", 100),
         NOT_GIVEN,
     ]
+
+
+def test_records_of_a_kind_nobody_knows_are_measured_and_conclusions_stand_on_that_premise(f33: Brokers) -> None:
+    controlled_by(f33, *malformed_twice(BAD["unknown kind"][0]))
+    result = verdict(f33)
+    assert said(result) == [
+        ("ISR_MEMBER_MISSING_COMMITTED", "critical", 3),
+        ("METADATA_RECORD_UNKNOWN", "info", 100),
+        NOT_GIVEN,
+    ]
+    one = only(result, "METADATA_RECORD_UNKNOWN")
+    assert offsets(one) == (3, 6)
+    assert one.evidence == {"api_key": 99, "record_versions": [0], "records": 2, "record_bytes": 8, "brokers": [100]}
+    premise = "2 records of unknown kinds in __cluster_metadata were passed over"
+    for kind in ("ISR_MEMBER_MISSING_COMMITTED", "REPLICA_NOT_GIVEN"):
+        assert only(result, kind).evidence["premises"][-1] == premise
+    summary = next(each for each in result.partitions if each.topic == "t")
+    assert (summary.leader, summary.isr) == (1, [1, 3])
+
+
+def test_without_unknown_records_no_premise_speaks_of_them(f33: Brokers) -> None:
+    controlled_by(f33, *in_sync([1, 3]))
+    result = verdict(f33)
+    assert "premises" not in only(result, "REPLICA_NOT_GIVEN").evidence
+    assert len(only(result, "ISR_MEMBER_MISSING_COMMITTED").evidence["premises"]) == 2
 
 
 def test_f48_one_finding_however_many_copies_hold_the_record(tmp_path: Path) -> None:
