@@ -32,7 +32,13 @@ _HEADINGS: Final = {
     "partition_leader_epoch": "epoch",
     "headers_count": "headers",
 }
-_NEEDLESS: Final = {"magic": 2, "compression_type": "none", "timestamp_type": "CreateTime", "is_valid": True}
+_NEEDLESS: Final = {
+    "magic": 2,
+    "compression_type": "none",
+    "timestamp_type": "CreateTime",
+    "is_valid": True,
+    "txn_state": "none",
+}
 """Values of a batch that go without saying in a table."""
 _SILENT: Final = frozenset({"base_timestamp", "crc", "last_sequence", "producer_epoch", "size_in_bytes"})
 """Columns a table leaves out: the other formats have them."""
@@ -207,6 +213,8 @@ def _notes(row: Row, others: list[tuple[int, str]], epoch: int) -> Iterator[str]
                 yield str(value)
         elif name == "is_transactional":
             yield "transactional"
+        elif name == "txn_state":
+            yield f"transaction {value}"
         elif name == "is_control_batch":
             yield "control"
         elif name == "detail":

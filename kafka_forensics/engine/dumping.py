@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import lone_file_name, open_paths, typed_path
+from kafka_forensics.engine.record_states import later_segments
 from kafka_forensics.engine.selection import fits, nothing_there
 from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.model.results import Incomplete
@@ -26,7 +27,8 @@ LOG_KINDS = (FileKind.LOG, FileKind.METADATA_CHECKPOINT)
 class DumpFile:
     """One file to be dumped; `path` inside its source, `shown` as a person would name it.
 
-    `base_offset` is what the name says, 0 where it says none; `next_base_offset` is the next segment's in the same directory.
+    `base_offset` is what the name says, 0 where it says none; `next_base_offset` is the next segment's in the same directory;
+    `is_leftover`: it is renamed, to be deleted or swapped in.
     """
 
     source: "ByteSource"
@@ -36,6 +38,7 @@ class DumpFile:
     base_offset: int
     size_in_bytes: int
     next_base_offset: int | None = None
+    is_leftover: bool = False
 
     @property
     def name(self) -> str:
@@ -45,6 +48,15 @@ class DumpFile:
     def open(self) -> "ByteFile":
         """The file. Raises SourceError."""
         return self.source.open(self.path)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what follows its last record may stand in another file: of the newest segment and of a lone file it does not."""
+        if self.kind is not FileKind.LOG:
+            return False
+        if not self.path:
+            return later_segments(self.shown)
+        return self.next_base_offset is not None or self.is_leftover
 
     def sibling(self, suffix: str) -> "ByteFile | None":
         """The file of the same segment with another suffix, e.g. `.index`; None if there is none or it cannot be read."""
@@ -159,4 +171,5 @@ def _files(source: "ByteSource", entries: "Iterator[tuple[Entry, int | None]] | 
         parsed = parse_file_name(entry.name)
         if parsed is not None:
             shown = typed_path(source, entry.path)
-            yield DumpFile(source, entry.path, shown, parsed.kind, parsed.offset or 0, entry.size_in_bytes, behind)
+            is_leftover = parsed.suffix is not None
+            yield DumpFile(source, entry.path, shown, parsed.kind, parsed.offset or 0, entry.size_in_bytes, behind, is_leftover)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.engine.dumping import DumpFile, DumpOptions
+from kafka_forensics.engine.record_states import NONE, UNKNOWN, RecordStates, txn_facts
 from kafka_forensics.engine.seeking import start_position
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import (
@@ -75,6 +76,7 @@ RECORD_COLUMNS: Final = (
     "is_valid",
     "control_record_type",
     "coordinator_epoch",
+    "txn_state",
     "detail",
 )
 """Of a row for a record; `position` is that of its batch, `size_in_bytes` its own after decompression."""
@@ -95,6 +97,7 @@ def log_columns(options: DumpOptions) -> tuple[str, ...]:
 def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
     """Rows of one file, read as they are asked for. Raises SourceError."""
     with file.open() as log:
+        states = _States(log, file)
         for columns, damage, bytes_of in chunks_of(log, file, options):
             pieces: list[tuple[int, int, Any]] = [(column[BatchColumn.POSITION], 0, column) for column in columns]
             pieces += [(one.position, 1, one) for one in damage]
@@ -106,7 +109,7 @@ def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
                     yield batch_row(piece)
                 else:
                     size = piece[BatchColumn.SIZE_IN_BYTES]
-                    yield from _record_rows(piece, bytes_of(position, size), options)
+                    yield from _record_rows(piece, bytes_of(position, size), options, states)
 
 
 def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], Any]]:
@@ -222,7 +225,26 @@ def damage_row(damage: Damage, options: DumpOptions) -> Row:
     return (damage.kind, damage.position, damage.size_in_bytes, *empty, detail, *payload)
 
 
-def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions) -> Iterator[Row]:
+class _States:
+    """How the transactions of a file's records ended; its markers are read when the first record of a transaction asks."""
+
+    def __init__(self, log: "ByteFile", file: DumpFile) -> None:
+        self._log, self._file = log, file
+        self._states: RecordStates | None = None
+
+    def state(self, column: list[int], offset: int, *, is_valid: bool) -> str:
+        """The state of the record at `offset` in a batch; of one whose CRC is wrong it is unknown, whatever its flags say."""
+        if not is_valid:
+            return UNKNOWN
+        attributes, producer_id = txn_facts(column)
+        if not attributes & TRANSACTIONAL_MASK:
+            return NONE
+        if self._states is None:
+            self._states = RecordStates(self._log, goes_on=self._file.goes_on)
+        return self._states.state(attributes, producer_id, offset)
+
+
+def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, states: _States) -> Iterator[Row]:
     """Rows of the records of one batch that are asked for, and of what is wrong inside it."""
     position = column[BatchColumn.POSITION]
     if batch is None:
@@ -257,7 +279,9 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions) -
             record.value_length,
             len(record.headers),
             is_valid,
-            *control,
+            *control[:2],
+            states.state(column, record.offset, is_valid=is_valid),
+            control[2],
             *((record.key, record.value, record.headers) if options.show_payloads else ()),
         )
     for problem in decoded.problems:

@@ -11,13 +11,13 @@ from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.environment import changed_findings
 from kafka_forensics.engine.facts_answers import group_facts, metadata_facts, replica_facts, transaction_facts
 from kafka_forensics.engine.facts_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
-from kafka_forensics.engine.facts_log import Reading, batch_facts, control_facts, record_facts, record_row, txn_facts
+from kafka_forensics.engine.facts_log import Reading, batch_facts, control_facts, record_facts, record_row
 from kafka_forensics.engine.facts_rows import json_text, record_batches, repeated
 from kafka_forensics.engine.facts_spans import span_facts
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.record_states import RecordStates, later_segments
+from kafka_forensics.engine.record_states import RecordStates, later_segments, txn_facts
 from kafka_forensics.engine.transactions_listing import KnownTransactions
 from kafka_forensics.engine.witnesses import read_witnesses
 from kafka_forensics.model.batches import BatchColumn
@@ -74,7 +74,7 @@ def read_records(path: str) -> Batches:
             for row in good:
                 position = int(columns[BatchColumn.POSITION, row])
                 batch = file.read_at(position, int(columns[BatchColumn.SIZE_IN_BYTES, row]))
-                transaction = txn_facts(columns, int(row))
+                transaction = txn_facts(columns[:, row])
                 rows = (
                     record_row(one, position, states.state(*transaction, one.offset)) for one in decode_batch(batch).iter_records()
                 )

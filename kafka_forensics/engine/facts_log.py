@@ -10,7 +10,7 @@ import numpy as np
 
 from kafka_forensics.engine.facts_rows import json_text, record_batches, repeated
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
-from kafka_forensics.engine.record_states import RecordStates
+from kafka_forensics.engine.record_states import RecordStates, txn_facts
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -127,12 +127,6 @@ def record_row(record: Record, batch_position: int, txn_state: str, *, payloads:
     )
 
 
-def txn_facts(columns: "np.ndarray[Any, np.dtype[np.int64]]", row: int) -> tuple[int, int]:
-    """(attributes, producer id) of a batch, as `RecordStates.state` asks for them; attributes of old formats say another thing."""
-    attributes = int(columns[BatchColumn.ATTRIBUTES, row]) if columns[BatchColumn.MAGIC, row] >= 2 else 0
-    return attributes, int(columns[BatchColumn.PRODUCER_ID, row])
-
-
 def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
     last = max(reading.plan.context.segment_base_offsets, default=0)
     states: RecordStates | None = None
@@ -149,7 +143,7 @@ def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
                     Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
                 )
                 continue
-            transaction = txn_facts(columns, int(row))
+            transaction = txn_facts(columns[:, row])
             for record in decode_batch(one.file.read_at(position, size), position=position).iter_records():
                 state = states.state(*transaction, record.offset)
                 yield *one.place, *record_row(record, position, state, payloads=reading.payloads)

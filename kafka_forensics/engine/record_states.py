@@ -17,6 +17,8 @@ from kafka_forensics.parsers.segment import SegmentReader
 from kafka_forensics.storage.open import open_source
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from kafka_forensics.storage.source import ByteFile
@@ -81,6 +83,13 @@ class RecordStates:
         if at == behind:
             return UNKNOWN if self._goes_on or self._cut else OPEN
         return (UNKNOWN, ABORTED, COMMITTED)[int(self._endings[at]) & 3]
+
+
+def txn_facts(column: "Sequence[int] | NDArray[np.int64]") -> tuple[int, int]:
+    """(attributes, producer id) of a batch by BatchColumn, as `RecordStates.state` asks for them; attributes of old formats say
+    another thing."""
+    attributes = int(column[BatchColumn.ATTRIBUTES]) if column[BatchColumn.MAGIC] >= 2 else 0
+    return attributes, int(column[BatchColumn.PRODUCER_ID])
 
 
 def later_segments(path: str) -> bool:
