@@ -30,6 +30,7 @@ __all__ = [
     "ReplicaPlan",
     "broker_order",
     "gather",
+    "gather_log_dirs",
     "require_asked",
     "typed_path",
 ]
@@ -116,23 +117,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
     """
-    inputs = Inputs()
-    named: dict[int | str, list[LogDir]] = {}
-    for opened in open_paths(paths):
-        given, source, found = opened.given, opened.source, opened.found
-        before = len(inputs.log_dirs)
-        inputs.discoveries.append((source.name, found))
-        inputs.sources.append(source)
-        inputs.incomplete += [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
-        inputs.incomplete += [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
-        for log_directory in found.log_directories:
-            inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
-        for entry in found.files:
-            inputs.log_dirs.append(_lone_file(source, entry, given))
-        if given is not None:
-            named.setdefault(given, []).extend(inputs.log_dirs[before:])
-    _require_one_broker_a_name(named)
-    _separate_clashes(inputs)
+    inputs = gather_log_dirs(paths)
     if not (elsewhere or inputs.incomplete):
         require_asked(inputs, options)
     compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
@@ -151,6 +136,31 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
                 inputs.internal += [plan] if internal else []
     inputs.replicas.sort(key=_plan_order)
     inputs.internal.sort(key=_plan_order)
+    return inputs
+
+
+def gather_log_dirs(paths: list[str]) -> Inputs:
+    """Open every path and read the small files of all log directories, but nothing of any partition: `replicas` is empty.
+
+    Raises UsageError for paths that make no sense (`open_paths`), and for a name given to several brokers.
+    """
+    inputs = Inputs()
+    named: dict[int | str, list[LogDir]] = {}
+    for opened in open_paths(paths):
+        given, source, found = opened.given, opened.source, opened.found
+        before = len(inputs.log_dirs)
+        inputs.discoveries.append((source.name, found))
+        inputs.sources.append(source)
+        inputs.incomplete += [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
+        inputs.incomplete += [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
+        for log_directory in found.log_directories:
+            inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
+        for entry in found.files:
+            inputs.log_dirs.append(_lone_file(source, entry, given))
+        if given is not None:
+            named.setdefault(given, []).extend(inputs.log_dirs[before:])
+    _require_one_broker_a_name(named)
+    _separate_clashes(inputs)
     return inputs
 
 
