@@ -7,7 +7,7 @@ snapshots and checkpoints that Kafka 4 would have left there after a clean shutd
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from kafka_forensics.model.constants import MAX_SEQUENCE
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
@@ -160,9 +160,24 @@ class Log:
         return next(one for one in self.batches if one.base_offset <= offset <= one.last_offset)
 
 
-def healthy_log() -> Log:
+class Historian(Protocol):
+    """Who writes a log: `Log` batch by batch, or the brokers of `lab/fault_base.py`."""
+
+    def produce(self, producer_id: int = IDEMPOTENT, count: int = 3, *, transactional: bool = False) -> object:
+        """A batch of one of the three producers; a transaction begins if it has none open."""
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> object:
+        """The marker that ends its transaction."""
+
+    def roll(self) -> None:
+        """What follows stands in a new segment."""
+
+    def lead(self, leader_epoch: int) -> None:
+        """What follows is appended under this leader epoch."""
+
+
+def write_base(log: Historian) -> None:
     """Offsets [0, 75) in three segments (0, 29, 55), leader epochs 0, 1 and 2, two transactional producers."""
-    log = Log()
     _ = log.produce(), log.produce(), log.produce(COMMITTING, transactional=True), log.produce()
     log.end_transaction(COMMITTING, commit=True)
     _ = log.produce(ABORTING, transactional=True), log.produce(), log.produce(ABORTING, transactional=True)
@@ -184,6 +199,12 @@ def healthy_log() -> Log:
     log.produce(COMMITTING, transactional=True)
     log.end_transaction(COMMITTING, commit=True)
     _ = log.produce(), log.produce()
+
+
+def healthy_log() -> Log:
+    """The base of all faults, as `writers/` writes it."""
+    log = Log()
+    write_base(log)
     return log
 
 
@@ -217,8 +238,11 @@ def put(directory: Path, offset: int, suffix: str, data: bytes) -> None:
 
 
 def write_checkpoint(log_dir: Path, which: str, offset: int) -> None:
-    """`<which>-offset-checkpoint` of a broker that holds only `t-0`."""
-    (log_dir / f"{which}-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): offset}))
+    """`<which>-offset-checkpoint` with another offset of `t-0`; what it says of other partitions stays."""
+    path = log_dir / f"{which}-offset-checkpoint"
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    others = {(name, int(number)): int(end) for name, number, end in (line.rsplit(" ", 2) for line in lines)}
+    path.write_bytes(write_offset_checkpoint(others | {(TOPIC, 0): offset}))
 
 
 def write_replica(log_dir: Path, node_id: int, log: Log, high_watermark: int, *, cluster_id: str = CLUSTER_ID) -> None:
@@ -276,10 +300,10 @@ class Brokers:
         write_checkpoint(self.log_dir(broker), "recovery-point", self.log.segments[-1])
 
 
-def healthy(root: Path) -> Brokers:
+def healthy(root: Path, high_watermark: int = HIGH_WATERMARK) -> Brokers:
     """Three equal replicas below `root`."""
     for broker in (1, 2, 3):
-        write_replica(root / f"b{broker}", broker, HEALTHY, HIGH_WATERMARK)
+        write_replica(root / f"b{broker}", broker, HEALTHY, high_watermark)
     return Brokers(root, HEALTHY)
 
 

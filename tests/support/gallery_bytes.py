@@ -11,7 +11,7 @@ import cramjam
 
 from kafka_forensics.parsers.spec.record import encode_zigzag
 from kafka_forensics.writers.batches import compress, lz4_frame
-from tests.support.faults import HEALTHY, Brokers, Log, write_checkpoint
+from tests.support.faults import HEALTHY, Brokers, Log, Written, write_checkpoint
 from tests.support.gallery_case import Case, patient, segment
 from tests.support.injections import (
     cleaned,
@@ -28,7 +28,8 @@ from tests.support.injections import (
     with_right_crc,
 )
 
-TARGET: Final = HEALTHY.at(40)
+TARGET_OFFSET: Final = 40
+TARGET: Final = HEALTHY.at(TARGET_OFFSET)
 HUGE: Final = 256 << 20
 """Bytes of a value that fits into no JVM of 256 MiB."""
 FIRST: Final = segment(0)
@@ -36,6 +37,11 @@ MIDDLE: Final = segment(29)
 ONE: Final = segment(0, broker=1)
 DELTA, COUNT, LENGTH, MAGIC, EPOCH = 23, 57, 8, 16, 12
 """Where fields of a batch's header begin."""
+
+
+def target(brokers: Brokers) -> Written:
+    """The batch that most faults are put into, [39, 42), as these brokers have it."""
+    return brokers.log.at(TARGET_OFFSET)
 
 
 def int32(number: int) -> bytes:
@@ -99,17 +105,17 @@ def uncommitted_flip(brokers: Brokers) -> None:
     """A base offset changes where nothing is committed yet."""
     for broker in (1, 2, 3):
         write_checkpoint(brokers.log_dir(broker), "replication", 39)
-    brokers.flip(2, TARGET, 6)
+    brokers.flip(2, target(brokers), 6)
 
 
 def at_target(field: int, data: bytes) -> partial[Case]:
     """A case with other bytes in the header of the batch [39, 42), CRC as it was."""
-    return partial(Case, make=patient(lambda brokers: brokers.overwrite(2, TARGET, data, field)), damaged=MIDDLE)
+    return partial(Case, make=patient(lambda brokers: brokers.overwrite(2, target(brokers), data, field)), damaged=MIDDLE)
 
 
 def right_crc(field: int, data: bytes) -> partial[Case]:
     """The same with the CRC made anew."""
-    return partial(Case, make=patient(lambda brokers: with_right_crc(brokers, TARGET, field, data)), damaged=MIDDLE)
+    return partial(Case, make=patient(lambda brokers: with_right_crc(brokers, target(brokers), field, data)), damaged=MIDDLE)
 
 
 def packed(data: bytes, codec: str) -> partial[Case]:
@@ -123,12 +129,12 @@ def probed(batches: int, field: int, data: bytes, *, crc: bool = False) -> parti
     return partial(Case, make=make, damaged=ONE)
 
 
-FLIPPED: Final = patient(lambda brokers: brokers.flip(2, TARGET, 100))
+FLIPPED: Final = patient(lambda brokers: brokers.flip(2, target(brokers), 100))
 BATCHES: Final = (
     Case("F01", "one bit under the CRC", FLIPPED, MIDDLE),
-    Case("F02", "a bit of partitionLeaderEpoch", patient(lambda brokers: brokers.flip(2, TARGET, 15, 3)), MIDDLE),
+    Case("F02", "a bit of partitionLeaderEpoch", patient(lambda brokers: brokers.flip(2, target(brokers), 15, 3)), MIDDLE),
     probed(3, EPOCH, int32(77))("P2", "partitionLeaderEpoch 0 → 77, one small log by itself"),
-    Case("F03", "a bit of baseOffset", patient(lambda brokers: brokers.flip(2, TARGET, 6)), MIDDLE),
+    Case("F03", "a bit of baseOffset", patient(lambda brokers: brokers.flip(2, target(brokers), 6)), MIDDLE),
     Case("F03", "the same, nothing of it committed", patient(uncommitted_flip), MIDDLE),
     probed(3, 0, struct.pack(">q", 2**40))("P3", "baseOffset 1 → 2^40, one small log by itself"),
     at_target(LENGTH, int32(len(TARGET.data) - 7))("F04", "batchLength 5 bytes too large"),
@@ -154,7 +160,7 @@ BATCHES: Final = (
     packed(compress("zstd", encode_zigzag(100) + b"\0" * 50), "zstd")("F12", "length of a record past its batch, in zstd"),
     Case("P6", "a record that says it holds 2 GiB, in 233 bytes of gzip", declared_gigabytes, ONE),
     Case("P7", "a sound record of 256 MiB in 261 KB of gzip", huge_value, ONE, note="the value is measured and not held"),
-    Case("-", "records of noise under a right CRC", patient(lambda brokers: undecodable(brokers, TARGET, 2)), MIDDLE),
+    Case("-", "records of noise under a right CRC", patient(lambda brokers: undecodable(brokers, target(brokers), 2)), MIDDLE),
 )
 LZ4: Final = lz4_frame(record())
 SNAPPY: Final = compress("snappy", record())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.faults import Brokers, healthy
+from tests.support.faults import HIGH_WATERMARK, Brokers, healthy
 
 NOT_ONE_FILE = "not a matter of one file"
 
@@ -44,12 +44,19 @@ def segment(offset: int, suffix: str = "log", broker: int = 2, directory: str = 
     return f"b{broker}/{directory}/{offset:020d}.{suffix}"
 
 
-def patient(injection: Callable[[Brokers], object]) -> Callable[[Path], Brokers]:
-    """A maker: three equal replicas, to which something is done."""
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A maker: three equal replicas, to which something is done. What is done can be done to other replicas of the base too."""
 
-    def make(root: Path) -> Brokers:
-        brokers = healthy(root)
-        injection(brokers)
+    injection: Callable[[Brokers], object]
+
+    def __call__(self, root: Path, high_watermark: int = HIGH_WATERMARK) -> Brokers:
+        """The replicas below an empty folder."""
+        brokers = healthy(root, high_watermark)
+        self.injection(brokers)
         return brokers
 
-    return make
+
+def patient(injection: Callable[[Brokers], object]) -> Injected:
+    """A maker: three equal replicas, to which something is done."""
+    return Injected(injection)

@@ -19,7 +19,6 @@ from tests.support.injections import (
     zero_page,
 )
 
-LAST: Final = HEALTHY.batches[-1]
 FIRST, MIDDLE, ACTIVE = (segment(offset) for offset in (0, 29, 55))
 CHECKPOINT: Final = "replication-offset-checkpoint"
 EPOCHS: Final = "b2/t-0/leader-epoch-checkpoint"
@@ -36,7 +35,7 @@ def uncommitted_cut(brokers: Brokers) -> None:
     """A segment is cut where nothing is committed yet."""
     for broker in (1, 2, 3):
         write_checkpoint(brokers.log_dir(broker), "replication", 49)
-    cut(brokers, 29, HEALTHY.at(49).position + 100)
+    cut(brokers, 29, brokers.log.at(49).position + 100)
 
 
 def lost_behind_noise(brokers: Brokers) -> None:
@@ -52,19 +51,24 @@ def lost_everywhere(brokers: Brokers) -> None:
 
 
 SEGMENTS: Final = (
-    Case("F13", "last batch cut short, after a crash", patient(lambda it: torn(it, LAST.position + 100)), ACTIVE),
-    Case("F13", "the same after a clean shutdown", patient(lambda it: torn(it, LAST.position + 100, clean=True)), ACTIVE),
-    Case("F13", "a committed batch cut short, after a crash", patient(lambda it: torn(it, HEALTHY.at(69).position + 50)), ACTIVE),
-    Case("F14", "another segment cut inside a batch", patient(lambda it: cut(it, 29, HEALTHY.at(49).position + 100)), MIDDLE),
-    Case("F14", "another segment cut between two batches", patient(lambda it: cut(it, 29, HEALTHY.at(49).position)), MIDDLE),
+    Case("F13", "last batch cut short, after a crash", patient(lambda it: torn(it, it.log.batches[-1].position + 100)), ACTIVE),
+    Case(
+        "F13",
+        "the same after a clean shutdown",
+        patient(lambda it: torn(it, it.log.batches[-1].position + 100, clean=True)),
+        ACTIVE,
+    ),
+    Case("F13", "a committed batch cut short, after a crash", patient(lambda it: torn(it, it.log.at(69).position + 50)), ACTIVE),
+    Case("F14", "another segment cut inside a batch", patient(lambda it: cut(it, 29, it.log.at(49).position + 100)), MIDDLE),
+    Case("F14", "another segment cut between two batches", patient(lambda it: cut(it, 29, it.log.at(49).position)), MIDDLE),
     Case("F14", "another segment cut, nothing of it committed", patient(uncommitted_cut), MIDDLE),
     Case("F15", "zeros behind the last batch", patient(lambda it: append(it, 55, bytes(10_000))), ACTIVE, control=True),
     Case("F16", "a page of zeros in the middle", patient(lambda it: zero_page(it, 29)), MIDDLE),
     Case("F17", "middle segment deleted on b1", patient(lambda it: delete_segment(it, 1)), segment(55, broker=1)),
     Case("F17", "middle segment deleted on all three", patient(lost_everywhere), ACTIVE),
     Case("F17", "middle segment deleted, 100 bytes of noise before it", patient(lost_behind_noise), FIRST),
-    Case("F18", "an older batch appended again", patient(lambda it: append(it, 55, HEALTHY.at(43).data)), ACTIVE),
-    Case("F19", "two batches swapped", patient(lambda it: swap(it, HEALTHY.at(46), HEALTHY.at(49))), MIDDLE),
+    Case("F18", "an older batch appended again", patient(lambda it: append(it, 55, it.log.at(43).data)), ACTIVE),
+    Case("F19", "two batches swapped", patient(lambda it: swap(it, it.log.at(46), it.log.at(49))), MIDDLE),
     Case("F20", "segment renamed to a later offset", patient(lambda it: rename_segment(it, 29, 31)), segment(31)),
     Case("F20", "segment renamed to an earlier offset", patient(lambda it: rename_segment(it, 29, 27)), segment(27)),
 )

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.support.faults import HEALTHY, Brokers, healthy, write_checkpoint
-from tests.support.gallery_bytes import LENGTH, TARGET, int32
+from tests.support.faults import Brokers, healthy, write_checkpoint
+from tests.support.gallery_bytes import LENGTH, int32, target
 from tests.support.gallery_case import Case, patient, segment
 from tests.support.injections import LOG_FILES, append, noise, zero_page
 
@@ -99,7 +99,7 @@ def deleted_elsewhere(brokers: Brokers) -> None:
     """The middle segment is gone everywhere; broker 3 still has it as `.deleted`."""
     for broker in (1, 2, 3):
         remove(brokers, broker, 29)
-    (brokers.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(b"".join(one.data for one in HEALTHY.of_segment(29)))
+    (brokers.log_dir(3) / "t-0" / f"{29:020d}.log.deleted").write_bytes(b"".join(one.data for one in brokers.log.of_segment(29)))
 
 
 def truncated_tail(brokers: Brokers) -> None:
@@ -108,7 +108,7 @@ def truncated_tail(brokers: Brokers) -> None:
         write_checkpoint(brokers.log_dir(broker), "replication", 55)
     set_aside(brokers, 2, 55, "deleted")
     write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
-    brokers.file(2, HEALTHY.next_offset, "snapshot").unlink()
+    brokers.file(2, brokers.log.next_offset, "snapshot").unlink()
     brokers.named(2, "leader-epoch-checkpoint").write_bytes(b"0\n2\n0 0\n1 32\n")
 
 
@@ -158,13 +158,13 @@ def crashed(recovery_point: int, damage: Callable[[Brokers], object]) -> partial
 def unreadable_recovery_point(brokers: Brokers) -> None:
     """Broker 2's recovery point is noise, and a batch below it is damaged."""
     (brokers.log_dir(2) / "recovery-point-offset-checkpoint").write_bytes(noise(3000))
-    brokers.flip(2, TARGET, 100)
+    brokers.flip(2, target(brokers), 100)
 
 
 def only_a_crash_would_cut(brokers: Brokers) -> None:
     """A damaged batch behind the recovery point, and a clean shutdown."""
     write_checkpoint(brokers.log_dir(2), "recovery-point", 29)
-    brokers.flip(2, TARGET, 100)
+    brokers.flip(2, target(brokers), 100)
 
 
 def expired_segment(brokers: Brokers) -> None:
@@ -243,8 +243,8 @@ OUTSIDE: Final = (
     Case("F47", "a `.log` of 8 TiB, all hole behind the batches", patient(sparse), segment(55)),
 )
 STARTS: Final = (
-    crashed(29, lambda it: it.flip(2, TARGET, 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
-    crashed(55, lambda it: it.flip(2, TARGET, 100))("F01", "the same below the recovery point", shown=RESTART),
+    crashed(29, lambda it: it.flip(2, target(it), 100))("F01", "one bit under the CRC, after a crash, above the recovery point"),
+    crashed(55, lambda it: it.flip(2, target(it), 100))("F01", "the same below the recovery point", shown=RESTART),
     Case(
         "F01",
         "the same above the recovery point, after a clean shutdown",
@@ -252,12 +252,12 @@ STARTS: Final = (
         MIDDLE,
         shown=(*RESTART, "unclean_restart.log_end_offset"),
     ),
-    crashed(29, lambda it: it.flip(2, TARGET, 2))(
+    crashed(29, lambda it: it.flip(2, target(it), 2))(
         "F03", "baseOffset beyond what an index can hold, after a crash", shown=("unclean_restart.starts",)
     ),
-    crashed(29, lambda it: it.overwrite(2, TARGET, int32(49), LENGTH))("F04", "batchLength = 49, after a crash"),
-    crashed(29, lambda it: it.overwrite(2, TARGET, int32(2**31 - 1), LENGTH))("F05", "batchLength = 2147483647, after a crash"),
-    crashed(29, lambda it: it.overwrite(2, TARGET, int32(-1), LENGTH))("F06", "batchLength = -1, after a crash"),
+    crashed(29, lambda it: it.overwrite(2, target(it), int32(49), LENGTH))("F04", "batchLength = 49, after a crash"),
+    crashed(29, lambda it: it.overwrite(2, target(it), int32(2**31 - 1), LENGTH))("F05", "batchLength = 2147483647, after a crash"),
+    crashed(29, lambda it: it.overwrite(2, target(it), int32(-1), LENGTH))("F06", "batchLength = -1, after a crash"),
     crashed(29, lambda it: append(it, 29, bytes(4096)))("F15", "zeros behind a closed segment, after a crash"),
     crashed(29, lambda it: zero_page(it, 29))("F16", "a page of zeros in the middle, after a crash"),
     *(
@@ -305,7 +305,7 @@ STARTS: Final = (
     Case(
         "F47",
         "`.swap` without the last committed batches of what it replaces",
-        patient(lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: TARGET.position])),
+        patient(lambda it: swap_in(it, 29, it.file(2, 29).read_bytes()[: target(it).position])),
         SWAP,
     ),
     Case("F47", "an empty `.swap` over a good segment", patient(lambda it: swap_in(it, 29, b"")), SWAP),

@@ -9,7 +9,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.parsers.spec.record import encode_zigzag
 from kafka_forensics.writers.batches import RecordToWrite, fix_crc, write_batch, write_raw_batch, write_record
 from kafka_forensics.writers.checkpoints import write_leader_epochs
-from tests.support.faults import BASE_TIMESTAMP, HEALTHY, Brokers, Log, Written, histories, write_checkpoint
+from tests.support.faults import BASE_TIMESTAMP, Brokers, Log, Written, histories, write_checkpoint
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LOG_FILES = ("log", "index", "timeindex", "txnindex")
@@ -23,7 +23,7 @@ def with_right_crc(brokers: Brokers, batch: Written, byte: int, data: bytes, *, 
 
 def rewritten(brokers: Brokers, broker: int, offset: int, *, byte: int = 200) -> None:
     """Another record in the place of one, the broker's own, under a right CRC."""
-    batch = HEALTHY.at(offset)
+    batch = brokers.log.at(offset)
     with_right_crc(brokers, batch, byte, bytes([batch.data[byte] ^ broker]), on=(broker,))
 
 
@@ -217,4 +217,4 @@ def cleaned(root: Path, on: tuple[int, ...]) -> Brokers:
 def cut_log(brokers: Brokers, offset: int, kept: int) -> None:
     """As if broker 2 wrote on after its log was copied, and before its indexes and checkpoints were."""
     brokers.crash(2)
-    cut(brokers, 55, HEALTHY.at(offset).position + kept)
+    cut(brokers, 55, brokers.log.at(offset).position + kept)

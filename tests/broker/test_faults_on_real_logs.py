@@ -1,0 +1,62 @@
+"""The injections of the fault gallery, put into log directories that real brokers wrote: the same answers as on written ones."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.model.findings import Severity
+from lab.fault_base import layout
+from lab.fault_gallery import scanned
+from tests.support.faults import HEALTHY, LOG_END, Brokers
+from tests.support.faults_verdict import verdict
+from tests.support.gallery_case import Case, Injected
+from tests.support.real_brokers import BEYOND, OF_THE_CLUSTER, Row, answer, expected, injections
+
+pytestmark = pytest.mark.broker
+
+INJECTIONS = injections()
+
+
+@pytest.fixture(scope="module", name="untouched")
+def answer_on_the_base(real_base: Brokers) -> Counter[Row]:
+    return answer(verdict(real_base))
+
+
+def test_untouched_logs_of_real_brokers_are_clean(real_base: Brokers) -> None:
+    result = verdict(real_base)
+    assert [row[:3] for row in answer(result).elements()] == list(OF_THE_CLUSTER)
+    assert result.totals.bytes_damaged == result.totals.bytes_skipped == 0
+    [partition] = [one for one in result.partitions if one.topic == "t"]
+    assert partition.agreement.kind == "identical"
+    assert [one.log_end_offset for one in partition.replicas] == [LOG_END] * 3
+    assert partition.replicas[0].transactions.aborted == 3
+
+
+def test_they_are_laid_out_as_the_written_base(real_base: Brokers) -> None:
+    """So an injection names the same bytes in both; ids, times and checksums are others."""
+    assert layout(real_base.log) == layout(HEALTHY)
+    assert all(ours.data != theirs.data for ours, theirs in zip(HEALTHY.batches, real_base.log.batches, strict=True))
+
+
+@pytest.mark.parametrize(("heading", "case"), INJECTIONS, ids=[f"{case.fault} {case.injected}" for _, case in INJECTIONS])
+def test_a_fault_is_told_as_in_written_logs(
+    tmp_path: Path, real_base: Brokers, untouched: Counter[Row], heading: str, case: Case
+) -> None:
+    """The written base, whose answers `tests/faults` spells out, is committed to its end here as the brokers' is."""
+    assert isinstance(case.make, Injected), heading
+    written = case.make(tmp_path / "written", LOG_END)
+    shutil.copytree(real_base.root, tmp_path / "real", symlinks=True)
+    real = Brokers(tmp_path / "real", real_base.log)
+    case.make.injection(real)
+    result = scanned(case, real)
+    wanted = expected(case, answer(scanned(case, written)), untouched)
+    assert answer(result) == wanted
+    above_info = [one for one in result.findings if one.severity is not Severity.INFO]
+    assert not (case.control and above_info)
+    assert case.control or wanted - untouched
+
+
+def test_whatever_is_expected_beyond_belongs_to_a_case() -> None:
+    assert set(BEYOND) <= {case.injected for _, case in INJECTIONS}

@@ -1,0 +1,77 @@
+"""Which faults are shown on log directories that real brokers wrote, and what such a scan says beyond that of the written base.
+
+The brokers' base (`lab/fault_base.py`) has the batches of the written one at the same offsets and bytes, so the same injections go
+into both; but its brokers have logs of a controller and of a coordinator too, which say more.
+"""
+
+from collections import Counter
+from typing import Final
+
+from kafka_forensics.model.results import ScanResult
+from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case, Injected
+
+Row = tuple[
+    str | None, str, str, int | str | None, str | None, int | None, int | None, int | None, int | None, tuple[int, ...] | None
+]
+"""Topic, kind, severity, broker, file, bytes, offsets, holders of a finding."""
+
+OF_THE_CLUSTER: Final = ((None, "RISKY_CONFIG", "info"),)
+"""All that a scan says of the untouched base: the laboratory's topics have `min.insync.replicas` 1."""
+INDEXES: Final = (".index", ".timeindex")
+STOPPED_IN_TURN: Final = ("__cluster_metadata", "REPLICA_LAGS")
+"""The controller goes on writing while brokers are stopped, so their copies of its log end at chance."""
+HAND_MADE: Final = ("Committed offsets",)
+"""Sections whose injections write an internal topic's log from nothing."""
+LOST_WITH_ITS_TRANSACTION: Final = ("t", "TXN_PARTLY_LOST", "critical", 1, None, None, None, 29, 55, ())
+BEYOND: Final[dict[str, tuple[list[Row], list[Row]]]] = {
+    "middle segment deleted on all three": ([], [LOST_WITH_ITS_TRANSACTION]),
+    "the middle segment is gone on all, and on b3 it is there as `.deleted`": ([], [LOST_WITH_ITS_TRANSACTION]),
+    "no `.snapshot` at all, after a clean shutdown": (
+        [("t", "PRODUCER_SNAPSHOT_MISSING", "info", 2, None, None, None, None, None, None)],
+        [("t", "PRODUCER_SNAPSHOT_MISSING", "warning", 2, None, None, None, None, None, None)],
+    ),
+    "another cluster id on b2": ([(None, "RISKY_CONFIG", "info", None, None, None, None, None, None, None)], []),
+    "two copies under one node id": ([], [(None, "REPLICA_NOT_GIVEN", "info", 2, None, None, None, None, None, None)]),
+}
+"""What was injected → the findings on the written base that are others here, and those in their place.
+
+In order: the coordinator's log knows that a transaction committed what is lost; snapshots of `__transaction_state` prove a Kafka
+that writes them; logs of two clusters' controllers are nobody's word on settings; the controller names a replica without a copy.
+"""
+
+
+def injections() -> list[tuple[str, Case]]:
+    """(heading, case) of every case of the gallery that is done to given replicas of the base."""
+    return [
+        (heading, case)
+        for heading, cases in SECTIONS.items()
+        for case in cases
+        if isinstance(case.make, Injected) and heading not in HAND_MADE
+    ]
+
+
+def answer(result: ScanResult) -> Counter[Row]:
+    """Every finding but likenesses to incidents and what `STOPPED_IN_TURN` says, holders sorted. Bytes of indexes are left out.
+
+    An index has fewer entries where a broker was restarted, and a time index where markers were stamped before their neighbours.
+    """
+    rows: Counter[Row] = Counter()
+    for one in result.findings:
+        place = one.place
+        if one.kind == "INCIDENT_SIGNATURE" or (place.topic, one.kind) == STOPPED_IN_TURN:
+            continue
+        in_index = place.file is not None and place.file.endswith(INDEXES)
+        span = (None, None) if in_index else (place.byte_start, place.byte_end)
+        holders = tuple(sorted(one.evidence["held_by"])) if "held_by" in one.evidence else None
+        offsets = (place.offset_start, place.offset_end)
+        rows[(place.topic, one.kind, one.severity.value, place.broker, place.file, *span, *offsets, holders)] += 1
+    return rows
+
+
+def expected(case: Case, written: Counter[Row], untouched: Counter[Row]) -> Counter[Row]:
+    """The answer on the brokers' base, given that on the written one and what is said of the untouched brokers."""
+    others, instead = BEYOND.get(case.injected, ([], []))
+    wanted = written + untouched
+    assert not Counter(others) - wanted
+    return wanted - Counter(others) + Counter(instead)
