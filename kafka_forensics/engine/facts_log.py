@@ -55,6 +55,18 @@ class Reading:
         following = logs[later] if later < len(logs) else INT64_MAX
         return SegmentReader(file, next_base_offset=min(segment.base_offset + (1 << 31), following), **given)
 
+    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> Iterator[BatchChunk]:
+        """Chunks of what is to be read of a `.log`: all of it."""
+        return self.reader(segment, file, **given).chunks()
+
+    def extent(self, entry: "Entry") -> tuple[int, int]:
+        """Where in a file what has been read begins and ends: all of it."""
+        return 0, entry.size_in_bytes
+
+    def states(self, segment: SegmentFiles, file: "ByteFile") -> RecordStates:
+        """How the transactions of a segment's records ended. Raises SourceError."""
+        return RecordStates(file, goes_on=segment.base_offset < max(self.plan.context.segment_base_offsets, default=0))
+
     def missing(self, entry: "Entry", error: SourceError) -> None:
         """Note that a file could not be read (further)."""
         self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason))
@@ -84,7 +96,7 @@ def log_chunks(reading: Reading) -> Iterator[LogChunk]:
             continue
         try:
             with plan.log_dir.source.open(segment.log.path) as file:
-                for chunk in reading.reader(segment, file, inspect=inspector(deep=False)).chunks():
+                for chunk in reading.chunks(segment, file, inspect=inspector(deep=False)):
                     yield LogChunk(segment, file, reading.place(segment.log), chunk)
                     reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
         except SourceError as error:
@@ -128,13 +140,12 @@ def record_row(record: Record, batch_position: int, txn_state: str, *, payloads:
 
 
 def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
-    last = max(reading.plan.context.segment_base_offsets, default=0)
     states: RecordStates | None = None
     of_segment: SegmentFiles | None = None
     for one in log_chunks(reading):
         if states is None or one.segment is not of_segment:
             of_segment = one.segment
-            states = RecordStates(one.file, goes_on=one.segment.base_offset < last)
+            states = reading.states(one.segment, one.file)
         columns = one.chunk.columns
         for row in np.flatnonzero(one.good()):
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])

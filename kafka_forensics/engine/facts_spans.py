@@ -1,6 +1,6 @@
 """Spans: where every byte of a replica's files went. The spans of a file tile it, from 0 to its size, whatever the bytes are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from kafka_forensics.storage.source import ByteFile, Entry
 
+SPAN_BYTES: Final = 64 << 20
+"""Batches that begin on either side of a multiple of this many bytes are never in one span, so that a file may be read in parts."""
 _SNAPSHOT_HEADER_SIZE: Final = 10
 _KINDS: Final = {"SEG_ZERO_TAIL": "zero_tail", "BUDGET_EXCEEDED": "skipped"}
 
@@ -86,7 +88,7 @@ def _rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
 def _file_rows(reading: Reading, entry: "Entry", what: SegmentFiles | tuple[str, int]) -> Iterator[tuple[Any, ...]]:
     """Rows of one file: the `.log` of a segment, or another kind with the offset in its name."""
     place = reading.place(entry)
-    for span in _tiled(_read(reading, entry, what), entry.size_in_bytes):
+    for span in _tiled(_read(reading, entry, what), lambda: reading.extent(entry)):
         yield *place, *span.row()
 
 
@@ -102,11 +104,16 @@ def _read(reading: Reading, entry: "Entry", what: SegmentFiles | tuple[str, int]
         reading.missing(entry, error)
 
 
-def _tiled(spans: Iterator[Span], size: int) -> Iterator[Span]:
-    """`spans` cut and filled up so that they tile `[0, size)`; neighbours that are whole batches become one."""
-    cursor = 0
+def _tiled(spans: Iterator[Span], extent: Callable[[], tuple[int, int]]) -> Iterator[Span]:
+    """`spans` cut and filled up so that they tile `extent`; neighbours that are whole batches become one.
+
+    The beginning of the extent is asked for once there is a span, its end when there are no more.
+    """
+    cursor: int | None = None
     last: Span | None = None
     for span in spans:
+        start, size = extent()
+        cursor = start if cursor is None else cursor
         span.start, span.end = max(span.start, cursor), min(span.end, size)
         if span.start >= span.end:
             continue
@@ -122,6 +129,8 @@ def _tiled(spans: Iterator[Span], size: int) -> Iterator[Span]:
         cursor = span.end
     if last is not None:
         yield last
+    start, size = extent()
+    cursor = start if cursor is None else cursor
     if cursor < size:
         yield Span(cursor, size, "skipped", detail={"reason": "could not be read"})
 
@@ -130,13 +139,15 @@ def _join(last: Span, one: Span) -> bool:
     """Let `last` take in `one` if both are batches with nothing wrong and offsets that rise."""
     if not last.kind == one.kind == "batches" or last.damage_kind or one.damage_kind or one.base_offset <= last.last_offset:
         return False
+    if last.start // SPAN_BYTES != one.start // SPAN_BYTES:
+        return False
     last.end, last.last_offset, last.count = one.end, one.last_offset, last.count + one.count
     return True
 
 
 def _log_spans(reading: Reading, segment: SegmentFiles, file: "ByteFile") -> Iterator[Span]:
     alone = check_batch_in_file if reading.deep else None
-    for chunk in reading.reader(segment, file, inspect=inspector(deep=reading.deep), inspect_alone=alone).chunks():
+    for chunk in reading.chunks(segment, file, inspect=inspector(deep=reading.deep), inspect_alone=alone):
         yield from _chunk_spans(chunk)
         reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
 
@@ -161,6 +172,7 @@ def _chunk_spans(chunk: BatchChunk) -> Iterator[Span]:
     alone[list(inside)] = True
     breaks = np.ones(chunk.rows, bool)
     breaks[1:] = alone[1:] | alone[:-1] | (positions[:-1] + sizes[:-1] != positions[1:]) | (bases[1:] <= lasts[:-1])
+    breaks[1:] |= positions[:-1] // SPAN_BYTES != positions[1:] // SPAN_BYTES
     starts = np.flatnonzero(breaks)
     ends = [*starts[1:], chunk.rows] if chunk.rows else []
     for first, end in zip(starts, ends, strict=True):

@@ -5,12 +5,13 @@ A record's transaction is ended by the next marker of its producer, so all marke
 """
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafka_forensics.errors import PathMissingError, SourceError
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
 from kafka_forensics.parsers.segment import SegmentReader
@@ -31,23 +32,37 @@ _MAX_OFFSET: Final = 1 << 60
 
 
 class RecordStates:
-    """The markers of one segment; `goes_on` says that the log has later segments."""
+    """The markers of one segment; `goes_on` says that the log has later segments.
 
-    def __init__(self, file: "ByteFile", *, goes_on: bool, limit: int = MAX_MARKERS) -> None:
+    With `start` and `end`, where batches begin, only records of batches in `[start, end)` can be asked for. What lies before is not
+    read then, and what lies behind only until their transactions are ended.
+    """
+
+    def __init__(
+        self, file: "ByteFile", *, goes_on: bool, limit: int = MAX_MARKERS, start: int = 0, end: int | None = None
+    ) -> None:
         """Read the segment once. Raises SourceError."""
         producers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         endings: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         broken: list[int] = []
         held = 0
+        lost_before = False
         self._goes_on = goes_on
         self._cut = False
-        for chunk in SegmentReader(file).chunks():
+        unended = _Unended()
+        for chunk in _chunks(file, start, end, unended):
             columns = chunk.columns
             good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
             broken += [int(offset) for offset in columns[BatchColumn.BASE_OFFSET, ~good]]
+            if lost_before and chunk.rows:
+                broken.append(int(columns[BatchColumn.BASE_OFFSET, 0]))
+                lost_before = False
             for position in (one.position for one in chunk.damage):
                 behind = np.flatnonzero(columns[BatchColumn.POSITION] >= position)
-                broken.append(int(columns[BatchColumn.BASE_OFFSET, behind[0]]) if behind.size else _MAX_OFFSET)
+                if behind.size:
+                    broken.append(int(columns[BatchColumn.BASE_OFFSET, behind[0]]))
+                else:
+                    lost_before = True
             control = columns[BatchColumn.CONTROL_RECORD_TYPE]
             is_marker = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
             bases = columns[BatchColumn.BASE_OFFSET]
@@ -59,6 +74,9 @@ class RecordStates:
             kinds = np.where(control[rows] == CONTROL_COMMIT, 2, np.where(control[rows] == CONTROL_ABORT, 1, 0))
             producers.append(columns[BatchColumn.PRODUCER_ID, rows])
             endings.append(columns[BatchColumn.BASE_OFFSET, rows] << _KIND_BITS | kinds)
+            unended.end(producers[-1], columns[BatchColumn.BASE_OFFSET, rows])
+        if lost_before:
+            broken.append(_MAX_OFFSET)
         names, ends = np.concatenate(producers), np.concatenate(endings)
         order = np.lexsort((ends, names))
         self._producers, self._endings = names[order], ends[order]
@@ -90,6 +108,45 @@ def txn_facts(column: "Sequence[int] | NDArray[np.int64]") -> tuple[int, int]:
     another thing."""
     attributes = int(column[BatchColumn.ATTRIBUTES]) if column[BatchColumn.MAGIC] >= 2 else 0
     return attributes, int(column[BatchColumn.PRODUCER_ID])
+
+
+class _Unended:
+    """Transactions that were met, by producer with the last offset of their data, and not their ends."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def begin(self, columns: "NDArray[np.int64]") -> None:
+        """Add what belongs to a transaction in these batches."""
+        attributes = columns[BatchColumn.ATTRIBUTES]
+        data = (attributes & TRANSACTIONAL_MASK != 0) & (attributes & CONTROL_MASK == 0) & (columns[BatchColumn.MAGIC] >= 2)
+        data &= (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+        for producer_id, offset in columns[[BatchColumn.PRODUCER_ID, BatchColumn.LAST_OFFSET]][:, data].T.tolist():
+            self._last[producer_id] = max(offset, self._last.get(producer_id, -1))
+
+    def end(self, producers: "NDArray[np.int64]", offsets: "NDArray[np.int64]") -> None:
+        """Take out what these markers end."""
+        for producer_id, offset in zip(producers.tolist(), offsets.tolist(), strict=True) if self._last else ():
+            if self._last.get(producer_id, offset) < offset:
+                del self._last[producer_id]
+
+    def __bool__(self) -> bool:
+        return bool(self._last)
+
+
+def _chunks(file: "ByteFile", start: int, end: int | None, unended: _Unended) -> Iterator[BatchChunk]:
+    """Chunks of the whole file, or of `[start, end)` and then of what lies behind while there is something `unended`."""
+    reader = SegmentReader(file)
+    if end is None:
+        yield from reader.chunks(start)
+        return
+    for chunk in reader.chunks(start, end):
+        unended.begin(chunk.columns)
+        yield chunk
+    for chunk in reader.chunks(reader.landed) if unended else ():
+        yield chunk
+        if not unended:
+            return
 
 
 def later_segments(path: str) -> bool:

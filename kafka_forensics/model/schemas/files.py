@@ -20,7 +20,7 @@ SPANS_FACT: Final = fact(
         column(
             "kind",
             pa.string(),
-            "batches (whole batches with a right CRC in a row) · header · entries · zero_tail (zeros after the last) · damaged ·"
+            "batches (whole batches with a right CRC in a row, cut at every 64 MiB) · header · entries · zero_tail (zeros after the last) · damaged ·"
             " skipped (given up, or not readable)",
         ),
         maybe("damage_kind", pa.string(), "the finding kind of what is wrong there; null: nothing is, or it has no name"),
