@@ -20,8 +20,8 @@ SPANS_FACT: Final = fact(
         column(
             "kind",
             pa.string(),
-            "batches (whole batches with a right CRC in a row, cut at every 64 MiB) · header · entries · zero_tail (zeros after the last) · damaged ·"
-            " skipped (given up, or not readable)",
+            "batches (whole batches with a right CRC in a row, cut at every 64 MiB) · header · entries · zero_tail (zeros after the"
+            " last) · damaged · skipped (given up, or not readable)",
         ),
         maybe("damage_kind", pa.string(), "the finding kind of what is wrong there; null: nothing is, or it has no name"),
         maybe("base_offset", pa.int64(), "of the first batch, or the first offset concerned; null: the bytes do not tell"),
