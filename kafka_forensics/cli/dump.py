@@ -46,6 +46,13 @@ SkipMetadata = Annotated[
 ]
 VerifyIndex = Annotated[bool, typer.Option("--verify-index-only", help=f"Only with {PEER_FORMAT}: say what is wrong in an index.")]
 SanityCheck = Annotated[bool, typer.Option("--index-sanity-check", help=f"Only with {PEER_FORMAT}: the broker's check of indexes.")]
+OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help=f"Only with {PEER_FORMAT}: as __consumer_offsets.")]
+TransactionDecoder = Annotated[
+    bool, typer.Option("--transaction-log-decoder", help=f"Only with {PEER_FORMAT}: as __transaction_state.")
+]
+MetadataDecoder = Annotated[
+    bool, typer.Option("--cluster-metadata-decoder", help=f"Only with {PEER_FORMAT}: as __cluster_metadata.")
+]
 
 
 def dump(
@@ -63,13 +70,17 @@ def dump(
     skip_record_metadata: SkipMetadata = False,
     verify_index_only: VerifyIndex = False,
     index_sanity_check: SanityCheck = False,
+    offsets_decoder: OffsetsDecoder = False,
+    transaction_log_decoder: TransactionDecoder = False,
+    cluster_metadata_decoder: MetadataDecoder = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
 ) -> int:
     """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
 
-    Reads on behind damage. Keys, values and headers are shown with --show-payloads only. Ends with status 0, 2 for a wrong
+    Reads on behind damage. Keys, values and headers are shown with --show-payloads only; of Kafka's
+    own topics' records --records takes them apart into fields. Ends with status 0, 2 for a wrong
     command line, 3 if some input could not be read.
     """
     peer_options = {
@@ -78,6 +89,9 @@ def dump(
         "--skip-record-metadata": skip_record_metadata,
         "--verify-index-only": verify_index_only,
         "--index-sanity-check": index_sanity_check,
+        "--offsets-decoder": offsets_decoder,
+        "--transaction-log-decoder": transaction_log_decoder,
+        "--cluster-metadata-decoder": cluster_metadata_decoder,
     }
     own_options = {"--records": records, "--offset": offset is not None, "--explain": explain, "--show-payloads": show_payloads}
     if format_name is not None:

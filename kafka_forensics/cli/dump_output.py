@@ -218,6 +218,34 @@ def _notes(row: Row, others: list[tuple[int, str]], epoch: int) -> Iterator[str]
         elif name == "is_control_batch":
             yield "control"
         elif name == "detail":
-            yield text_of(value)
+            yield _in_words(value) if "record" in value else text_of(value)
         else:
             yield f"{name.replace('_', ' ')} {text_of(value)}"
+
+
+def _in_words(fields: dict[str, Any]) -> str:
+    """The fields of an internal topic's record, `name value` each; those that say nothing (null, -1, empty) are left out."""
+    words = [str(fields["record"])]
+    for name, value in fields.items():
+        if name == "value" and value is None:
+            words.append("TOMBSTONE")
+        elif name in ("key", "value"):
+            words += _pairs(value)
+        elif name == "problem":
+            words.append(f"CANNOT BE READ ({value})")
+        elif name != "record":
+            words += _pairs({name: value})
+    return printable(" ".join(words))
+
+
+def _pairs(fields: dict[str, Any]) -> list[str]:
+    said = {name: value for name, value in fields.items() if value is not None and value not in (-1, "", [])}
+    return [f"{name.replace('_', ' ')} {_word(name, value)}" for name, value in said.items()]
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return f"({', '.join(_pairs(value))})"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_word('', each) for each in value)}]"
+    return (rfc3339(value) or str(value)) if name.endswith("timestamp") and isinstance(value, int) else text_of(value)

@@ -4,14 +4,14 @@ Lines equal the tool's, but that nothing from the evidence can reach a terminal 
 readers refuse; so do the lines of that file, with a complaint, and the dump goes on with the next file.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.dumping_peer import PeerBatch, PeerGivesUpError, PeerLog, PeerRecord
+from kafka_forensics.engine.dumping_peer_decoders import Decoder, cluster_metadata, consumer_offsets, json_line, transaction_log
 from kafka_forensics.engine.dumping_peer_index import (
     PeerSegment,
     aborted_txns,
@@ -50,11 +50,28 @@ class PeerOptions:
     skip_record_metadata: bool = False
     verify_index_only: bool = False
     index_sanity_check: bool = False
+    offsets_decoder: bool = False
+    transaction_log_decoder: bool = False
+    cluster_metadata_decoder: bool = False
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """What makes text of keys and values; None: they are text."""
+        if self.offsets_decoder:
+            return consumer_offsets
+        if self.transaction_log_decoder:
+            return transaction_log
+        return cluster_metadata if self.cluster_metadata_decoder else None
+
+    @property
+    def prints(self) -> bool:
+        """Whether keys and values are printed: a decoder asks for that, too."""
+        return self.print_data_log or self.decoder is not None
 
     @property
     def deep(self) -> bool:
         """Whether records are read."""
-        return self.deep_iteration or self.print_data_log
+        return self.deep_iteration or self.prints
 
 
 @dataclass(slots=True)
@@ -133,12 +150,17 @@ def record_line(batch: PeerBatch, record: PeerRecord, options: PeerOptions) -> s
             line += f" isValid: {_java(record.is_valid)} crc: {record.crc}"
         if batch.is_control_batch:
             line += _control(record)
-    if options.print_data_log and not batch.is_control_batch:
-        if record.key is not None:
-            line += f"{' ' if line else '| '}key: {_text(record.key)}"
-        if record.value is not None:
-            line += f"{' ' if line else '| '}payload: {_text(record.value)}"
+    if options.prints and not batch.is_control_batch:
+        key, payload = (options.decoder or _texts)(record)
+        if key is not None:
+            line += f"{' ' if line else '| '}key: {printable(key)}"
+        if payload is not None:
+            line += f"{' ' if line else '| '}payload: {printable(payload)}"
     return line
+
+
+def _texts(record: PeerRecord) -> tuple[str | None, str | None]:
+    return None if record.key is None else _text(record.key), None if record.value is None else _text(record.value)
 
 
 def _control(record: PeerRecord) -> str:
@@ -149,20 +171,7 @@ def _control(record: PeerRecord) -> str:
         return f" endTxnMarker: {control.name} coordinatorEpoch: {control.coordinator_epoch}"
     if control.type not in _KRAFT_NAMES:
         return f" controlType: {control.name}({control.type})"
-    fields = _camel({"version": control.version, **control.fields})
-    return f" {_KRAFT_NAMES[control.type]} {printable(json.dumps(fields, separators=(',', ':'), ensure_ascii=False))}"
-
-
-def _camel(value: Any) -> Any:
-    """`value` with the keys of its mappings as Kafka's JSON spells them."""
-    if isinstance(value, dict):
-        return {_camel_word(key): _camel(each) for key, each in value.items() if key != "tagged_fields"}
-    return [_camel(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _camel_word(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    return f" {_KRAFT_NAMES[control.type]} {printable(json_line({'version': control.version, **control.fields}))}"
 
 
 def _text(data: bytes) -> str:

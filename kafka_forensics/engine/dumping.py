@@ -11,8 +11,9 @@ from kafka_forensics.engine.paths import lone_file_name, open_paths, typed_path
 from kafka_forensics.engine.record_states import later_segments
 from kafka_forensics.engine.selection import fits, nothing_there
 from kafka_forensics.errors import PathMissingError, SourceError
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.file_names import FileKind, parse_file_name
+from kafka_forensics.parsers.file_names import FileKind, parse_file_name, parse_partition_name
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
 from kafka_forensics.storage.open import open_source
 
@@ -48,6 +49,15 @@ class DumpFile:
     def open(self) -> "ByteFile":
         """The file. Raises SourceError."""
         return self.source.open(self.path)
+
+    @property
+    def topic(self) -> str | None:
+        """The topic by the name of the directory the file lies in; a KRaft snapshot is of the controller's log wherever it lies."""
+        if self.kind is FileKind.METADATA_CHECKPOINT:
+            return CLUSTER_METADATA_TOPIC
+        directory = os.path.dirname(self.shown if self.path else os.path.abspath(self.shown))
+        named = parse_partition_name(os.path.basename(directory))
+        return None if named is None else named.topic
 
     @property
     def goes_on(self) -> bool:

@@ -19,6 +19,7 @@ from kafka_forensics.model.constants import (
 from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, Record
 from kafka_forensics.parsers.control import parse_control_record
 from kafka_forensics.parsers.inspection import inspector
+from kafka_forensics.parsers.internal_records import teller
 from kafka_forensics.parsers.records import MAX_COMPRESSED_BYTES, decode_batch
 from kafka_forensics.parsers.segment import SegmentReader
 
@@ -97,7 +98,7 @@ def log_columns(options: DumpOptions) -> tuple[str, ...]:
 def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
     """Rows of one file, read as they are asked for. Raises SourceError."""
     with file.open() as log:
-        states = _States(log, file)
+        judge = _Judge(log, file)
         for columns, damage, bytes_of in chunks_of(log, file, options):
             pieces: list[tuple[int, int, Any]] = [(column[BatchColumn.POSITION], 0, column) for column in columns]
             pieces += [(one.position, 1, one) for one in damage]
@@ -109,7 +110,7 @@ def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
                     yield batch_row(piece)
                 else:
                     size = piece[BatchColumn.SIZE_IN_BYTES]
-                    yield from _record_rows(piece, bytes_of(position, size), options, states)
+                    yield from _record_rows(piece, bytes_of(position, size), options, judge)
 
 
 def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], Any]]:
@@ -225,12 +226,16 @@ def damage_row(damage: Damage, options: DumpOptions) -> Row:
     return (damage.kind, damage.position, damage.size_in_bytes, *empty, detail, *payload)
 
 
-class _States:
-    """How the transactions of a file's records ended; its markers are read when the first record of a transaction asks."""
+class _Judge:
+    """What a record's own bytes do not say: how its transaction ended, and, of internal topics, what key and value mean.
+
+    The file's markers are read when the first record of a transaction asks.
+    """
 
     def __init__(self, log: "ByteFile", file: DumpFile) -> None:
         self._log, self._file = log, file
         self._states: RecordStates | None = None
+        self._tell = teller(file.topic)
 
     def state(self, column: list[int], offset: int, *, is_valid: bool) -> str:
         """The state of the record at `offset` in a batch; of one whose CRC is wrong it is unknown, whatever its flags say."""
@@ -243,8 +248,12 @@ class _States:
             self._states = RecordStates(self._log, goes_on=self._file.goes_on)
         return self._states.state(attributes, producer_id, offset)
 
+    def meaning(self, record: Record, *, payloads: bool) -> dict[str, Any] | None:
+        """The fields of an internal topic's record, None of any other topic."""
+        return None if self._tell is None else self._tell(record.key, record.value, payloads)
 
-def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, states: _States) -> Iterator[Row]:
+
+def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, judge: _Judge) -> Iterator[Row]:
     """Rows of the records of one batch that are asked for, and of what is wrong inside it."""
     position = column[BatchColumn.POSITION]
     if batch is None:
@@ -265,7 +274,7 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, s
     for record in decoded.iter_records():
         if not options.overlaps(record.offset, record.offset):
             continue
-        control = _control(record) if is_control else (None, None, None)
+        control = _control(record) if is_control else (None, None, judge.meaning(record, payloads=options.show_payloads))
         yield (
             "record",
             position,
@@ -280,7 +289,7 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, s
             len(record.headers),
             is_valid,
             *control[:2],
-            states.state(column, record.offset, is_valid=is_valid),
+            judge.state(column, record.offset, is_valid=is_valid),
             control[2],
             *((record.key, record.value, record.headers) if options.show_payloads else ()),
         )

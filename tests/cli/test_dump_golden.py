@@ -11,11 +11,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.safe_text import printable
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump"
-DECODERS = {"--cluster-metadata-decoder", "--offsets-decoder", "--transaction-log-decoder"}
-"""Arguments of the cases that are left out: they need the decoders of Kafka's coordinators."""
-CASES: list[dict[str, Any]] = [
-    case for case in json.loads((GOLDEN / "manifest.json").read_text())["cases"] if not DECODERS & set(case["arguments"])
-]
+CASES: list[dict[str, Any]] = json.loads((GOLDEN / "manifest.json").read_text())["cases"]
 RAW_PAYLOADS = "odd-records/"
 """Input whose keys and values hold control characters, line breaks among them; the tool prints them as they are."""
 NEXT_LINE = re.compile(r"\n(?=\||baseOffset: |Log starting|\n|\Z)")
@@ -45,11 +41,10 @@ def test_lines_equal_those_of_kafka_s_tool(
         assert said.err.splitlines() == [line for line in case["stderr"].splitlines() if line]
 
 
-def test_only_the_decoders_cases_are_left_out() -> None:
-    everything = json.loads((GOLDEN / "manifest.json").read_text())["cases"]
-    left_out = [case for case in everything if case not in CASES]
-    assert {argument for case in left_out for argument in case["arguments"]} == DECODERS
-    assert len(everything) - len(left_out) == len(CASES) == 292
+def test_no_case_is_left_out_and_every_decoder_has_one() -> None:
+    assert len(CASES) == 296
+    decoders = {argument for case in CASES for argument in case["arguments"] if argument.endswith("-decoder")}
+    assert decoders == {"--cluster-metadata-decoder", "--offsets-decoder", "--transaction-log-decoder"}
 
 
 def test_only_one_input_s_lines_differ_from_the_tool_s_and_by_escapes_alone() -> None:

@@ -62,6 +62,15 @@ def plain(value: Any) -> Any:
     return value
 
 
+def parsed(layout: Any, data: bytes) -> dict[str, Any] | str:
+    """The fields that `data` begins with, as `plain` gives them; or what is wrong with it."""
+    try:
+        fields: dict[str, Any] = plain(layout.parse(data))
+    except ConstructError as error:
+        return str(error).partition("\n")[0]
+    return fields
+
+
 class CompactString(Construct):
     """Length + 1 as an unsigned varint, then UTF-8; 0 is null, an error unless `nullable`."""
 

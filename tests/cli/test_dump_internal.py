@@ -1,0 +1,126 @@
+"""`dump --records` of internal topics shows fields, not bytes; what cannot be read says why."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.engine.dumping_peer import PeerGivesUpError, PeerRecord
+from kafka_forensics.engine.dumping_peer_decoders import cluster_metadata, consumer_offsets, transaction_log
+from kafka_forensics.parsers.internal_records import teller
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.controller_log import change, setting, topic
+
+ROOT = Path(__file__).resolve().parents[2]
+BROKER = ROOT / "sample_logs" / "unclean-election" / "broker-1"
+INPUTS = ROOT / "tests" / "golden" / "dump" / "inputs"
+TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets")
+COMMIT_KEY = b"\0\1\0\1g\0\1t\0\0\0\3"
+COMMIT = b"\0\3" + (77).to_bytes(8, "big") + b"\xff" * 4 + b"\0\6secret" + (1_700_000_000_000).to_bytes(8, "big")
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def started(path: Path, *options: str) -> str:
+        assert outcome(["dump", str(path), "--records", *options]) == 0
+        return capsys.readouterr().out
+
+    return started
+
+
+def details(run: Run, path: Path, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line)["detail"] for line in run(path, "--format", "jsonl", *options).splitlines()]
+
+
+def put(root: Path, directory: str, *records: tuple[bytes | None, bytes | None]) -> Path:
+    path = root / directory / f"{0:020d}.log"
+    path.parent.mkdir()
+    written = [RecordToWrite(key, value) for key, value in records]
+    path.write_bytes(write_batch(written, base_offset=0, base_timestamp=1))
+    return path
+
+
+def test_records_of_the_controller_s_log(run: Run, tmp_path: Path) -> None:
+    secret = b"\1\4\0\4\2\1" + b"\6token\x07hidden\0"
+    values = (topic(), change(isr=[1]), setting("cleanup.policy", "compact"), secret, b"\1\x63\0abc", b"\1\5\x63", b"\7")
+    path = put(tmp_path, "__cluster_metadata-0", *((None, value) for value in values))
+    named, changed, configured, broker, unknown, newer, broken = details(run, path)
+    assert (named["record"], named["version"], named["value"]["name"]) == ("TOPIC_RECORD", 0, "t")
+    assert (changed["record"], changed["value"]["isr"]) == ("PARTITION_CHANGE_RECORD", [1])
+    assert configured["value"]["value"] == "compact"
+    assert unknown == {"record": "UNKNOWN", "api_key": 99, "version": 0, "problem": "kind"}
+    assert (newer["record"], newer["problem"], "value" in newer) == ("PARTITION_CHANGE_RECORD", "version", False)
+    assert broken == {"record": "UNKNOWN", "problem": "frame"}
+    assert (broker["record"], "value" in broker.get("value", {})) == ("CONFIG_RECORD", False)
+    table = run(path, "--format", "table")
+    assert "TOPIC_RECORD" in table
+    assert "CANNOT BE READ" in table
+
+
+def test_committed_offsets_and_what_clients_keep_with_them(run: Run, tmp_path: Path) -> None:
+    path = put(
+        tmp_path, "__consumer_offsets-3", (COMMIT_KEY, COMMIT), (COMMIT_KEY, None), (b"\0\1", COMMIT), (COMMIT_KEY, b"\0\x09")
+    )
+    commit, gone, no_key, newer = details(run, path)
+    assert commit["key"] == {"record_type": 1, "group": "g", "topic": "t", "partition": 3}
+    assert (commit["record"], commit["value"]["offset"], "metadata" in commit["value"]) == ("OffsetCommit", 77, False)
+    assert commit["value"]["commit_timestamp"] == "2023-11-14T22:13:20.000Z"
+    assert gone["value"] is None
+    assert no_key == {"record": "UNKNOWN", "problem": "key"}
+    assert newer["problem"] == "version"
+    assert details(run, path, "--show-payloads")[0]["value"]["metadata"] == "secret"
+    told = " ".join(run(path, "--format", "table").split())
+    assert "OffsetCommit record type 1 group g topic t partition 3 offset 77 commit timestamp 2023-11-14 22:13:20" in told
+    assert "TOMBSTONE" in told
+
+
+def test_transactions_of_a_real_coordinator(run: Run) -> None:
+    path = BROKER / "__transaction_state-0" / f"{0:020d}.log"
+    told = details(run, path)
+    assert {one["record"] for one in told} == {"TransactionLog"}
+    assert all("problem" not in one for one in told)
+    assert {"Ongoing", "CompleteCommit"} <= {one["value"]["state"] for one in told}
+    assert run(path, "--format", "tsv").count("Ongoing") == [one["value"]["state"] for one in told].count("Ongoing")
+
+
+def test_other_topics_and_lone_files_are_left_alone(run: Run, tmp_path: Path) -> None:
+    assert details(run, put(tmp_path, "orders-0", (COMMIT_KEY, COMMIT))) == [None]
+    assert details(run, INPUTS / "transaction-state" / f"{0:020d}.log")[0] is None
+    assert details(run, INPUTS / "bootstrap" / f"{0:020d}-{0:010d}.checkpoint")[1]["record"] == "FEATURE_LEVEL_RECORD"
+
+
+def peer(key: bytes | None, value: bytes | None) -> PeerRecord:
+    return PeerRecord(5, 0, -1, key, value, (), None, None)
+
+
+def test_what_kafka_s_decoders_cannot_read_is_said_in_place() -> None:
+    assert cluster_metadata(peer(None, b"\1\x63\0")) == (None, "Error at 5, skipping. Unknown metadata id 99")
+    assert consumer_offsets(peer(b"\0\x63", b"")) == ("Unknown record type 99 at offset 5, skipping.", None)
+    assert transaction_log(peer(b"\0\x07", b"")) == ("Unknown record type 7 at offset 5, skipping.", None)
+    assert consumer_offsets(peer(COMMIT_KEY, None))[1] == "<DELETE>"
+    assert consumer_offsets(peer(COMMIT_KEY, b"\0\x09")) == ("Error at offset 5, skipping. version", None)
+    assert cluster_metadata(peer(None, b"\1\x0b\0secret"))[1].endswith("is not taken apart here")
+    for decode in (consumer_offsets, transaction_log):
+        with pytest.raises(PeerGivesUpError, match="missing key"):
+            decode(peer(None, b""))
+
+
+@pytest.mark.properties
+@given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=120))
+def test_any_bytes_have_an_answer(key: bytes | None, value: bytes | None) -> None:
+    for name in TOPICS:
+        tell = teller(name)
+        assert tell is not None
+        assert tell(key, value, key is None)["record"]
+    for decode in (consumer_offsets, transaction_log, cluster_metadata):
+        try:
+            assert any(decode(peer(key, value)))
+        except PeerGivesUpError:
+            assert key is None
