@@ -17,6 +17,7 @@ from kafka_forensics.model.group_log import (
     GroupMetadata,
     OffsetCommit,
 )
+from kafka_forensics.parsers.unsigned_varint import OverlongVarintError, read_unsigned
 
 _WITH_EPOCH: Final = Struct(">hqih")
 _EPOCH: Final = Struct(">hi")
@@ -24,7 +25,6 @@ _INT64: Final = Struct(">q")
 _FLEXIBLE: Final = 4
 _NEWEST: Final = 4
 _TOPIC_ID_SIZE: Final = 16
-_LONGEST_VARINT: Final = 5
 
 
 def read_key(key: bytes | None) -> GroupKey | str:
@@ -167,13 +167,13 @@ class _Cursor:
 
     def varint(self) -> int:
         """An unsigned varint of at most five bytes."""
-        raw = 0
-        for index in range(_LONGEST_VARINT):
-            byte = self._take(1)[0]
-            raw |= (byte & 0x7F) << (7 * index)
-            if byte < 0x80:
-                return raw & 0xFFFFFFFF
-        raise _Unreadable("varint")
+        try:
+            value, self._position = read_unsigned(self._data, self._position)
+        except IndexError:
+            raise _Unreadable("truncated") from None
+        except OverlongVarintError:
+            raise _Unreadable("varint") from None
+        return value
 
     def _text(self, length: int) -> str:
         try:

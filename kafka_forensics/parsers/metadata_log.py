@@ -10,6 +10,7 @@ from struct import Struct, error, unpack_from
 from typing import Any, Final
 
 from kafka_forensics.model.controller import UNKNOWN_KIND, MetadataRecord
+from kafka_forensics.parsers.unsigned_varint import OverlongVarintError, read_unsigned
 
 NAMES: Final = {
     0: "REGISTER_BROKER_RECORD",
@@ -61,10 +62,10 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
         return MetadataRecord(-1, "UNKNOWN", -1, 0, None, "value")
     size = len(value)
     try:
-        frame_version, position = _unsigned(value, 0)
-        api_key, position = _unsigned(value, position)
-        version, position = _unsigned(value, position)
-    except (IndexError, _Malformed):
+        frame_version, position = read_unsigned(value, 0)
+        api_key, position = read_unsigned(value, position)
+        version, position = read_unsigned(value, position)
+    except (IndexError, OverlongVarintError):
         return MetadataRecord(-1, "UNKNOWN", -1, size, None, "frame")
     if frame_version != 1:
         return MetadataRecord(-1, "UNKNOWN", -1, size, None, "frame")
@@ -78,7 +79,7 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
         return MetadataRecord(api_key, name, version, size, None, "version")
     try:
         fields, position = _message(value, position, layouts[version])
-    except (IndexError, error, UnicodeDecodeError, _Malformed):
+    except (IndexError, error, UnicodeDecodeError, OverlongVarintError, _Malformed):
         fields, position = None, size + 1
     if position != size:
         return MetadataRecord(api_key, name, version, size, None, "fields")
@@ -94,10 +95,10 @@ def _message(data: bytes, position: int, layout: "_Layout") -> tuple[dict[str, A
     for name, _, default in tags.values():
         fields[name] = [] if default == [] else default
     last = -1
-    count, position = _unsigned(data, position)
+    count, position = read_unsigned(data, position)
     while count > 0:
-        tag, position = _unsigned(data, position)
-        size, position = _unsigned(data, position)
+        tag, position = read_unsigned(data, position)
+        size, position = read_unsigned(data, position)
         end = position + size
         if tag <= last or end > len(data):
             raise _Malformed("tag")
@@ -108,20 +109,6 @@ def _message(data: bytes, position: int, layout: "_Layout") -> tuple[dict[str, A
                 raise _Malformed("tag")
         last, position, count = tag, end, count - 1
     return fields, position
-
-
-def _unsigned(data: bytes, position: int) -> tuple[int, int]:
-    value = data[position]
-    if value < 0x80:
-        return value, position + 1
-    value &= 0x7F
-    for shift in (7, 14, 21, 28):
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFF, position + 1
-    raise _Malformed("varint")
 
 
 def _number(form: str) -> _Read:
@@ -152,7 +139,7 @@ def uuid_text(raw: bytes) -> str:
 
 def _length(data: bytes, position: int, *, nullable: bool) -> tuple[int, int]:
     """A compact length, -1 for null."""
-    length, position = _unsigned(data, position)
+    length, position = read_unsigned(data, position)
     if length == 0 and not nullable:
         raise _Malformed("null")
     return length - 1, position

@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final
 
 from kafka_forensics.model.transaction_log import TRANSACTION_STATES, TopicPartition, TransactionMetadata
+from kafka_forensics.parsers.unsigned_varint import OverlongVarintError, read_unsigned
 
 _HEAD: Final = Struct(">hqhib")
 _TIMES: Final = Struct(">qq")
@@ -146,14 +147,12 @@ def _string(value: bytes, at: int, size: int) -> tuple[str, int]:
 
 def _varint(value: bytes, at: int) -> tuple[int, int]:
     """(unsigned 32-bit integer, position behind it)."""
-    number = 0
-    for index in range(5):
-        _need(value, at + index, 1)
-        byte = value[at + index]
-        number |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return number & 0xFFFFFFFF, at + index + 1
-    raise _MalformedError("varint")
+    try:
+        return read_unsigned(value, at)
+    except IndexError:
+        raise _MalformedError("short") from None
+    except OverlongVarintError:
+        raise _MalformedError("varint") from None
 
 
 def _believable(partitions: int) -> None:

@@ -1,0 +1,58 @@
+"""The one reader of unsigned varints against its declaration, and what the parsers make of varints that do not end."""
+
+import pytest
+from construct import ConstructError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.parsers.consumer_offsets import read_offset_commit
+from kafka_forensics.parsers.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.spec.flexible import UNSIGNED_VARINT
+from kafka_forensics.parsers.transaction_state import parse_transaction_log_value
+from kafka_forensics.parsers.unsigned_varint import OverlongVarintError, read_unsigned
+
+
+@pytest.mark.properties
+@given(st.binary(max_size=8), st.integers(0, 3))
+def test_it_agrees_with_the_declaration_on_any_bytes(data: bytes, position: int) -> None:
+    try:
+        expected = UNSIGNED_VARINT.parse(data[position:])
+    except ConstructError:
+        with pytest.raises((IndexError, OverlongVarintError)):
+            read_unsigned(data, position)
+        return
+    value, behind = read_unsigned(data, position)
+    assert value == expected
+    assert UNSIGNED_VARINT.parse(data[position:behind]) == value
+    assert behind - position <= 5
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"\x00", (0, 1)),
+        (b"\x7f", (127, 1)),
+        (b"\x80\x01", (128, 2)),
+        (b"\xff\xff\xff\xff\x0f", (2**32 - 1, 5)),
+        (b"\xff\xff\xff\xff\x7f", (2**32 - 1, 5)),
+        (b"\x80\x00", (0, 2)),
+    ],
+)
+def test_edges(data: bytes, expected: tuple[int, int]) -> None:
+    assert read_unsigned(data + b"rest", 0) == expected
+
+
+def test_short_and_overlong_ones_are_told_apart() -> None:
+    for data in (b"", b"\x80", b"\xff" * 4):
+        with pytest.raises(IndexError):
+            read_unsigned(data, 0)
+    with pytest.raises(OverlongVarintError):
+        read_unsigned(b"\x80" * 5, 0)
+
+
+@pytest.mark.parametrize(("varint", "commit", "transaction"), [(b"\x80", "truncated", "short"), (b"\x80" * 5, "varint", "varint")])
+def test_parsers_say_which_it_was(varint: bytes, commit: str, transaction: str) -> None:
+    assert read_offset_commit(b"\0\4" + bytes(12) + varint) == commit
+    assert parse_transaction_log_value(b"\0\1" + bytes(15) + varint) == (None, transaction)
+    assert decode_metadata_record(b"\1" + varint).problem == "frame"
+    assert decode_metadata_record(b"\1\2\0" + varint).problem == "fields"
