@@ -1,6 +1,6 @@
 """What the user asked a scan to look at, and how; the same for every engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +20,5 @@ class ScanOptions:
     """Decode every record (True), only batches (False), or what the size of the input makes sensible (None)."""
     as_of_ms: int | None = None
     """Milliseconds since 1970 to which ages are counted; None: the newest in the evidence, by brokers' clocks if any."""
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """How storage services are reached (`storage.options`), as (name, value); may hold secrets."""

@@ -1,6 +1,7 @@
 """From paths as they were typed to opened sources, each read once, each with something of Kafka's in it."""
 
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,7 +10,7 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
 from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, discover
 from kafka_forensics.storage.containers import container_of
-from kafka_forensics.storage.open import ARCHIVES, open_source
+from kafka_forensics.storage.open import ARCHIVES, located, open_source
 from kafka_forensics.storage.source import ByteSource, EntryKind
 
 Name = int | str
@@ -36,22 +37,22 @@ class OpenedPath:
     found: Discovery
 
 
-def open_paths(paths: list[str], *, logs_only: bool = True) -> list[OpenedPath]:
-    """Open every path, what is reached by several of them once only, and note that.
+def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
+    """Open every path, what is reached by several of them once only, and note that. Patterns in URIs are matched here.
 
     Raises UsageError for a path that is missing, empty or holds nothing of Kafka's, and for a file that is no log (`logs_only`) or
     no file of Kafka's.
     """
     opened: list[OpenedPath] = []
     by_place: dict[str, OpenedPath] = {}
-    for text in paths:
-        given, path = split_name(text)
+    every = [(given, *one) for given, path in map(split_name, paths) for one in located(path, storage_options)]
+    for given, path, options in every:
         place = os.path.realpath(path) if os.path.lexists(path) else path
         if place in by_place:
             _name(by_place[place], given)
-            _note(f"{text}: the same as {by_place[place].source.name}, read once")
+            _note(f"{path}: the same as {by_place[place].source.name}, read once")
             continue
-        source = open_source(path)
+        source = open_source(path, options)
         one = by_place[place] = OpenedPath(given, source, _discovered(source))
         _require_content(one, logs_only=logs_only)
         opened.append(one)
@@ -64,7 +65,8 @@ def split_name(path: str) -> tuple[Name | None, str]:
     if not equals or os.path.lexists(path) or not rest or "/" in name:
         return None, path
     if not name:
-        raise UsageError(f"there is no name in {path}", hint=f"write NAME{path}, or {rest} without a name")
+        shown = re.sub("://[^/]*@", "://", rest)  # without the credentials of a URI
+        raise UsageError(f"there is no name in ={shown}", hint=f"write NAME={shown}, or {shown} without a name")
     return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), rest
 
 

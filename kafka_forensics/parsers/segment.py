@@ -13,6 +13,7 @@ from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk,
 from kafka_forensics.parsers.damage import INT64_MAX, MAX_CHAIN, Trouble, contained_damage
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
 from kafka_forensics.parsers.window import MAX_WINDOW_BYTES, Window
+from kafka_forensics.storage.source import RangeReader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,6 +70,8 @@ class SegmentReader:
         window = self._window
         position = self._chunk_start = start
         needed = 61
+        if end is not None and isinstance(window.file, RangeReader):
+            window.file.will_read(start, end)
         end = window.size if end is None else end
         while True:
             window.move(position, needed)

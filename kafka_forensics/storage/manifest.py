@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.archive import ArchiveSource
-from kafka_forensics.storage.source import ByteSource, Entry
+from kafka_forensics.storage.source import ByteSource, Entry, ListedSource
 
 _READ: Final = 1 << 20
 
@@ -38,10 +38,18 @@ class Manifest:
         with self._lock:
             return sorted((path, entry) for path, (_, entry) in self._seen.items())
 
+    def files(self) -> list[tuple[ByteSource, Entry]]:
+        """What to hand to `record` elsewhere, so that the same files are known there."""
+        with self._lock:
+            return [file for _, file in sorted(self._seen.items(), key=lambda item: item[0])]
+
     def changes(self) -> list[tuple[str, Entry, Entry | None]]:
         """(path, entry at first sight, entry now or None if it is gone) of every file that changed, sorted by path."""
         with self._lock:
             seen = sorted(self._seen.items(), key=lambda item: item[0])
+        for listed in {id(source): source for _, (source, _) in seen}.values():
+            if isinstance(listed, ListedSource):
+                listed.forget_listings()
         changed: list[tuple[str, Entry, Entry | None]] = []
         for path, (source, before) in seen:
             after = _stat(source, before.path)

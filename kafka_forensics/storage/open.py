@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
@@ -15,6 +15,9 @@ from kafka_forensics.storage.archive import TarSource, ZipSource
 from kafka_forensics.storage.containers import container_of
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteSource
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.options import Given, StorageOptions
 
 Opener = Callable[[str], ByteSource]
 
@@ -46,23 +49,23 @@ _OTHER_CONTAINERS: Final = (
 )
 """Ends of names that Kafka never gives a file: better to say so than to read such a file as a segment."""
 SCHEMES: Final[dict[str, Opener]] = {"file": lambda uri: open_source(_path_of_file_uri(uri))}
-"""How a URI is opened, by its scheme."""
-_PLANNED_SCHEMES: Final = ("s3", "gs", "abfs", "hdfs")
+"""How a URI of this machine's files is opened, by its scheme; all others are storage services (`remote_open`)."""
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _MOST_SIBLINGS: Final = 10_000
 """Names looked at for a hint."""
 
 
-def open_source(path: str) -> ByteSource:
+def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     """The evidence at `path`: a directory, a file, an archive (a regular file named like one), or a URI.
 
-    Raises PathMissingError; UsageError for a URI that nothing here opens; SourceError for what cannot be read.
+    `storage_options` say how a storage service is reached; what they leave open the environment says. Raises PathMissingError;
+    UsageError for a URI that nothing here opens; SourceError for what cannot be read.
     """
     if not path or "\0" in path:
         raise UsageError("an empty path" if not path else "a path with a NUL character in it")
     uri = _URI.match(path)
     if uri is not None and not os.path.lexists(path):
-        return _open_uri(path, uri[1].lower())
+        return _open_uri(path, uri[1].lower(), storage_options)
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -81,6 +84,24 @@ def open_source(path: str) -> ByteSource:
     if name.endswith(_OTHER_CONTAINERS):
         raise SourceError(path, f"an unsupported container; supported are {', '.join(ARCHIVES)}")
     return LocalSource(path)
+
+
+def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, StorageOptions | None]]":
+    """(path, options) of all that `path` means: the matches of a pattern in a URI, credentials in it taken out; else itself."""
+    uri = _URI.match(path)
+    if uri is None or uri[1].lower() in SCHEMES or os.path.lexists(path):
+        return [(path, None)]
+    from kafka_forensics.storage.options import storage_options as gathered
+    from kafka_forensics.storage.remote_open import expand
+
+    return list(expand(path, gathered(storage_options)))
+
+
+def open_beside(source: ByteSource) -> ByteSource:
+    """The directory in which a source lies that is one file. Raises PathMissingError and SourceError."""
+    from kafka_forensics.storage.remote import RemoteSource
+
+    return source.beside() if isinstance(source, RemoteSource) else open_source(os.path.dirname(os.path.abspath(source.name)))
 
 
 def refuse_output_inside(output: str, inputs: Iterable[str]) -> None:
@@ -111,15 +132,13 @@ def _require_bytes_of(path: str, name: str) -> None:
         raise UsageError(f"{path}: its name says otherwise, but it holds {container.words}", hint=hint)
 
 
-def _open_uri(uri: str, scheme: str) -> ByteSource:
-    opener = SCHEMES.get(scheme)
-    if opener is None:
-        planned = ", ".join(f"{name}://" for name in _PLANNED_SCHEMES)
-        raise UsageError(
-            f"{uri}: {scheme}:// is not supported; today: local directories, files and archives ({', '.join(ARCHIVES)})",
-            hint=f"copy the files here first; {planned} are planned" if scheme in _PLANNED_SCHEMES else f"planned are {planned}",
-        )
-    return opener(uri)
+def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
+    if (opener := SCHEMES.get(scheme)) is not None:
+        return opener(uri)
+    from kafka_forensics.storage.options import storage_options as gathered
+    from kafka_forensics.storage.remote_open import open_remote
+
+    return open_remote(uri, gathered(storage_options))
 
 
 def _path_of_file_uri(uri: str) -> str:

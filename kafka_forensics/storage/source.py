@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 
 class EntryKind(StrEnum):
@@ -59,6 +59,23 @@ class ByteFile(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
+@runtime_checkable
+class RangeReader(Protocol):
+    """An open file that reads better when it knows what will be read."""
+
+    def will_read(self, start: int, end: int) -> None:
+        """Announce that `[start, end)` is going to be read from left to right."""
+
+
+@runtime_checkable
+class ListedSource(Protocol):
+    """A source that answers `stat` from listings it keeps."""
+
+    def forget_listings(self) -> None:
+        """Look at everything again from now on."""
+
+
+@runtime_checkable
 class ByteSource(Protocol):
     """A tree of evidence: a directory, a file, an archive."""
 

@@ -1,0 +1,89 @@
+"""URIs of evidence: what they name, and the credentials in them, which are taken out before anything else sees them."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from kafka_forensics.errors import UsageError
+
+URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+ALIASES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "viewfs": "hdfs"}
+"""Other names of schemes that pyarrow opens."""
+NATIVE: Final = ("s3", "gs", "abfs", "hdfs")
+"""Schemes that pyarrow opens itself."""
+OPTIONS_IN_URIS: Final = frozenset(
+    {"endpoint", "endpoint_override", "region", "scheme", "access_key", "secret_key", "session_token", "anonymous", "block_mib"}
+)
+"""What may stand behind a `?`; any other question mark is part of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePlace:
+    """What a URI names: `name` is the URI without credentials and options, `root` what stands behind the scheme of it."""
+
+    name: str
+    scheme: str
+    """One of `NATIVE`, or a scheme of fsspec."""
+    root: str
+    options: tuple[tuple[str, str], ...] = ()
+    """What the URI said about how to reach it."""
+
+    def __repr__(self) -> str:
+        return f"RemotePlace({self.name!r})"
+
+
+def is_uri(path: str) -> bool:
+    """Whether `path` begins like a URI."""
+    return URI.match(path) is not None
+
+
+def remote_place(uri: str) -> RemotePlace:
+    """What `uri` names. Nothing in it is decoded: a key with a percent sign is written as it is. Raises UsageError."""
+    match = URI.match(uri)
+    assert match is not None
+    typed = match[1].lower()
+    scheme = ALIASES.get(typed, typed)
+    rest, options = _without_query(uri[match.end() :], scheme)
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    if at:
+        taken, kept = _credentials(scheme, user)
+        options += taken
+        authority = f"{kept}@{host}" if kept else host
+    root = (authority + slash + path).rstrip("/")
+    name = f"{typed}://{root}"
+    if scheme in NATIVE and scheme != "hdfs" and not authority:
+        raise UsageError(f"{name}: names no bucket", hint=f"write {typed}://bucket/path")
+    if "\0" in root or any(part in {".", ".."} for part in root.split("/")):
+        raise UsageError(f"{name}: a path with . or .. in it", hint="write the path of the object or directory itself")
+    return RemotePlace(name, scheme, root, tuple(options))
+
+
+def _without_query(rest: str, scheme: str) -> tuple[str, list[tuple[str, str]]]:
+    """What stands before the `?`, and the options behind it; of other schemes than `NATIVE` all of them are taken."""
+    before, mark, query = rest.rpartition("?")
+    if not mark or "=" not in query:
+        return rest, []
+    pairs = parse_qsl(query, keep_blank_values=True)
+    if not pairs or (scheme in NATIVE and not {name for name, _ in pairs} <= OPTIONS_IN_URIS):
+        return rest, []
+    if scheme not in NATIVE:
+        return before, [("query", query)]
+    return before, [("endpoint" if name == "endpoint_override" else name, value) for name, value in pairs]
+
+
+def _credentials(scheme: str, user: str) -> tuple[list[tuple[str, str]], str]:
+    """(options, what stays in the URI) of what stands before an `@`; the container of an `abfs` URI is no secret."""
+    name, colon, secret = user.partition(":")
+    secret = unquote(secret)
+    if scheme == "abfs":
+        return [("account_key", secret)] if colon else [], name
+    name = unquote(name)
+    if scheme == "s3":
+        return [("access_key", name), *([("secret_key", secret)] if colon else [])], ""
+    if scheme == "gs":
+        return [("anonymous", "true")] if name == "anonymous" else [], ""
+    if scheme == "hdfs":
+        return [("user", name)] if name else [], ""
+    return [("username", name), *([("password", secret)] if colon else [])], ""

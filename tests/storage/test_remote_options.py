@@ -1,0 +1,106 @@
+"""Options of storage services: where they come from, what they may be, and that no secret of them is ever shown."""
+
+import pytest
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.options import HIDDEN, StorageOptions, option_pair, storage_options
+from kafka_forensics.storage.uris import remote_place
+
+SECRET = "s3cr3t-of-nobody"  # noqa: S105 - a name for tests
+ENVIRONMENT = {
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+    "AWS_DEFAULT_REGION": "eu-central-1",
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AZURE_CLIENT_SECRET": "azure-" + SECRET,
+}
+
+
+def test_options_come_from_pairs_and_the_environment_for_the_rest() -> None:
+    options = storage_options([("region", "eu-west-1"), ("access-key", "key"), ("Token", SECRET)], ENVIRONMENT)
+    assert (options.endpoint, options.scheme, options.region) == ("127.0.0.1:9", "http", "eu-west-1")
+    assert options.access_key == "key"
+    assert options.other == (("token", SECRET),)
+    assert storage_options(options) is options
+    assert storage_options({"region": "a"}, {}) == StorageOptions(region="a")
+    assert storage_options(None, {}) == StorageOptions()
+
+
+def test_what_a_uri_says_comes_first() -> None:
+    options = storage_options({"region": "a", "endpoint": "http://one:1", "block_mib": "16"}, ENVIRONMENT)
+    more = options.with_options([("region", "b"), ("endpoint", "https://two")])
+    assert (more.region, more.endpoint, more.scheme, more.block_mib) == ("b", "two", "https", 16)
+    assert more.environment_secrets == options.environment_secrets
+
+
+def test_secrets_are_never_shown() -> None:
+    pairs = [("access_key", "AKIA12345"), ("secret_key", SECRET), ("session_token", "t" + SECRET), ("account_key", "k" + SECRET)]
+    options = storage_options([*pairs, ("account_name", "accountname"), ("region", "r")], ENVIRONMENT)
+    for text in (repr(options), str(options), f"{options}"):
+        assert SECRET not in text
+        assert "AKIA12345" not in text
+    assert "account_name='accountname'" in repr(options)
+    assert "secret_key=***" in repr(options)
+    for _, value in pairs:
+        assert options.hide(f"it said: {value}!") == f"it said: {HIDDEN}!"
+    assert options.hide("azure-" + SECRET) == HIDDEN
+    assert options.hide("accountname") == "accountname"
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        {"scheme": "ftp"},
+        {"endpoint": f"http://key:{SECRET}@host"},
+        {"endpoint": f"ftp://{SECRET}"},
+        {"anonymous": SECRET},
+        {"block_mib": SECRET},
+        {"block_mib": "7"},
+        {"block_mib": "33"},
+    ],
+)
+def test_an_option_that_cannot_be_is_named_without_its_value(pairs: dict[str, str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        storage_options(pairs, {})
+    assert next(iter(pairs)) in str(caught.value)
+    assert SECRET not in f"{caught.value} {caught.value.hint}"
+
+
+def test_pairs_of_the_command_line() -> None:
+    assert option_pair("secret_key=a=b") == ("secret_key", "a=b")
+    for text in (SECRET, f"={SECRET}", f"a b={SECRET}"):
+        with pytest.raises(UsageError, match="takes KEY=VALUE") as caught:
+            option_pair(text)
+        assert SECRET not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("uri", "name", "scheme", "root", "options"),
+    [
+        ("s3://bucket", "s3://bucket", "s3", "bucket", {}),
+        ("S3A://bucket/a//b c%20/", "s3a://bucket/a//b c%20", "s3", "bucket/a//b c%20", {}),
+        (f"s3://key:{SECRET}@bucket/x", "s3://bucket/x", "s3", "bucket/x", {"access_key": "key", "secret_key": SECRET}),
+        ("s3://bucket/x?region=r&endpoint_override=h:1", "s3://bucket/x", "s3", "bucket/x", {"region": "r", "endpoint": "h:1"}),
+        ("s3://bucket/what?", "s3://bucket/what?", "s3", "bucket/what?", {}),
+        ("s3://bucket/a?b=c", "s3://bucket/a?b=c", "s3", "bucket/a?b=c", {}),
+        ("gcs://anonymous@bucket", "gcs://bucket", "gs", "bucket", {"anonymous": "true"}),
+        (f"abfss://box:{SECRET}@a.b.c/x", "abfss://box@a.b.c/x", "abfs", "box@a.b.c/x", {"account_key": SECRET}),
+        ("hdfs://me@host:8020/x", "hdfs://host:8020/x", "hdfs", "host:8020/x", {"user": "me"}),
+        ("hdfs:///x", "hdfs:///x", "hdfs", "/x", {}),
+        (f"sftp://u:{SECRET}@h/x", "sftp://h/x", "sftp", "h/x", {"username": "u", "password": SECRET}),
+        (f"https://h/x?sig={SECRET}", "https://h/x", "https", "h/x", {"query": f"sig={SECRET}"}),
+    ],
+)
+def test_what_a_uri_names_and_what_it_says_beyond(uri: str, name: str, scheme: str, root: str, options: dict[str, str]) -> None:
+    place = remote_place(uri)
+    assert (place.name, place.scheme, place.root, dict(place.options)) == (name, scheme, root, options)
+    assert SECRET not in repr(place)
+    assert remote_place(place.name).name == place.name
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://", "s3:///x", f"s3://k:{SECRET}@/x", f"s3://k:{SECRET}@b/../x", "gs://b/./x", "abfs://b/x\0"]
+)
+def test_a_uri_that_names_nothing(uri: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        remote_place(uri)
+    assert SECRET not in f"{caught.value} {caught.value.hint}"

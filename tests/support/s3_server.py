@@ -1,0 +1,173 @@
+"""A real S3 server (moto) as a process of its own on loopback, and a proxy before it that counts requests and breaks some."""
+
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+ACCESS_KEY: Final = "AKIATESTKEYOFNOBODY"
+SECRET_KEY: Final = "wJalrSecretThatMustNeverBeShown"  # noqa: S105 - a name for tests, of nobody
+SECONDS_TO_START: Final = 30.0
+SECONDS_TO_ANSWER: Final = 20.0
+
+
+@dataclass
+class S3Server:
+    """A running server: `endpoint` is `http://127.0.0.1:port`."""
+
+    endpoint: str
+    process: subprocess.Popen[bytes]
+
+    def client(self) -> Any:
+        """boto3's client of this server, for making buckets and objects."""
+        import boto3
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name="us-east-1",
+        )
+
+    def upload(self, folder: Path, bucket: str, prefix: str) -> None:
+        """Every file below `folder` as an object below `prefix`; the bucket is made if needed."""
+        client = self.client()
+        client.create_bucket(Bucket=bucket)
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                client.put_object(Bucket=bucket, Key=f"{prefix}/{file.relative_to(folder).as_posix()}", Body=file.read_bytes())
+
+    def stop(self) -> None:
+        """End this very process."""
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """A server on a free port, up when the block begins and ended with it. Raises AssertionError if it does not come up."""
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port = chosen.getsockname()[1]
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONWARNINGS": ""}
+    )
+    server = S3Server(f"http://127.0.0.1:{port}", process)
+    try:
+        deadline = time.monotonic() + SECONDS_TO_START
+        while True:
+            assert process.poll() is None, "the S3 server ended before it was up"
+            assert time.monotonic() < deadline, "the S3 server does not come up"
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield server
+    finally:
+        server.stop()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as the proxy saw it; `answered` bytes of body went back."""
+
+    method: str
+    path: str
+    range: str | None
+    status: int
+    answered: int
+
+
+Fault = Callable[[str, str, int], "int | bytes | None"]
+"""`fault(method, path, number)` of the request with this number: a status to give, bytes of body to send instead, None to pass."""
+
+
+@dataclass
+class S3Proxy:
+    """A proxy before a server: `endpoint` to be given instead of the server's, `requests` in order, `fault` to be set."""
+
+    endpoint: str
+    requests: list[Request] = field(default_factory=list)
+    fault: Fault | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    number: int = 0
+
+    def of(self, method: str, part: str = "") -> list[Request]:
+        """Requests of a method whose path has `part` in it."""
+        return [one for one in self.requests if one.method == method and part in one.path]
+
+
+@contextlib.contextmanager
+def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
+    """A proxy before `server`, ended with the block."""
+    host = server.endpoint.removeprefix("http://")
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            with proxy.lock:
+                proxy.number += 1
+                number = proxy.number
+            wrong = None if proxy.fault is None else proxy.fault(self.command, self.path, number)
+            headers: dict[str, str]
+            if isinstance(wrong, int):
+                status, headers, body = wrong, {}, b""
+            else:
+                status, headers, body = _forwarded(host, self)
+                body = body if wrong is None else wrong
+            size = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+            with proxy.lock:
+                given = 0 if self.command == "HEAD" else len(body)
+                proxy.requests.append(Request(self.command, self.path, self.headers.get("Range"), status, given))
+            self.send_response_only(status)
+            for name, value in (headers | {"Content-Length": size}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815 - the base looks for this name
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's own name
+            """Say nothing: the requests are kept."""
+
+    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listener.daemon_threads = True
+    proxy = S3Proxy(f"http://127.0.0.1:{listener.server_port}")
+    thread = threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        listener.shutdown()
+        listener.server_close()
+        thread.join(10)
+
+
+def _forwarded(host: str, handler: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(host, timeout=SECONDS_TO_ANSWER)
+    try:
+        connection.request(handler.command, handler.path, headers=dict(handler.headers.items()))
+        answer = connection.getresponse()
+        dropped = {"transfer-encoding", "connection", "server", "date"}
+        headers = {name: value for name, value in answer.getheaders() if name.lower() not in dropped}
+        return answer.status, headers, answer.read()
+    finally:
+        connection.close()
