@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, KeyTally
+from kafka_forensics.analysis.compaction_word import replicas_disagree
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
@@ -122,6 +123,8 @@ def _premises(replicas: list[Replica], kept: Retention) -> list[str]:
         checkpoint = one.context.cleaner_checkpoint
         told = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
         lines.append(f"broker {one.broker}: {told}, log [{one.log_start_offset}, {one.log_end_offset})")
+    disagreement = replicas_disagree(replicas)
+    lines += [] if disagreement is None else [disagreement]
     origin = "by the controller's log" if kept.is_known else "by default"
     lines.append(f"delete.retention.ms {kept.milliseconds} {origin}")
     return lines

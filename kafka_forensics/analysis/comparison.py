@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.differences import BatchReader, Conflicts, Differences, differences
 from kafka_forensics.analysis.forks import fork_finding, parted, trailing_epoch_loss, unexplained
 from kafka_forensics.analysis.replica import Replica
@@ -56,7 +57,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         result.agreement.kind = "prefix"
     elif any(one.state.unread for one in replicas):
         result.agreement = Agreement("not_compared")
-    elif replicas[0].context.compacted:
+    elif is_compacted(*replicas):
         result.agreement.kind = "compacted"
     elif any(one.kind in ("damaged", "header") for found in pairs.values() for one in found):
         result.agreement.kind = "content"

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.digests import differing_blocks
 from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
@@ -91,7 +92,7 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
     end = min(left.log_end_offset, right.log_end_offset)
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
     found = Differences()
-    if len(ranges) > 2 * RUNS_READ and not left.context.compacted:
+    if len(ranges) > 2 * RUNS_READ and not is_compacted(left, right):
         found.ranges_not_compared = len(ranges) - 2 * RUNS_READ
         ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
     for low, high in ranges:
@@ -174,7 +175,7 @@ def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.
         return "reencoded" if epochs_differ and _epoch_is_its_own(left, a) and _epoch_is_its_own(right, b) else "header"
     if _out_of_line(left, a) or _out_of_line(right, b):
         return "header" if same_bytes else None
-    compacted = left.context.compacted or right.context.compacted
+    compacted = is_compacted(left, right)
     same = reader.same_records(left, a, right, b, common=compacted)
     if same is None:
         return "damaged"

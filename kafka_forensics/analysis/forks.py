@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.compaction_word import compaction_premise
 from kafka_forensics.analysis.differences import Conflicts, Difference
 from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
@@ -276,7 +277,7 @@ def premises(replicas: list[Replica]) -> list[str]:
         lines.append(f"broker {one.broker}: {told}, {checkpoint}, log end {one.log_end_offset}")
     ids = {one.context.topic_id for one in replicas}
     lines.append("one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known")
-    lines.append("compacted" if any(one.context.compacted for one in replicas) else "not listed in cleaner-offset-checkpoint")
+    lines.append(compaction_premise(replicas))
     return lines
 
 

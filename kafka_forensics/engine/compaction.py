@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.compaction import KeyComparison, Pair, Side
 from kafka_forensics.analysis.compaction_findings import Compared, Retention, cleaned_end, compaction_findings, retention, within
+from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.comparison import Comparison
 from kafka_forensics.analysis.key_rows import State
 from kafka_forensics.analysis.replica import Replica
@@ -67,7 +68,7 @@ def _pairs(replicas: list[Replica], comparison: Comparison) -> list[Pair]:
         if conflicts:
             end = min(end, conflicts[0].offset)
         readable = not ours.state.unread and not theirs.state.unread
-        if ours.context.compacted and readable and start < end:
+        if is_compacted(*replicas) and readable and start < end:
             pairs.append(Pair(left, right, start, end))
     return pairs
 

@@ -96,6 +96,23 @@ def test_f39_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, rete
     assert said(result) == [("COMPACTION_SKEW", severity, None)]
 
 
+@pytest.mark.parametrize("cleaned_by", [1, 2, 3])
+def test_what_one_replica_s_cleaner_says_holds_for_all_and_the_disagreement_is_told(tmp_path: Path, cleaned_by: int) -> None:
+    """The controller's copy is older than the change of policy; the cleaner of one broker knows better."""
+    brokers = three(tmp_path, history(), {cleaned_by: {0, 3}})
+    inputs = gather([str(path) for path in brokers.log_dirs], ScanOptions())
+    told = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], {}, TOPIC_ID, cleanup_policy="delete", was_compacted=False)
+    result = local.scan_inputs(inputs, ScanOptions(), witnesses=Witnesses(ControllerHistory({(TOPIC, 0): told})))
+    others = sorted({1, 2, 3} - {cleaned_by})
+    premise = f"compacted by what is known of broker {cleaned_by}; nothing says so of brokers {others[0]}, {others[1]}"
+    assert premise in explained(result)["premises"]
+
+
+def test_replicas_that_all_know_it_have_no_disagreement_among_the_premises(tmp_path: Path) -> None:
+    premises = explained(verdict(three(tmp_path, history(), {2: {0, 3}})))["premises"]
+    assert not [one for one in premises if "what is known of" in one]
+
+
 def test_f39_the_horizon_of_a_batch_counts_from_its_own_cleaning(tmp_path: Path) -> None:
     story = history(FUTURE_MS)
     marked = story.left({0, 3}, roll=CLEANED, horizon=1_600_000_000_000)
