@@ -7,7 +7,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -28,9 +28,11 @@ def scan(
     live: bool = False,
     deep: bool | None = None,
     as_of_ms: int | None = None,
+    storage_options: "Mapping[str, str] | None" = None,
 ) -> "ScanResult":
     """Scan log directories, archives or files, as the command `scan` does with options of these names; `topic` is a pattern.
 
+    `storage_options` say how storage services are reached that URIs name (docs/storage.md), beside what the environment says.
     The answer holds findings and summaries; `facts(name)` reads more. Raises UsageError for paths that make no sense.
     """
     from kafka_forensics.engine.facts import scan_for_facts
@@ -41,7 +43,8 @@ def scan(
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
     name = None if broker is None else str(broker)
-    options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms)
+    reached = tuple((storage_options or {}).items())
+    options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)
     reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
     reader.result.views = ScanViews(reader, _document)
     return reader.result
@@ -54,15 +57,15 @@ def _document(result: "ScanResult") -> "Iterable[str]":
     return document(result)
 
 
-def read_batches(path: str) -> "Iterator[pa.RecordBatch]":
+def read_batches(path: str, storage_options: "Mapping[str, str] | None" = None) -> "Iterator[pa.RecordBatch]":
     """Batches of a `.log` file as Arrow record batches (`model.schemas.BATCHES`)."""
     from kafka_forensics.engine import facts
 
-    return facts.read_batches(path)
+    return facts.read_batches(path, storage_options)
 
 
-def read_records(path: str) -> "Iterator[pa.RecordBatch]":
+def read_records(path: str, storage_options: "Mapping[str, str] | None" = None) -> "Iterator[pa.RecordBatch]":
     """Records of a `.log` file as Arrow record batches (`model.schemas.RECORDS`)."""
     from kafka_forensics.engine import facts
 
-    return facts.read_records(path)
+    return facts.read_records(path, storage_options)

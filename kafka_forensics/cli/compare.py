@@ -32,6 +32,7 @@ def compare(
     broker: options.Broker = None,
     jobs: options.Jobs = None,
     engine: options.Engine = "local",
+    storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
     fail_on: options.FailOn = "error",
@@ -54,7 +55,9 @@ def compare(
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, as_of=as_of)
+    asked = options.scan_options(
+        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, as_of=as_of, storage=storage_option
+    )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

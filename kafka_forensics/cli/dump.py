@@ -62,6 +62,7 @@ def dump(
     explain: Explain = False,
     topic: options.Topic = None,
     partition: options.Partition = None,
+    storage_option: options.StorageOption = None,
     format_name: Format = None,
     output: options.Output = None,
     show_payloads: options.ShowPayloads = False,
@@ -107,7 +108,7 @@ def dump(
 
     from kafka_forensics.engine.dumping import DumpOptions, find_files
 
-    asked = DumpOptions(records, show_payloads, start, end, topic, partition)
+    asked = DumpOptions(records, show_payloads, start, end, topic, partition, options.storage_pairs(storage_option))
     inputs = find_files(paths, asked)
     with open_output(output, no_color=no_color) as to:
         if is_peer:

@@ -62,6 +62,7 @@ def epochs(
     partition: options.Partition = None,
     broker: options.Broker = None,
     jobs: options.Jobs = None,
+    storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
     live: options.Live = False,
@@ -76,7 +77,9 @@ def epochs(
     """
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
-    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False)
+    asked = options.scan_options(
+        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, storage=storage_option
+    )
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress

@@ -72,6 +72,7 @@ def export(
     as_of: options.AsOf = None,
     live: options.Live = False,
     deep: options.Deep = None,
+    storage_option: options.StorageOption = None,
     show_payloads: options.ShowPayloads = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
@@ -89,7 +90,9 @@ def export(
     wanted = chosen_format(format_name, None)
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
-    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=deep, as_of=as_of)
+    asked = options.scan_options(
+        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=deep, as_of=as_of, storage=storage_option
+    )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

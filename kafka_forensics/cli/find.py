@@ -61,6 +61,7 @@ def find(
     partition: options.Partition = None,
     broker: options.Broker = None,
     limit: Limit = None,
+    storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
     show_payloads: options.ShowPayloads = False,
@@ -87,7 +88,7 @@ def find(
     from kafka_forensics.engine.finding import found_columns, search
     from kafka_forensics.engine.options import ScanOptions
 
-    scope = ScanOptions(topic_glob=topic, partition=partition, broker=broker)
+    scope = ScanOptions(topic, partition, broker, storage_options=options.storage_pairs(storage_option))
     found = search(paths, scope, asked, payloads=show_payloads, limit=limit)
     screen = destination(sys.stderr, no_color=no_color)
     with open_output(output, no_color=no_color) as to, Progress(screen, quiet=quiet or _shares_screen(to)) as progress:

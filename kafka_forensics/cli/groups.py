@@ -70,6 +70,7 @@ def groups(
     broker: options.Broker = None,
     all_partitions: EveryPartition = False,
     jobs: options.Jobs = None,
+    storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
     fail_on: options.FailOn = "none",
@@ -89,7 +90,9 @@ def groups(
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False)
+    asked = options.scan_options(
+        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, storage=storage_option
+    )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

@@ -60,6 +60,7 @@ def metadata(
     topic: options.Topic = None,
     partition: options.Partition = None,
     jobs: options.Jobs = None,
+    storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
     live: options.Live = False,
@@ -75,7 +76,7 @@ def metadata(
     """
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
-    asked = options.scan_options(topic=topic, partition=partition, jobs=jobs, live=live)
+    asked = options.scan_options(topic=topic, partition=partition, jobs=jobs, live=live, storage=storage_option)
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress

@@ -18,7 +18,16 @@ Paths = Annotated[
     typer.Argument(
         metavar="PATH",
         help="A broker's log directory, a folder of them, a partition directory, one file, or a .tar/.tar.gz/.tar.xz/.tar.zst/.zip"
-        " of those; NAME=PATH names the broker.",
+        " of those, or a URI such as s3://bucket/broker-1; NAME=PATH names the broker.",
+    ),
+]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="How a storage service is reached, e.g. endpoint=http://127.0.0.1:9000; may be given again. The rest, and secrets,"
+        " come from the environment (AWS_*, ...).",
     ),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
@@ -79,8 +88,10 @@ def scan_options(
     live: bool,
     deep: bool | None = None,
     as_of: str | None = None,
+    storage: list[str] | None = None,
 ) -> ScanOptions:
-    """What was asked for, every core at work unless `jobs` says otherwise. Raises UsageError for a time that is none."""
+    """What was asked for, every core at work unless `jobs` says otherwise. Raises UsageError for a time that is none, and for
+    storage options that cannot be."""
     return ScanOptions(
         topic_glob=topic,
         partition=partition,
@@ -89,4 +100,16 @@ def scan_options(
         live=live,
         deep=deep,
         as_of_ms=None if as_of is None else time_ms(as_of),
+        storage_options=storage_pairs(storage),
     )
+
+
+def storage_pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:
+    """What `--storage-option` said, each once as (name, value). Raises UsageError, which repeats no value."""
+    if not given:
+        return ()
+    from kafka_forensics.storage.options import option_pair, storage_options
+
+    pairs = tuple(map(option_pair, given))
+    storage_options(pairs)
+    return pairs

@@ -37,6 +37,7 @@ def plan(
     truncate_by: TruncateBy = None,
     jobs: options.Jobs = None,
     engine: options.Engine = "local",
+    storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
     as_of: options.AsOf = None,
@@ -55,7 +56,9 @@ def plan(
     wanted = chosen_format(format_name, output)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(output, paths)
-    asked = options.scan_options(topic=topic, partition=partition, jobs=jobs, live=live, deep=False, as_of=as_of)
+    asked = options.scan_options(
+        topic=topic, partition=partition, jobs=jobs, live=live, deep=False, as_of=as_of, storage=storage_option
+    )
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress

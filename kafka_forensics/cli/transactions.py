@@ -85,6 +85,7 @@ def transactions(
     producer_id: ProducerId = None,
     state: State = None,
     jobs: options.Jobs = None,
+    storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
     fail_on: options.FailOn = "none",
@@ -105,7 +106,9 @@ def transactions(
     if state is not None:
         choose("state", state, STATES)
     check_output(output, paths)
-    asked = options.scan_options(topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, as_of=as_of)
+    asked = options.scan_options(
+        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, as_of=as_of, storage=storage_option
+    )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)

@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.file_names import FileKind, parse_file_name, parse_partition_name
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
-from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.open import open_beside
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
@@ -65,7 +65,7 @@ class DumpFile:
         if self.kind is not FileKind.LOG:
             return False
         if not self.path:
-            return later_segments(self.shown)
+            return later_segments(self.source)
         return self.next_base_offset is not None or self.is_leftover
 
     def sibling(self, suffix: str) -> "ByteFile | None":
@@ -75,7 +75,7 @@ class DumpFile:
             if self.path:
                 folder, slash, _ = self.path.rpartition("/")
                 return self.source.open(f"{folder}{slash}{name}")
-            return open_source(os.path.dirname(os.path.abspath(self.shown))).open(name)
+            return open_beside(self.source).open(name)
         except (SourceError, PathMissingError):
             return None
 
@@ -90,6 +90,8 @@ class DumpOptions:
     offset_end: int | None = None
     topic_glob: str | None = None
     partition: int | None = None
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """How storage services are reached, as (name, value); may hold secrets."""
 
     def overlaps(self, first_offset: int, last_offset: int) -> bool:
         """Whether `[first_offset, last_offset]` holds an offset that is asked for."""
@@ -115,7 +117,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     """
     inputs = DumpInputs(several=len(paths) > 1)
     there: list[tuple[str, int]] = []
-    for one in open_paths(paths, logs_only=False):
+    for one in open_paths(paths, logs_only=False, storage_options=options.storage_options):
         source, found = one.source, one.found
         inputs.incomplete += found.incomplete
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]

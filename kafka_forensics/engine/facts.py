@@ -32,6 +32,8 @@ from kafka_forensics.storage.open import open_source
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafka_forensics.storage.options import Given
+
 Words = Callable[[Finding], tuple[str, str | None]]
 """Gives a finding's message and advice; the engine has no prose of its own."""
 Batches = Iterator["pa.RecordBatch"]
@@ -49,25 +51,25 @@ LOG_FACTS: Final = ("batches", "records", "spans", "control_records", "transacti
 """Facts for which every `.log` is read once more."""
 
 
-def read_batches(path: str) -> Batches:
+def read_batches(path: str, storage_options: "Given" = None) -> Batches:
     """Batches of a `.log` file, as `model.schemas.BATCHES`; damaged stretches are left out, batches with a bad CRC are not.
 
     Raises PathMissingError and SourceError.
     """
-    source = open_source(path)
+    source = open_source(path, storage_options)
     with source.open("") as file:
         for chunk in SegmentReader(file, inspect=inspector(deep=False)).chunks():
             yield batches_to_arrow(chunk.columns)
 
 
-def read_records(path: str) -> Batches:
+def read_records(path: str, storage_options: "Given" = None) -> Batches:
     """Records of every good batch of a `.log` file, as `model.schemas.RECORDS`, a batch at a time.
 
     Raises PathMissingError and SourceError.
     """
-    source = open_source(path)
+    source = open_source(path, storage_options)
     with source.open("") as file:
-        states = RecordStates(file, goes_on=later_segments(path))
+        states = RecordStates(file, goes_on=later_segments(source))
         for chunk in SegmentReader(file).chunks():
             columns = chunk.columns
             good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])

@@ -15,14 +15,14 @@ from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
 from kafka_forensics.parsers.segment import SegmentReader
-from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.open import open_beside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from kafka_forensics.storage.source import ByteFile
+    from kafka_forensics.storage.source import ByteFile, ByteSource
 
 MAX_MARKERS: Final = 1 << 22
 """Markers of a segment that are held; what would be ended by a later one is unknown."""
@@ -149,13 +149,13 @@ def _chunks(file: "ByteFile", start: int, end: int | None, unended: _Unended) ->
             return
 
 
-def later_segments(path: str) -> bool:
+def later_segments(source: "ByteSource") -> bool:
     """Whether the directory of a `.log` file holds a segment that follows it; False for a file that is not named as one."""
-    own = _log(os.path.basename(path))
+    own = _log(os.path.basename(source.name))
     if own is None or own.offset is None:
         return False
     try:
-        beside = open_source(os.path.dirname(os.path.abspath(path))).list("")
+        beside = open_beside(source).list("")
     except (PathMissingError, SourceError):
         return False
     found = (_log(entry.name) for entry in beside)

@@ -155,7 +155,9 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
     inputs = gather(paths, options)
     found = _partitions(inputs)
     if not found:
-        raise nothing_there(_partitions(gather(paths, ScanOptions(broker=options.broker))), options)
+        raise nothing_there(
+            _partitions(gather(paths, ScanOptions(broker=options.broker, storage_options=options.storage_options))), options
+        )
     if len(found) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in found)}"
         raise UsageError(f"compare takes one partition, {len(found)} are there", hint=hint)
