@@ -1,8 +1,8 @@
 """Naming a fork: by epochs and watermarks, the kind of conflict and what it costs (`docs/soundness.md`).
 
-Where logs first differ at offset o: equal epochs there cannot come from elections; a fork at or above every side's watermark is
-what a failover leaves; a side that a higher epoch would make cut below its own watermark loses committed records; anything else
-below a watermark is a fork that Kafka will not repair.
+Where logs first differ at offset o: equal epochs there cannot come from elections; a fork at or above every side's watermark, or
+where only what has to give way was not committed, is what a failover leaves; a side that a higher epoch would make cut below its
+own watermark loses committed records; anything else below a watermark is a fork that Kafka will not repair.
 """
 
 from dataclasses import dataclass
@@ -91,8 +91,9 @@ def fork_finding(
         best = [one for one in twins if len(one.replicas) == max(len(other.replicas) for other in twins)]
         evidence["held_by"] = best[0].brokers if len(best) == 1 else []
         return finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence), epochs, first
-    if first >= max(version.witness for version in versions):
-        evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)}
+    stays = _committed_alone(versions, first)
+    if first >= max(version.witness for version in versions) or stays:
+        evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)} | ({"committed_on": stays} if stays else {})
         place = _place(replicas, first, max(one.log_end_offset for one in replicas))
         unknown = [version.brokers for version in versions if all(one.context.high_watermark is None for one in version.replicas)]
         if not unknown:
@@ -187,6 +188,19 @@ def _loser(versions: list[Version], replicas: list[Replica], first: int) -> Vers
                 losers.append(version)
                 break
     return max(losers, key=lambda version: version.committed_end, default=None)
+
+
+def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
+    """Brokers of the one version that was committed at `first`, if its epochs make every other replica of the fork cut there.
+
+    So it is after a failover once the new leader has gone on: what the old one had not committed gives way to what was.
+    """
+    committed = [version for version in versions if first < version.committed_end]
+    if len(committed) != 1:
+        return []
+    leader = committed[0].replicas[0]
+    cuts = [_cut(one, leader) for version in versions if version is not committed[0] for one in version.replicas]
+    return committed[0].brokers if all(cut is not None and cut <= first for cut in cuts) else []
 
 
 def _cut(follower: Replica, leader: Replica) -> int | None:

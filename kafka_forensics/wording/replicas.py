@@ -18,7 +18,8 @@ SAME_EPOCH_DIVERGENCE: different records of one leader epoch
     {ranges_not_compared:further range} of offsets in between differ and were not read]
 FORK_ABOVE_HW: logs that part above the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], [and whether that was committed cannot be told, because no high
-    watermark is known for {watermark_unknown:brokers}|above every known high watermark][; Kafka cuts at {cut}][;
+    watermark is known for {watermark_unknown:brokers}|and only the version on {committed_on:brokers} was committed|above every
+    known high watermark][; Kafka cuts at {cut}][;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
     > Kafka settles this by cutting one side; if acks=1 was in use, copy that log directory first and see its records with {compare}
 FORK_BELOW_HW: logs that part below the high watermark

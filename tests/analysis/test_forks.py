@@ -110,14 +110,38 @@ def test_the_watermark_of_the_new_history_says_nothing_of_the_old() -> None:
     assert versions(found) == [([1], 0, 6, 4), ([2, 3], 3, 8, 8)]
 
 
-def test_an_old_log_below_no_watermark_of_its_own_is_no_loss() -> None:
+def test_what_was_not_committed_gives_way_to_a_new_leader_that_has_gone_on() -> None:
+    """As brokers leave it when a leader dies with records that nobody fetched (`tests/broker`)."""
     logs = Logs()
     found = fork_of(
         logs,
         logs.add(1, batches((0, "abcdef")), high_watermark=2),
         logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
     )
-    assert found.kind == "FORK_BELOW_HW", "below the new leader's watermark; the old side loses nothing committed"
+    assert (found.kind, found.severity, span(found)) == ("FORK_ABOVE_HW", Severity.INFO, (2, 8))
+    assert (found.evidence["held_by"], found.evidence["committed_on"]) == ([], [2])
+    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 2, "from_checkpoint": None}]
+
+
+def test_what_will_not_give_way_is_a_fork_for_good() -> None:
+    """One of the old log's copies was led in the newest epoch too, and Kafka finds nothing to cut."""
+    logs = Logs()
+    found = fork_of(
+        logs,
+        logs.add(1, batches((0, "abcd")), high_watermark=2),
+        logs.add(2, batches((0, "abcd"), (3, "z")), high_watermark=2),
+        logs.add(3, batches((0, "ab"), (1, "uv"), (3, "z")), high_watermark=5),
+    )
+    assert (found.kind, found.severity, found.evidence["held_by"]) == ("FORK_BELOW_HW", Severity.CRITICAL, [3])
+
+
+@pytest.mark.parametrize(("watermark", "severity"), [(None, Severity.WARNING), (0, Severity.INFO)])
+def test_an_old_log_without_a_watermark_may_have_been_committed(watermark: int | None, severity: Severity) -> None:
+    logs = Logs()
+    old = logs.add(1, batches((0, "abcdef")), high_watermark=watermark)
+    found = fork_of(logs, old, logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8))
+    assert (found.kind, found.severity) == ("FORK_ABOVE_HW", severity)
+    assert found.evidence.get("watermark_unknown") == ([1] if watermark is None else None)
 
 
 def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
@@ -312,13 +336,15 @@ def test_the_rule_on_any_two_histories(
     found = fork_of(logs, *sides)
     committed = [min(watermarks[n], side.log_end_offset) for n, side in enumerate(sides)]
     expected: tuple[str, int]
-    losses = []
+    losses, settled = [], False
     for n, (side, other) in enumerate([sides, sides[::-1]]):
         higher = other.epochs[-1].leader_epoch > side.epochs[-1].leader_epoch
         cut = truncation_offset(side.epochs, side.log_end_offset, other.epochs, other.log_end_offset)
         if common < committed[n] and higher and cut <= common:
             losses.append(committed[n])
-    if common >= max(watermarks):
+        if committed[n] <= common < committed[1 - n] and higher and cut <= common:
+            settled = True
+    if common >= max(watermarks) or settled:
         expected = ("FORK_ABOVE_HW", max(side.log_end_offset for side in sides))
     elif losses:
         expected = ("UNCLEAN_LOSS", max(losses))
