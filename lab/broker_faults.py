@@ -1,0 +1,271 @@
+"""Faults that brokers bring about by themselves: one history of three brokers, copied at three moments, a topic for every fault."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
+from lab.errors import LabError
+from lab.fault_base import copy_brokers, read_log
+from lab.jvm import wait_until
+from lab.raw_produce import raw_produce
+from lab.unclean_election import fully_replicated
+from lab.workload import CODECS, FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer, end_offsets, event
+
+OLD_LEADER, STOPPED, STALE = 2, 3, 1
+"""In the unclean election: who dies with what it alone has, who is down before, who is frozen, elected and goes on."""
+BROKER_SETTINGS: Final = {"transaction.partition.verification.enable": "false", "log.segment.delete.delay.ms": "600000"}
+"""As before Kafka 3.6, a leader takes a batch of a transaction that no coordinator knows; what is deleted stays a while."""
+FORGOTTEN_PRODUCER: Final = 987_654
+HOUR_MS: Final = 3_600_000
+COMPACT: Final = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "min.compaction.lag.ms": str(24 * HOUR_MS),
+    "file.delete.delay.ms": "1000",
+    **SMALL_SEGMENTS,
+}
+TOPICS: Final[dict[str, tuple[list[list[int]], dict[str, str]]]] = {
+    "trim": ([[1, 2, 3]], SMALL_SEGMENTS),
+    "codecs": ([[1, 2, 3]], {}),
+    "reserved": ([[1, 2, 3]], {"preallocate": "true", "segment.bytes": "1048576"}),
+    "open": ([[1, 2, 3]], {}),
+    "hanging": ([[1, 2, 3]], {}),
+    "late": ([[1, 2, 3]], {}),
+    "fork": ([[1, 2, 3]], {}),
+    "compacted": ([[2, 1, 3]], COMPACT),
+    "again": ([[2, 1, 3]], {}),
+    "gone": ([[2, 1, 3]], {}),
+    "lag": ([[2, 3, 1]], {}),
+    "loss": ([[2, 3, 1]], {}),
+    "pay": ([[2, 3, 1]] * 2, {}),
+    "torn": ([[2, 3, 1]] * 2, {}),
+}
+"""Topic → replicas of its partitions, leaders first, and settings."""
+LOST: Final = (("loss", 0), ("pay", 1), ("torn", 1))
+"""Partitions that are elected uncleanly."""
+INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
+
+
+def messages(kind: str, first: int, count: int) -> list[Message]:
+    """`count` records numbered from `first`."""
+    return [Message(event(kind, number), b"key-%d" % (number % 10)) for number in range(first, first + count)]
+
+
+@dataclass
+class Story:
+    """The cluster, and what its clients keep from one chapter to the next. Copies go below `root`."""
+
+    cluster: Cluster
+    root: Path
+    open: dict[str, Writer] = field(default_factory=dict)
+    """Transactional producers with an open transaction."""
+
+    def write(self, topic: str, count: int, *, kind: str = "event", partition: int = 0, each: int = 10, acks: str = "all") -> int:
+        """Records in batches; the end offset that the leader acknowledged."""
+        writer = Writer(self.cluster, acks=acks)
+        for first in range(0, count, each):
+            writer.batch(topic, messages(kind, first, min(each, count - first)), partition)
+        return writer.end_offset
+
+    def transactional(self, name: str) -> Writer:
+        """A transactional producer, ready to begin; one that soon gives up waiting for a broker that is frozen."""
+        writer = Writer(self.cluster, transactional_id=name, transaction_timeout_ms=900_000, socket_timeout_ms=5000)
+        writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
+        return writer
+
+    def settle(self, *topics: str) -> None:
+        """Wait until every running broker's checkpoint has the high watermarks that leaders tell."""
+        ends = end_offsets(self.cluster, {topic: len(TOPICS[topic][0]) for topic in topics})
+        wait_until(f"checkpoints of {topics} follow", settled(self.cluster, ends), timeout_seconds=30)
+
+    def copy(self, name: str) -> Path:
+        """All log directories as they lie there now."""
+        copy_brokers(self.cluster, self.root / name)
+        return self.root / name
+
+
+def write_all(story: Story) -> None:
+    """Every topic, all brokers in sync."""
+    cluster = story.cluster
+    for topic, (assignment, settings) in TOPICS.items():
+        cluster.create_topic(topic, assignment=assignment, settings=settings)
+    for topic in ("trim", "fork", "again", "gone", "lag", "reserved", "loss"):
+        story.write(topic, 60, each=20 if topic == "loss" else 3)
+    for codec in CODECS:
+        Writer(cluster, compression_type=codec).batch("codecs", messages(codec * 20, 0, 10))
+    profiles = Writer(cluster)
+    for first in range(0, 500, 10):
+        profiles.batch("compacted", messages("profile", first, 10))
+    admin = cluster.admin()
+    admin.delete_records([TopicPartition("trim", 0, 31)])[TopicPartition("trim", 0)].result(ADMIN_TIMEOUT_SECONDS)
+    write_transactions(story)
+    story.settle(*TOPICS)
+
+
+def write_transactions(story: Story) -> None:
+    """One left open, one to be ended later, one that no coordinator knows, one that goes on behind its marker."""
+    cluster = story.cluster
+    for name in ("open", "torn"):
+        story.open[name] = story.transactional(name)
+        story.open[name].producer.begin_transaction()
+    story.open["open"].batch("open", messages("open", 0, 5))
+    story.write("open", 5)
+    late = story.transactional("late")
+    late.producer.begin_transaction()
+    late.batch("late", messages("late", 0, 5))
+    late.producer.commit_transaction(FLUSH_TIMEOUT_SECONDS)
+    for partition in (0, 1):
+        story.open["torn"].batch("torn", messages("torn", 0, 5), partition)
+        story.write("torn", 5, partition=partition)
+        story.write("pay", 5, partition=partition)
+    leader, _ = cluster.leader_and_isr("late")
+    wait_until("the marker of late", lambda: end_offsets(cluster, {"late": 1})["late", 0] == 6, timeout_seconds=20)
+    header = read_log(cluster.log_dir(leader) / "late-0").batches[0].data
+    producer_id, producer_epoch = int.from_bytes(header[43:51], "big"), int.from_bytes(header[51:53], "big")
+    now = int(time.time() * 1000)
+    raw_produce(cluster.ports[leader], "late", stray_batch(producer_id, producer_epoch, 5, now - HOUR_MS), transactional_id="late")
+    story.write("late", 5)
+    leader, _ = cluster.leader_and_isr("hanging")
+    story.write("hanging", 5)
+    batch = stray_batch(FORGOTTEN_PRODUCER, 0, 0, now - HOUR_MS)
+    raw_produce(cluster.ports[leader], "hanging", batch, transactional_id="nobody")
+    story.write("hanging", 5)
+
+
+def stray_batch(producer_id: int, producer_epoch: int, base_sequence: int, stamp: int) -> bytes:
+    """Three records of a transaction."""
+    return write_batch(
+        [RecordToWrite(b"key", b"stray-%d" % number) for number in range(3)],
+        base_offset=0,
+        base_timestamp=stamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=True,
+    )
+
+
+def part_above_the_high_watermark(story: Story) -> None:
+    """The leader of `fork` takes records that nobody fetches, and dies; another leads, cleanly, and takes others. Copy `forked`."""
+    cluster = story.cluster
+    cluster.freeze(2, 3)
+    story.write("fork", 6, kind="uncommitted", each=3, acks="1")
+    cluster.kill(1)
+    cluster.thaw(2, 3)
+    wait_until("fork has another leader", lambda: cluster.leader_and_isr("fork")[0] in (2, 3), timeout_seconds=60)
+    story.write("fork", 9, kind="committed", each=3)
+    wait_until("the rest is led", lambda: all(led(cluster, topic) for topic in (*TOPICS, *INTERNAL)), timeout_seconds=30)
+    story.settle("fork")
+    story.copy("forked")
+    cluster.start(1)
+    wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
+
+
+def led(cluster: Cluster, topic: str) -> bool:
+    """Whether all partitions of a topic have a leader that runs."""
+    partitions = cluster.admin().list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic].partitions
+    return all(one.leader in cluster.running() for one in partitions.values())
+
+
+def change_while_one_is_down(story: Story) -> None:
+    """With broker 3 down, a topic is deleted, another deleted and created anew, and a third compacted on the two others."""
+    cluster = story.cluster
+    cluster.stop(STOPPED)
+    admin = cluster.admin()
+    for topic, done in admin.delete_topics(["gone", "again"], operation_timeout=ADMIN_TIMEOUT_SECONDS).items():
+        done.result(ADMIN_TIMEOUT_SECONDS)
+        directory = f"{topic}-0"
+        gone = [cluster.log_dir(broker) / directory for broker in (OLD_LEADER, STALE)]
+        wait_until(f"{directory} is set aside", lambda gone=gone: not any(path.exists() for path in gone), timeout_seconds=20)
+    cluster.create_topic("again", assignment=TOPICS["again"][0])
+    story.write("again", 12, kind="other", each=3)
+    entry = ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "compacted", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
+    wait_until("compacted is cleaned", lambda: all(cleaned(cluster, one) for one in (OLD_LEADER, STALE)), timeout_seconds=60)
+
+
+def cleaned(cluster: Cluster, broker: int) -> bool:
+    """Whether a broker cleaned `compacted` up to its active segment, and removed what it replaced."""
+    directory = cluster.log_dir(broker) / "compacted-0"
+    active = max(int(path.stem) for path in directory.glob("*.log"))
+    on_the_way = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]
+    upto = cluster.checkpointed(broker, "cleaner-offset-checkpoint").get(("compacted", 0), 0)
+    return active > 0 and upto == active and not on_the_way
+
+
+def lose(story: Story) -> None:
+    """One broker alone commits records, dies, and an older replica is elected for some partitions. Copy `unclean`."""
+    cluster = story.cluster
+    cluster.freeze(STALE)
+    for topic in ("lag", "loss", "pay", "torn", *INTERNAL):
+        cluster.await_isr(topic, [OLD_LEADER])
+    story.write("loss", 30, kind="alone", acks="1")
+    story.write("lag", 20, kind="alone", acks="1")
+    commit_group(cluster, "loss", 90)
+    pay = story.transactional("pay")
+    pay.producer.begin_transaction()
+    for partition in (0, 1):
+        pay.batch("pay", messages("payment", 0, 5), partition)
+    pay.producer.commit_transaction(FLUSH_TIMEOUT_SECONDS)
+    story.open["torn"].producer.commit_transaction(2 * FLUSH_TIMEOUT_SECONDS)
+    wanted = {"loss": {0: 90}, "lag": {0: 80}, "pay": {0: 11, 1: 11}, "torn": {0: 11, 1: 11}}
+    for topic, ends in wanted.items():
+        for partition, end in ends.items():
+            cluster.await_high_watermark(OLD_LEADER, topic, end, partition=partition)
+    cluster.kill(OLD_LEADER)
+    cluster.thaw(STALE)
+    for topic, partition in LOST:
+        wait_until(f"{topic} is led", lambda one=(topic, partition): elected(cluster, *one), timeout_seconds=60)
+    for topic, partition in LOST:
+        end = story.write(topic, 15, kind="instead", partition=partition, each=5, acks="1")
+        cluster.await_high_watermark(STALE, topic, end, partition=partition)
+    story.copy("unclean")
+
+
+def elected(cluster: Cluster, topic: str, partition: int) -> bool:
+    """Ask for an unclean election; True once the stale replica leads."""
+    try:
+        cluster.elect_unclean(topic, partition)
+    except LabError:
+        return False  # not yet: the controller still waits for the dead leader, or for the stale replica to be back
+    return cluster.leader_and_isr(topic, partition)[0] == STALE
+
+
+def commit_group(cluster: Cluster, topic: str, offset: int) -> None:
+    """A consumer group says that it has read up to `offset`."""
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def come_back(story: Story) -> None:
+    """All brokers are started and get in sync; then all are stopped. Copy `after`."""
+    cluster = story.cluster
+    cluster.start(OLD_LEADER, STOPPED)
+    wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
+    story.settle(*(topic for topic in TOPICS if topic != "gone"))
+    cluster.stop(*cluster.brokers)
+    story.copy("after")
+
+
+def make_broker_faults(cluster: Cluster, root: Path) -> None:
+    """The copies `forked`, `unclean` and `after` below `root`; the brokers, which were stopped, are stopped again."""
+    cluster.start(*cluster.brokers)
+    wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
+    story = Story(cluster, root)
+    write_all(story)
+    part_above_the_high_watermark(story)
+    change_while_one_is_down(story)
+    lose(story)
+    come_back(story)
