@@ -17,6 +17,8 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from kafka_forensics.model.files import OffsetIndex, TimeIndex
@@ -47,6 +49,7 @@ class ZeroTail:
     max_timestamp: int
 
 
+_NO_LEAST: Final = 2**63 - 1
 _POSITION: Final = int(BatchColumn.POSITION)
 _BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
 _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
@@ -98,8 +101,31 @@ class _Sorted:
         return np.arange(start, end) if self._order is None else np.sort(self._order[start:end])
 
 
+@dataclass(frozen=True, slots=True)
+class IndexEdges:
+    """What an index file and the entries that agree with one stretch of its log come to: all that a sound segment needs.
+
+    Of no entries, the least is beyond every number and the largest is -1.
+    """
+
+    damaged: list[BadEntry]
+    """Of bytes that are no entries."""
+    out_of_order: list[BadEntry]
+    entries: int
+    has_zero_tail: bool
+    least_position: int
+    largest_position: int
+    """Of time indexes, both as without entries."""
+    largest_offset: int
+    least_sound: int
+    """Least offset (`index`) or timestamp (`timeindex`) of the entries that agree with the stretch."""
+
+
 class IndexFold:
-    """State: bad entries, and what the seam between two stretches of a segment needs."""
+    """State: bad entries, and what the seam between two stretches of a segment needs.
+
+    `lightened`, it holds no entries but their edges, which suffice unless `needs_entries` says otherwise.
+    """
 
     def __init__(self, segment_base_offset: int, index: "OffsetIndex | None", time_index: "TimeIndex | None") -> None:
         self._segment = segment_base_offset
@@ -109,6 +135,8 @@ class IndexFold:
         self.max_timestamp = -1
         self.last_offset = -1
         self.end_position = 0
+        self.edges: dict[str, IndexEdges] | None = None
+        """By kind of file, once lightened."""
         self._by_position = _Sorted(index.positions if index is not None else np.empty(0, np.int64))
         self._by_offset = _Sorted(time_index.offsets if time_index is not None else np.empty(0, np.int64))
         self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
@@ -176,8 +204,36 @@ class IndexFold:
             sound &= ~wrong
         self._sound[kind].append(entries[sound])
 
+    def lighten(self) -> None:
+        """Let go of the entries: the state can travel, and no batch be added to it any more."""
+        edges = {}
+        files: tuple[tuple[str, int, Any], ...] = (
+            ("index", INDEX_ENTRY_SIZE, self._index),
+            ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time),
+        )
+        for kind, size, index in files:
+            if index is None:
+                continue
+            at = np.concatenate([np.empty(0, np.int64), *self._sound[kind]])
+            values = index.offsets if kind == "index" else index.timestamps
+            positions = index.positions if kind == "index" else np.empty(0, np.int64)
+            edges[kind] = IndexEdges(
+                self._damaged(kind, size, index),
+                self._out_of_order(kind, index),
+                len(index.offsets),
+                index.zero_tail_bytes > 0,
+                int(positions.min(initial=_NO_LEAST)),
+                int(positions.max(initial=-1)),
+                int(index.offsets.max(initial=-1)),
+                int(values[at].min(initial=_NO_LEAST)),
+            )
+        self.edges = edges
+        self._index = self._time = None
+        self._by_position = self._by_offset = _Sorted(np.empty(0, np.int64))
+        self._sound = {"index": [], "timeindex": []}
+
     def merge(self, right: "IndexFold") -> None:
-        """Add the stretch of the same segment that follows ours."""
+        """Add the stretch of the same segment that follows ours; both are lightened, or none is."""
         self.bad.extend(right.bad)
         if self._index is not None:
             offsets, positions = self._index.offsets, self._index.positions
@@ -199,6 +255,12 @@ class IndexFold:
 
     def zero_tails(self) -> list[ZeroTail]:
         """The zeros that the files end in, once the segment is whole."""
+        if self.edges is not None:
+            return [
+                ZeroTail(kind, self._segment, one.entries, self.max_timestamp)
+                for kind, one in self.edges.items()
+                if one.has_zero_tail
+            ]
         files = (("index", self._index), ("timeindex", self._time))
         return [
             ZeroTail(kind, self._segment, len(index.offsets), self.max_timestamp)
@@ -209,23 +271,47 @@ class IndexFold:
     def finish(self) -> list[BadEntry]:
         """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""
         bad = list(self.bad)
+        if self.edges is not None:
+            bad += [each for one in self.edges.values() for each in one.damaged]
+            return bad + [each for one in self.edges.values() for each in one.out_of_order]
         for kind, size, index in (("index", INDEX_ENTRY_SIZE, self._index), ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time)):
-            damage = [] if index is None else index.damage
-            bad += [BadEntry(kind, self._segment, one.position // size, str(one.detail["reason"]), -1, -1) for one in damage]
+            bad += [] if index is None else self._damaged(kind, size, index)
         if self._index is not None and self._index.positions.size:
             positions, offsets = self._index.positions, self._index.offsets
-            bad += self._pairs("index", offsets, positions, (np.diff(offsets) <= 0) | (np.diff(positions) <= 0))
+            bad += self._out_of_order("index", self._index)
             beyond = np.flatnonzero((positions >= self.end_position) | (offsets > self.last_offset) | (positions < 0))
             bad += [self._entry("index", int(row), "beyond_log", offsets, positions) for row in beyond[:8]]
         if self._time is not None and self._time.offsets.size:
             timestamps, offsets = self._time.timestamps, self._time.offsets
-            bad += self._pairs("timeindex", offsets, timestamps, (np.diff(timestamps) <= 0) | (np.diff(offsets) < 0))
+            bad += self._out_of_order("timeindex", self._time)
             beyond = np.flatnonzero(offsets > self.last_offset)
             bad += [self._entry("timeindex", int(row), "beyond_log", offsets, timestamps) for row in beyond[:8]]
         return bad
 
-    def _pairs(self, kind: str, offsets: Any, values: Any, wrong: Any) -> list[BadEntry]:
+    def _damaged(self, kind: str, size: int, index: "OffsetIndex | TimeIndex") -> list[BadEntry]:
+        return [BadEntry(kind, self._segment, one.position // size, str(one.detail["reason"]), -1, -1) for one in index.damage]
+
+    def _out_of_order(self, kind: str, index: Any) -> list[BadEntry]:
+        offsets = index.offsets
+        values, steps = (index.positions, np.diff(offsets) <= 0) if kind == "index" else (index.timestamps, np.diff(offsets) < 0)
+        wrong = steps | (np.diff(values) <= 0)
         return [self._entry(kind, int(row) + 1, "out_of_order", offsets, values) for row in np.flatnonzero(wrong)[:8]]
 
     def _entry(self, kind: str, row: int, reason: str, offsets: Any, values: Any) -> BadEntry:
         return BadEntry(kind, self._segment, row, reason, int(offsets[row]), int(values[row]))
+
+
+def needs_entries(stretches: "Sequence[IndexFold]") -> bool:
+    """Whether lightened states of one segment's stretches, in order, cannot tell what the entries themselves would."""
+    last_offset = max_timestamp = -1
+    for one in stretches:
+        for kind, before in (("index", last_offset), ("timeindex", max_timestamp)):
+            edges = None if one.edges is None else one.edges.get(kind)
+            if edges is not None and (edges.least_sound <= before if kind == "index" else edges.least_sound < before):
+                return True
+        last_offset, max_timestamp = max(last_offset, one.last_offset), max(max_timestamp, one.max_timestamp)
+    end_position = max((one.end_position for one in stretches), default=0)
+    known = [edges for one in stretches[:1] if one.edges is not None for edges in one.edges.values()]
+    return any(
+        edges.largest_position >= end_position or edges.largest_offset > last_offset or edges.least_position < 0 for edges in known
+    )

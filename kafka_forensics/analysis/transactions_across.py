@@ -1,18 +1,16 @@
 """Transactions as all partitions and the coordinators' log show them together: hanging, torn, lost in part, or merely open."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
-from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transaction_log import describes
 from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_decided import Commits, Contradiction, contradictions
 from kafka_forensics.analysis.transactions_disagree import disagreements
-from kafka_forensics.analysis.transactions_facts import CollectedFacts, PartitionFacts
+from kafka_forensics.analysis.transactions_facts import CollectedFacts, PartitionFacts, PartitionTransactions
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import PartitionSummary, verdict_of
 from kafka_forensics.model.transaction_log import (
@@ -42,9 +40,9 @@ class TransactionsAcross:
         self._facts = CollectedFacts()
         self._commits: Commits | None = None
 
-    def add(self, replicas: Sequence[Replica]) -> None:
-        """Take the copies of one partition; they are let go of afterwards."""
-        self._facts.add(replicas)
+    def take(self, one: PartitionTransactions) -> None:
+        """Add a partition."""
+        self._facts.take(one)
 
     @property
     def as_of(self) -> int:

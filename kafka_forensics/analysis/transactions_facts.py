@@ -197,6 +197,26 @@ def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], s
 
 
 @dataclass(slots=True)
+class PartitionTransactions:
+    """What is kept of one partition, with the newest timestamps in its copies, ms (-1: none)."""
+
+    facts: PartitionFacts | None
+    """None if no copy has transactions."""
+    newest_timestamp: int
+    """By any clock, a client's too."""
+    broker_timestamp: int
+
+
+def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactions:
+    """What is kept of the copies of one partition."""
+    return PartitionTransactions(
+        partition_facts(replicas),
+        max(one.state.transactions.last_markers.newest_timestamp for one in replicas),
+        max(one.state.framing.broker_timestamp for one in replicas),
+    )
+
+
+@dataclass(slots=True)
 class CollectedFacts:
     """The facts of every partition with transactions."""
 
@@ -206,17 +226,16 @@ class CollectedFacts:
     broker_timestamp: int = -1
     _rows: int = 0
 
-    def add(self, replicas: Sequence[Replica]) -> None:
-        """Take the copies of one partition."""
-        newest = (one.state.transactions.last_markers.newest_timestamp for one in replicas)
-        self.newest_timestamp = max([self.newest_timestamp, *newest])
-        self.broker_timestamp = max([self.broker_timestamp, *(one.state.framing.broker_timestamp for one in replicas)])
-        facts = partition_facts(replicas)
+    def take(self, one: PartitionTransactions) -> None:
+        """Add a partition."""
+        self.newest_timestamp = max(self.newest_timestamp, one.newest_timestamp)
+        self.broker_timestamp = max(self.broker_timestamp, one.broker_timestamp)
+        facts = one.facts
         if facts is None:
             return
         self.partitions[facts.context.topic, facts.context.partition] = facts
         self._rows += facts.rows
         if self._rows > ROWS_KEPT:
-            for one in self.partitions.values():
-                one.trim()
-            self._rows = sum(one.rows for one in self.partitions.values())
+            for each in self.partitions.values():
+                each.trim()
+            self._rows = sum(each.rows for each in self.partitions.values())

@@ -6,7 +6,6 @@ from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
-from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.engine.not_given import replicas_not_given
 from kafka_forensics.engine.topic_ids import topic_ids_explained
 from kafka_forensics.model.batches import Damage
@@ -38,7 +37,6 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
             ids |= {} if known == log_dir.meta.cluster_id else {log_dir.name: log_dir.meta.cluster_id}
     if len(set(ids.values())) > 1:
         found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
-    found += lone_leftovers(inputs)
     for one in found:
         if one.kind == "REPLICA_MISSING":
             aside = inputs.aside.get((one.place.topic or "", one.place.partition or 0), [])

@@ -58,6 +58,8 @@ class LogDir:
     checkpoints: dict[str, OffsetCheckpoint] = field(default_factory=dict)
     identified: bool = False
     """Whether `broker` is an id or a name that was given; else it is only what the folder is called."""
+    has_snapshots: bool = False
+    """Whether any of its partitions has `.snapshot` files."""
 
     def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
         """The partition's offset in a checkpoint file; None if it is not there."""
@@ -99,6 +101,13 @@ class Inputs:
     """(topic, partition) → directories among those asked for with log files that no broker reads: on their way in or out."""
     manifest: Manifest = field(default_factory=Manifest)
     sources: list[ByteSource] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    """Names of sources that the scan reads elsewhere."""
+
+    @property
+    def evidence(self) -> list[str]:
+        """Names of all that is read, in which nothing may be written."""
+        return [*(source.name for source in self.sources), *self.elsewhere]
 
     def read(self, source: ByteSource, entry: Entry, parse: Callable[[ByteFile], Parsed]) -> Parsed | None:
         """Parse one small file; a file that cannot be read is listed as incomplete and gives None."""
@@ -117,7 +126,7 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
     """
-    inputs = gather_log_dirs(paths)
+    inputs = gather_log_dirs(paths, options.storage_options)
     if not (elsewhere or inputs.incomplete):
         require_asked(inputs, options)
     compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
@@ -139,14 +148,14 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     return inputs
 
 
-def gather_log_dirs(paths: list[str]) -> Inputs:
+def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
     """Open every path and read the small files of all log directories, but nothing of any partition: `replicas` is empty.
 
     Raises UsageError for paths that make no sense (`open_paths`), and for a name given to several brokers.
     """
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
-    for opened in open_paths(paths):
+    for opened in open_paths(paths, storage_options=storage_options):
         given, source, found = opened.given, opened.source, opened.found
         before = len(inputs.log_dirs)
         inputs.discoveries.append((source.name, found))
@@ -190,6 +199,7 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     name = typed_path(source, found.path)
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
+    log_dir.has_snapshots = any(one.snapshots for one in found.partitions)
     entry = found.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)

@@ -54,11 +54,12 @@ def judge_partition(
     for group in groups:
         members = [replicas[number] for number in group]
         compared = compare(members, reader)
-        named = [source.name for source in snapshots[0].inputs.sources]
         if any(one.context.compacted for one in members):
             from kafka_forensics.engine.compaction import compacted_findings  # few partitions pay for it
 
-            compared.findings += compacted_findings([plans[number] for number in group], members, compared, reader, named)
+            compared.findings += compacted_findings(
+                [plans[number] for number in group], members, compared, reader, snapshots[0].inputs.evidence
+            )
         of_groups = group_findings(members, reader, compared) if len(groups) == 1 else []
         problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
         reader.problems.clear()

@@ -38,16 +38,13 @@ class TopicPlacements:
     def _is_worth(self, topic: str) -> bool:
         return not topic.startswith(_INTERNAL) and self._count(topic) > 1
 
-    def add(self, replicas: Iterable[Replica]) -> None:
-        """Take the partition of these replicas, and judge the topic before if this is another."""
-        fullest = max(replicas, key=lambda one: one.state.framing.records)
-        topic, keys = fullest.context.topic, fullest.state.keys
+    def take(self, topic: str, partition: int, keys: PartitionKeys | None) -> None:
+        """Add a partition, and judge the topic before if this is of another."""
         if topic != self._topic:
             self._judge()
             self._topic = topic
-        if keys.records:
-            records = fullest.state.framing.records
-            self._partitions[fullest.context.partition] = PartitionKeys(keys.samples(), keys.records, keys.keyless, records)
+        if keys is not None:
+            self._partitions[partition] = keys
 
     def finish(self) -> list[Finding]:
         """What is to be told of all topics."""
@@ -66,6 +63,13 @@ class TopicPlacements:
         self.placements.append(placement)
         one = placement_finding(placement, partitions, _BY_CONTROLLER if exact else _BY_DIRECTORIES)
         self._found += [] if one is None else [one]
+
+
+def partition_keys(replicas: Iterable[Replica]) -> PartitionKeys | None:
+    """What was looked at of a partition, in its fullest copy; None if nothing was."""
+    fullest = max(replicas, key=lambda one: one.state.framing.records)
+    keys, records = fullest.state.keys, fullest.state.framing.records
+    return PartitionKeys(keys.samples(), keys.records, keys.keyless, records) if keys.records else None
 
 
 def _partition_counts(inputs: Inputs) -> dict[str, int]:

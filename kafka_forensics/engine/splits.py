@@ -1,5 +1,6 @@
 """Splits: (segment, byte range beginning at a batch). A pure function of the files, so any attempt gives the same."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -37,45 +38,77 @@ class Split:
 
 def splits_of(replica: int, plan: ReplicaPlan) -> list[Split]:
     """Splits of one replica, in file order. Sources that cannot seek give one split a segment."""
-    splits = []
-    logs = [segment for segment in plan.directory.segments if segment.log is not None]
-    for index, segment in enumerate(logs):
+    splits, split_bytes = [], SPLIT_BYTES
+    for segment, following in segments_of(plan):
         assert segment.log is not None
         size = segment.log.size_in_bytes
-        following = logs[index + 1].base_offset if index + 1 < len(logs) else None
-        points = [0]
-        if size >= 2 * SPLIT_BYTES and plan.log_dir.source.seekable:
-            points += _split_points(plan, segment, size)
+        points = [0, *_points(plan, segment, range(1, split_count(plan, segment, split_bytes)), split_bytes)]
         ends = [*points[1:], size]
         splits += [Split(replica, segment, start, end, following, start == 0) for start, end in zip(points, ends, strict=True)]
     return splits
 
 
-def _split_points(plan: ReplicaPlan, segment: SegmentFiles, size: int) -> list[int]:
-    """Positions inside the file at which batches begin, about SPLIT_BYTES apart: from the index, verified, or by searching."""
+def segments_of(plan: ReplicaPlan) -> list[tuple[SegmentFiles, int | None]]:
+    """The segments with a log, each with the base offset of the one that follows."""
+    logs = [segment for segment in plan.directory.segments if segment.log is not None]
+    return list(zip(logs, [*(one.base_offset for one in logs[1:]), None], strict=True))
+
+
+def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> int:
+    """How many splits a segment may have at most, by its size alone; at least one."""
+    size = 0 if segment.log is None else segment.log.size_in_bytes
+    if size < 2 * split_bytes or not plan.log_dir.source.seekable:
+        return 1
+    return (size + split_bytes // 2 - 1) // split_bytes
+
+
+def numbered_split(
+    replica: int, plan: ReplicaPlan, segment: SegmentFiles, number: int, next_base_offset: int | None, split_bytes: int
+) -> Split | None:
+    """The split of a number below `split_count`, found by itself; None where no batch was found to begin it."""
+    assert segment.log is not None
+    count = split_count(plan, segment, split_bytes)
+    start = next(iter(_points(plan, segment, [number], split_bytes)), None) if number else 0
+    if start is None:
+        return None
+    end = next(iter(_points(plan, segment, range(number + 1, count), split_bytes)), segment.log.size_in_bytes)
+    return Split(replica, segment, start, end, next_base_offset, number == 0)
+
+
+def _points(plan: ReplicaPlan, segment: SegmentFiles, numbers: Iterable[int], split_bytes: int) -> Iterator[int]:
+    """Where the splits of these numbers begin, at batches: from the index, verified, or by searching. No point depends on another.
+
+    A number near which no batch is found gives nothing.
+    """
     assert segment.log is not None
     source = plan.log_dir.source
-    hints = np.empty(0, np.int64)
+    hints = None
     try:
-        if segment.index is not None:
-            with source.open(segment.index.path) as file:
-                hints = parse_offset_index(file, segment.base_offset).positions
         with source.open(segment.log.path) as file:
-            return _points(file, hints, size, segment.base_offset)
+            size = -1
+            for number in numbers:
+                if size < 0:
+                    size = max((stop for _, stop in file.data_ranges()), default=0)  # nothing begins in the hole at its end
+                if hints is None:
+                    hints = _hints(plan, segment)
+                if (point := _point(file, hints, number * split_bytes, size, segment.base_offset, split_bytes)) is not None:
+                    yield point
     except SourceError:
-        return []  # the fold that reads the file says what is wrong with it
+        return  # the fold that reads the file says what is wrong with it
 
 
-def _points(file: "ByteFile", hints: "NDArray[np.int64]", size: int, base_offset: int) -> list[int]:
-    size = max((stop for _, stop in file.data_ranges()), default=0)  # nothing begins in the hole at a sparse file's end
-    points: list[int] = []
-    wished = SPLIT_BYTES
-    while wished < size - SPLIT_BYTES // 2:
-        hint = int(np.searchsorted(hints, wished))
-        near = int(hints[hint]) if hint < len(hints) and wished <= hints[hint] < wished + SPLIT_BYTES // 2 else wished
-        found = find_batch(file, near, min(near + SEARCHED_BYTES, size), base_offset)
-        if found is not None and (not points or found > points[-1]):
-            points.append(found)
-            wished = found
-        wished += SPLIT_BYTES
-    return points
+def _hints(plan: ReplicaPlan, segment: SegmentFiles) -> "NDArray[np.int64]":
+    """Positions that the index names."""
+    if segment.index is None:
+        return np.empty(0, np.int64)
+    with plan.log_dir.source.open(segment.index.path) as file:
+        return parse_offset_index(file, segment.base_offset).positions
+
+
+def _point(file: "ByteFile", hints: "NDArray[np.int64]", wished: int, size: int, base_offset: int, split_bytes: int) -> int | None:
+    """The first batch behind byte `wished`, less than half a split and what is searched away from it."""
+    if wished >= size - split_bytes // 2:
+        return None
+    hint = int(np.searchsorted(hints, wished))
+    near = int(hints[hint]) if hint < len(hints) and wished <= hints[hint] < wished + split_bytes // 2 else wished
+    return find_batch(file, near, min(near + min(SEARCHED_BYTES, split_bytes // 2), size), base_offset)

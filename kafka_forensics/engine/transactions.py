@@ -103,5 +103,5 @@ def _missing_snapshots(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     evidence = {"count": producers}
     if still_open := replica.state.transactions.counts().open:
         evidence["open_transactions"] = still_open
-    others = any(one.snapshots for one in plan.log_dir.found.partitions)
-    return [finding("PRODUCER_SNAPSHOT_MISSING", replica.context.place(), evidence, severity=Severity.WARNING if others else None)]
+    severity = Severity.WARNING if plan.log_dir.has_snapshots else None
+    return [finding("PRODUCER_SNAPSHOT_MISSING", replica.context.place(), evidence, severity=severity)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.analysis.placement_rules import CRC32, MURMUR2, Placement, Rule
-from kafka_forensics.engine import local
+from kafka_forensics.engine import local, scanning
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.placement import TopicPlacements
 from kafka_forensics.model.findings import Finding, Severity
@@ -55,7 +55,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Finding]
             seen.append(self)
             return super().finish()
 
-    monkeypatch.setattr(local, "TopicPlacements", Kept)
+    monkeypatch.setattr(scanning, "TopicPlacements", Kept)
 
     def run(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], dict[str, Placement]]:
         result = local.scan([str(path)], options or ScanOptions(deep=True))

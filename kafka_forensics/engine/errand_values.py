@@ -1,0 +1,110 @@
+"""What the errands of a scan are given, and what they give; all of it travels (`travel`)."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafka_forensics.analysis.replica import ReplicaState
+from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.scanning import PartitionAnswer
+from kafka_forensics.engine.slices import Noticed, Surroundings
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.log_dir import SegmentFiles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class Common:
+    """What all errands of a scan have in common."""
+
+    options: ScanOptions
+    key: "NDArray[np.int64]"
+    """`digest_key`."""
+    compiled: bool
+    """Whether the scan is worth compiled kernels."""
+    split_bytes: int
+    around: Surroundings
+    deep: bool = False
+    """Whether every record is decoded."""
+
+
+@dataclass(slots=True)
+class WitnessWork:
+    """Replicas of the topics that are evidence themselves."""
+
+    internal: list[ReplicaPlan]
+
+
+@dataclass(slots=True)
+class WitnessAnswer:
+    """What they say."""
+
+    witnesses: Witnesses
+    noticed: Noticed
+
+
+@dataclass(slots=True)
+class Piece:
+    """A split by its number (`numbered_split`) in a segment."""
+
+    segment: SegmentFiles
+    number: int
+    next_base_offset: int | None
+    size_in_bytes: int
+
+
+@dataclass(slots=True)
+class FoldPart:
+    """Pieces of one replica of one slice, by their numbers; `plan` knows only what folding asks for."""
+
+    slice: int
+    replica: int
+    plan: ReplicaPlan
+    pieces: list[Piece] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FoldWork:
+    """Pieces to be folded by one errand."""
+
+    parts: list[FoldPart] = field(default_factory=list)
+    size_in_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Stretch:
+    """A folded stretch on its way: `Folded` without the files, which the plan knows."""
+
+    start: int
+    end: int
+    first: bool
+    next_base_offset: int | None
+    landed: int
+    incomplete: Incomplete | None
+    state: ReplicaState
+
+
+@dataclass(frozen=True, slots=True)
+class StretchRow:
+    """A packed `Stretch` and where it belongs; rows are put together in the order of these numbers."""
+
+    slice: int
+    replica: int
+    segment: int
+    start: int
+    packed: bytes
+
+
+@dataclass(slots=True)
+class SliceAnswer:
+    """What came of a slice: about its replicas, None without any, and about the files aside of a partition without replicas."""
+
+    answer: PartitionAnswer | None
+    lone: list[Finding]
+    incomplete: list[Incomplete]
+    noticed: Noticed

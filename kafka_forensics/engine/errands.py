@@ -1,0 +1,188 @@
+"""The steps of a scan as errands that any process can run: bytes in, bytes out, whoever carries them.
+
+An errand is given what all of them have in common (`Common`, packed) and its own packed work: `WitnessWork` gives the witnesses,
+`FoldWork` the states of stretches of logs, and a `Slice` with the states of all its replicas the answer about a partition. What an
+errand gives depends on the files alone, so that any attempt gives the same.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import Final
+
+from kafka_forensics.analysis.indexes import needs_entries
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.engine.ahead import never
+from kafka_forensics.engine.errand_values import Common, FoldWork, SliceAnswer, Stretch, StretchRow, WitnessAnswer, WitnessWork
+from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split, read_indexes
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
+from kafka_forensics.engine.leftovers import leftovers_judged
+from kafka_forensics.engine.merging import merge_replica
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.scanning import Merged, judged
+from kafka_forensics.engine.slices import Noticed, Slice, inputs_of, noticed
+from kafka_forensics.engine.splits import Split, numbered_split
+from kafka_forensics.engine.travel import pack, unpack
+from kafka_forensics.engine.witnesses import read_witnesses
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.storage.archive import reading_order
+from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.source import ByteSource
+
+SOURCES_KEPT: Final = 64
+"""Sources that a process keeps open for its next errands."""
+
+
+@lru_cache(maxsize=SOURCES_KEPT)
+def _opened(name: str, place: str, options: ScanOptions) -> ByteSource:
+    source = open_source(place, options.storage_options)
+    vars(source)["name"] = name  # as the user typed it, wherever this process was started
+    return source
+
+
+@lru_cache(maxsize=4)
+def _common(packed: bytes) -> Common:
+    """The common part, unpacked once in a process."""
+    common: Common = unpack(packed)
+    return common
+
+
+def opener(options: ScanOptions) -> Callable[[str, str], ByteSource]:
+    """Opens sources for `unpack`; a process keeps some of them."""
+    return lambda name, place: _opened(name, place, options)
+
+
+def tell_witnesses(common: bytes, work: bytes) -> bytes:
+    """Read the witnesses: a packed `WitnessWork` into a packed `WitnessAnswer`."""
+    known = _common(common)
+    use_compiled(known.compiled)
+    asked: WitnessWork = unpack(work, opener(known.options))
+    inputs = inputs_of(Slice("", -1, asked.internal), known.around)
+    inputs.internal, inputs.replicas = inputs.replicas, []
+    return pack(WitnessAnswer(read_witnesses(inputs), noticed(inputs)))
+
+
+def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
+    """Fold the pieces of a packed `FoldWork`, each stretch as a row.
+
+    With `strict`, raises SourceError where a log cannot be read.
+    """
+    known = _common(common)
+    use_compiled(known.compiled)
+    asked: FoldWork = unpack(work, opener(known.options))
+    for part, split in _in_reading_order(asked, known.split_bytes):
+        indexes = part.recent.of(part.plan, split)
+        for folded in fold_split(part.plan, split, known.key, indexes, never, deep=known.deep):
+            if strict and folded.incomplete is not None:
+                raise SourceError(folded.incomplete.path, folded.incomplete.reason)
+            yield StretchRow(part.slice, part.replica, split.segment.base_offset, folded.split.start, pack(_stretch(folded)))
+
+
+@dataclass(slots=True)
+class _OpenPart:
+    slice: int
+    replica: int
+    plan: ReplicaPlan
+    recent: RecentIndexes
+
+
+def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenPart, Split]]:
+    """The splits of a work; of an archive that cannot seek as they lie in it, so that it is inflated once."""
+    found: list[tuple[_OpenPart, Split]] = []
+    for each in work.parts:
+        part = _OpenPart(each.slice, each.replica, each.plan, RecentIndexes())
+        source = each.plan.log_dir.source
+        for piece in each.pieces:
+            split = numbered_split(each.replica, each.plan, piece.segment, piece.number, piece.next_base_offset, split_bytes)
+            if split is not None and source.seekable:
+                yield part, split
+            elif split is not None:
+                found.append((part, split))
+    by_path = {split.segment.log.path: (part, split) for part, split in found if split.segment.log is not None}
+    if by_path:
+        source = next(iter(by_path.values()))[0].plan.log_dir.source
+        for path in reading_order(source, by_path):
+            yield by_path[path]
+
+
+def _stretch(one: Folded) -> Stretch:
+    state = one.state
+    if state.index is not None:
+        state.index.lighten()
+    split = one.split
+    return Stretch(split.start, split.end, split.first, split.next_base_offset, one.landed, one.incomplete, state)
+
+
+def judge(common: bytes, rows: Iterator[StretchRow]) -> bytes:
+    """Judge one slice: its rows, first the packed `Slice`, then stretches by replica, segment and start; a packed `SliceAnswer`."""
+    known = _common(common)
+    use_compiled(known.compiled)
+    one: Slice = unpack(next(rows).packed, opener(known.options))
+    inputs = inputs_of(one, known.around)
+    incomplete: list[Incomplete] = []
+    merged: list[Merged] = []
+    stretches = _Rows(rows)
+    for number, plan in enumerate(one.replicas):
+        merged.append(_replica(plan, inputs, stretches.of(number), known, incomplete))
+    if merged:
+        answer = SliceAnswer(judged(merged, known.key, known.options), [], incomplete, Noticed())
+    else:
+        lone = leftovers_judged((one.topic, one.partition), [], inputs, [], inputs.incomplete)
+        answer = SliceAnswer(None, lone, incomplete, Noticed())
+    answer.noticed = noticed(inputs)
+    return pack(answer)
+
+
+class _Rows:
+    """The rows of one slice, replica by replica."""
+
+    def __init__(self, rows: Iterator[StretchRow]) -> None:
+        self._groups = groupby(rows, key=lambda one: one.replica)
+        self._next = next(self._groups, None)
+
+    def of(self, replica: int) -> Iterator[StretchRow]:
+        """The rows of a replica; replicas are asked for in order."""
+        if self._next is not None and self._next[0] == replica:
+            yield from self._next[1]
+            self._next = next(self._groups, None)
+
+
+def _replica(plan: ReplicaPlan, inputs: Inputs, rows: Iterator[StretchRow], known: Common, incomplete: list[Incomplete]) -> Merged:
+    """One replica put together."""
+
+    def told(one: Folded) -> None:
+        if one.incomplete is not None:
+            incomplete.append(one.incomplete)
+
+    def refold(split: Split) -> Iterator[Folded]:
+        return fold_split(plan, split, known.key, read_indexes(plan, split), never, deep=known.deep)
+
+    return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold), refold, told)
+
+
+def _folded(plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Callable[[Split], Iterator[Folded]]) -> Iterator[Folded]:
+    """The stretches of a replica; a segment whose stretches do not meet, or whose index must be looked at closely, folded anew."""
+    files = {one.base_offset: one for one in plan.directory.segments}
+    for base_offset, of_segment in groupby(rows, key=lambda one: one.segment):
+        segment = files[base_offset]
+        stretches: list[Stretch] = [unpack(row.packed) for row in of_segment]
+        indexes = [one.state.index for one in stretches if one.state.index is not None]
+        if _meet(stretches) and not (len(indexes) == len(stretches) and needs_entries(indexes)):
+            for one in stretches:
+                split = Split(0, segment, one.start, one.end, one.next_base_offset, one.first)
+                yield Folded(split, one.state, one.landed, one.incomplete)
+            continue
+        end = max(one.end for one in stretches)
+        yield from refold(Split(0, segment, 0, end, stretches[0].next_base_offset, first=True))
+
+
+def _meet(stretches: list[Stretch]) -> bool:
+    """Whether each walk landed where the next one began."""
+    landed = stretches[0].start
+    for one in stretches:
+        if not one.first and one.start != landed:
+            return False
+        landed = one.landed if one.first else max(landed, one.landed)
+    return stretches[0].first

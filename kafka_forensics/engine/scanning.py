@@ -1,0 +1,136 @@
+"""A scan from what was gathered to the answer, but for the folding between: the same for every engine."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.key_placement import PartitionKeys
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.risky_settings import risky_settings
+from kafka_forensics.analysis.transactions_across import TransactionsAcross
+from kafka_forensics.analysis.transactions_facts import PartitionTransactions, partition_transactions
+from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.engine.controller import take_control
+from kafka_forensics.engine.environment import changed_findings, environment_findings, lost_partitions
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.partitions import PartitionResult, judge_partition
+from kafka_forensics.engine.placement import TopicPlacements, partition_keys
+from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.signatures import scan_matches
+from kafka_forensics.engine.transactions import SnapshotCheck
+from kafka_forensics.engine.witnesses import take_commits
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DEEP_BELOW_BYTES: Final = 256 << 20
+"""Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""
+Look = Callable[[list[Replica], LogReader, PartitionResult], None]
+"""Shown each partition once it is judged: its replicas, whose logs can be read again, and the result, which it may add to."""
+Merged = tuple[ReplicaPlan, Replica, SnapshotCheck]
+"""A replica that is folded and whole."""
+
+
+@dataclass(slots=True)
+class PartitionAnswer:
+    """All that is kept of a partition once it is judged."""
+
+    result: PartitionResult
+    transactions: PartitionTransactions
+    keys: PartitionKeys | None
+    """None where no keys were looked at."""
+
+
+def digest_key() -> "NDArray[np.int64]":
+    """A key for the identities of batches, new for every scan."""
+    return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
+
+
+def judged(merged: Sequence[Merged], key: "NDArray[np.int64]", options: ScanOptions, look: Look | None = None) -> PartitionAnswer:
+    """The answer about one partition from all its replicas."""
+    plans = [plan for plan, _, _ in merged]
+    replicas = [replica for _, replica, _ in merged]
+    reader = LogReader(plans, key, options.as_of_ms)
+    result = judge_partition(plans, replicas, [snapshot for _, _, snapshot in merged], reader)
+    if look is not None:
+        look(replicas, reader, result)
+    return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
+
+
+class Scan:
+    """A scan under way: what is known before the logs are read, and what comes together of its partitions."""
+
+    def __init__(self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses) -> None:
+        self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
+        self.bytes_total = sum(plan.bytes for plan in inputs.replicas)
+        self.deep = self.bytes_total <= DEEP_BELOW_BYTES if options.deep is None else options.deep
+        self.findings: list[Finding] = []
+        self.partitions: list[PartitionSummary] = []
+        self.incomplete: list[Incomplete] = []
+        self._totals = Totals(records_decoded=self.deep)
+        controller = witnesses.controller
+        inputs.features = {} if controller is None else controller.features
+        for plan in inputs.replicas:
+            take_control(plan, witnesses)
+            take_commits(plan, witnesses)
+        self._across = TransactionsAcross(
+            witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms
+        )
+        self._placements = TopicPlacements(inputs, witnesses)
+
+    def take(self, answer: PartitionAnswer) -> None:
+        """Add a partition; they come by topic and partition."""
+        result = answer.result
+        self.partitions.append(result.summary)
+        self.findings += result.findings
+        self.incomplete += result.incomplete
+        self._across.take(answer.transactions)
+        self._placements.take(result.summary.topic, result.summary.partition, answer.keys)
+        self._count(result)
+
+    def finish(self) -> ScanResult:
+        """The answer, once every partition has been taken."""
+        inputs, controller = self.inputs, self.witnesses.controller
+        around = environment_findings(inputs)
+        findings = lost_partitions(inputs, controller, around) + self.witnesses.findings + self.findings
+        findings = self._across.finish(findings, self.partitions) + self._placements.finish()
+        topics = {plan.context.topic for plan in inputs.replicas}
+        findings += risky_settings(controller, topics, findings, self.options.as_of_ms)
+        findings += changed_findings(inputs)
+        findings += scan_matches(findings, inputs)
+        findings.sort(key=Finding.sort_key)
+        brokers = _brokers(inputs)
+        self._totals.brokers = sum(self.options.broker in (None, str(one.broker)) for one in brokers)
+        broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
+        seen = {(one.path, one.reason): one for one in [*inputs.incomplete, *self.incomplete, *broken]}
+        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, [seen[each] for each in sorted(seen)])
+
+    def _count(self, result: PartitionResult) -> None:
+        totals = self._totals
+        totals.partitions += 1
+        for replica in result.summary.replicas:
+            totals.replicas += 1
+            totals.segments += replica.segments
+            totals.batches += replica.batches
+            totals.records += replica.records
+        decoded, damaged, skipped = result.bytes
+        totals.bytes_decoded += decoded
+        totals.bytes_damaged += damaged
+        totals.bytes_skipped += skipped
+        totals.bytes_total += decoded + damaged + skipped
+
+
+def _brokers(inputs: Inputs) -> list[BrokerSummary]:
+    by_broker: dict[int | str, BrokerSummary] = {}
+    for one in inputs.log_dirs:
+        cluster = None if one.meta is None else one.meta.cluster_id
+        summary = by_broker.setdefault(one.broker, BrokerSummary(one.broker, cluster, [], clean_shutdown=True))
+        summary.log_dirs.append(one.name)
+        summary.clean_shutdown &= one.clean_shutdown is not None
+    return [by_broker[broker] for broker in sorted(by_broker, key=broker_order)]

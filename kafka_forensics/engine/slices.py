@@ -1,0 +1,143 @@
+"""What judging one partition needs of all that was gathered, small enough to go where the partition is judged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from kafka_forensics.engine.inputs import Inputs, LogDir, ReplicaPlan
+from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """What is asked about a log directory whose replicas are not judged: whose it is."""
+
+    broker: int | str
+    name: str
+    meta: MetaProperties | None
+    clean_shutdown: CleanShutdown | None
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What every partition's slice has in common."""
+
+    neighbours: list[Neighbour]
+    source_names: list[str]
+    features: dict[str, int]
+
+
+@dataclass(slots=True)
+class Slice:
+    """One partition: the replicas to be judged, and the directories beside them."""
+
+    topic: str
+    partition: int
+    replicas: list[ReplicaPlan] = field(default_factory=list)
+    aside: list[tuple[LogDir, PartitionDirectory]] = field(default_factory=list)
+    relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
+    controller: ControllerHistory | None = None
+    """Of the controller's log only what bears on this partition's identity."""
+
+
+@dataclass(slots=True)
+class Noticed:
+    """What reading small files elsewhere leaves to be remembered here: files as they were, and what could not be read."""
+
+    files: list[tuple[ByteSource, Entry]] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+
+
+def surroundings(inputs: Inputs) -> Surroundings:
+    """Of all that was gathered, once the controller's log is read."""
+    neighbours = [Neighbour(one.broker, one.name, one.meta, one.clean_shutdown) for one in inputs.log_dirs]
+    return Surroundings(neighbours, [source.name for source in inputs.sources], inputs.features)
+
+
+def slices(inputs: Inputs) -> Iterator[Slice]:
+    """A slice for every partition with replicas or directories aside, by topic and partition."""
+    found: dict[TopicPartition, Slice] = {}
+
+    def of(key: TopicPartition) -> Slice:
+        return found.setdefault(key, Slice(*key))
+
+    for plan in inputs.replicas:
+        of((plan.context.topic, plan.context.partition)).replicas.append(plan)
+    for key, aside in inputs.aside.items():
+        of(key).aside = aside
+    for place, suffixes in inputs.relatives.items():
+        if (key := (place[1] or "", place[2] or 0)) in found:
+            found[key].relatives[place] = suffixes
+    for key in sorted(found):
+        yield _trimmed(found[key], inputs.controller)
+
+
+def thin_plans(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
+    """The plans with log directories that hold these replicas alone."""
+    return _trimmed(Slice("", -1, plans), None).replicas
+
+
+def _trimmed(whole: Slice, controller: ControllerHistory | None) -> Slice:
+    """The slice with log directories that hold this partition alone."""
+    directories: dict[int, list[PartitionDirectory]] = {}
+    log_dirs: dict[int, LogDir] = {}
+    for log_dir, directory in [*((plan.log_dir, plan.directory) for plan in whole.replicas), *whole.aside]:
+        directories.setdefault(id(log_dir), []).append(directory)
+        log_dirs[id(log_dir)] = log_dir
+    thin = {key: _thin(one, directories[key]) for key, one in log_dirs.items()}
+    trimmed = replace(whole)
+    trimmed.replicas = [replace(plan, log_dir=thin[id(plan.log_dir)]) for plan in whole.replicas]
+    trimmed.aside = [(thin[id(log_dir)], directory) for log_dir, directory in whole.aside]
+    trimmed.controller = None if controller is None else _identities(whole, controller)
+    return trimmed
+
+
+def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
+    found = log_dir.found
+    entries = {name: one for name, one in found.entries.items() if one.kind is not EntryKind.DIRECTORY}
+    youngest = max(found.entries.values(), key=lambda one: one.mtime_ns, default=None)
+    entries |= {} if youngest is None else {youngest.name: youngest}  # its time is the copy's
+    checkpoints = {name: OffsetCheckpoint({}, one.damage) for name, one in log_dir.checkpoints.items()}
+    return replace(log_dir, found=LogDirectory(found.path, entries, directories, [], []), checkpoints=checkpoints)
+
+
+def _identities(one: Slice, controller: ControllerHistory) -> ControllerHistory:
+    """The controller's word on this partition and on the topics whose ids its copies carry, without their histories."""
+    key = one.topic, one.partition
+    ids = {plan.context.topic_id for plan in one.replicas}
+    return ControllerHistory(
+        {key: controller.partitions[key]} if key in controller.partitions else {},
+        {topic_id: replace(topic, partitions={}) for topic_id, topic in controller.topics.items() if topic_id in ids},
+    )
+
+
+def inputs_of(one: Slice, around: Surroundings) -> Inputs:
+    """The slice as inputs, to be judged like any others."""
+    log_dirs = {id(each): each for each in [*(plan.log_dir for plan in one.replicas), *(log_dir for log_dir, _ in one.aside)]}
+    by_name = {(str(each.broker), each.name): each for each in log_dirs.values()}
+    empty = LogDirectory("", {}, [], [], [])
+    known = [
+        by_name.get((str(each.broker), each.name)) or _stranger(each, empty, next(iter(log_dirs.values())).source)
+        for each in around.neighbours
+    ]
+    inputs = Inputs(known, one.replicas, relatives=one.relatives, features=around.features, controller=one.controller)
+    if one.aside:
+        inputs.aside[one.topic, one.partition] = one.aside
+    inputs.elsewhere = around.source_names
+    inputs.sources = list({id(each.source): each.source for each in log_dirs.values()}.values())
+    return inputs
+
+
+def _stranger(one: Neighbour, found: LogDirectory, source: ByteSource) -> LogDir:
+    return LogDir(source, one.name, found, one.broker, one.meta, one.clean_shutdown)
+
+
+def noticed(inputs: Inputs) -> Noticed:
+    """What came up while a slice was judged."""
+    broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
+    return Noticed(inputs.manifest.files(), [*inputs.incomplete, *broken])

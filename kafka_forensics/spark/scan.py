@@ -1,0 +1,238 @@
+"""The scan as a Spark job: the errands of `engine.errands`, carried by Spark, for the answer that the local engine gives.
+
+Two stages. Each task of the first folds some pieces of logs and gives their states, kilobytes each; these are shuffled to the slice
+they belong to, put in order there, and judged by the tasks of the second, which read again only what differs. The driver lists
+files, reads checkpoints, and takes the answers. DataFrames alone, so it runs on Spark Connect as well.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics import __version__
+from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.compiled import worth_compiling
+from kafka_forensics.engine.errand_values import Common, SliceAnswer, StretchRow, WitnessAnswer
+from kafka_forensics.engine.errands import fold, judge, tell_witnesses
+from kafka_forensics.engine.inputs import Inputs, gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.scanning import Scan, digest_key
+from kafka_forensics.engine.slices import Noticed, Slice, slices, surroundings
+from kafka_forensics.engine.travel import pack, place_of, unpack
+from kafka_forensics.engine.works import fold_works, witness_work
+from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.storage.open import open_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Batches = Iterator["pa.RecordBatch"]
+
+SPLIT_BYTES: Final = 256 << 20
+"""Bytes of one piece of a segment."""
+WORK_BYTES: Final = 256 << 20
+"""Bytes of pieces that one task folds."""
+SLICES_A_TASK: Final = 32
+"""Partitions that one task judges, where there are many."""
+ROW_SCHEMA: Final = "slice bigint, replica int, segment bigint, start bigint, packed binary"
+"""A stretch's state, or with replica -1 the slice itself."""
+ANSWER_SCHEMA: Final = "slice bigint, packed binary"
+_ROWS_AT_ONCE: Final = 256
+_BYTES_AT_ONCE: Final = 4 << 20
+
+
+def scan_with_spark(spark: "SparkSession", paths: list[str], options: ScanOptions) -> ScanResult:
+    """Scan log directories where Spark's workers read them. Raises UsageError for paths that make no sense, ForensicsError where
+    the workers cannot do it."""
+    inputs = gather(paths, options)
+    probe(spark, inputs, options)
+    total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
+    common = Common(options, digest_key(), worth_compiling(total), SPLIT_BYTES, surroundings(inputs))
+    witnesses = _witnesses(spark, inputs, common)
+    running = Scan("spark", inputs, options, witnesses)
+    common.deep, common.around = running.deep, surroundings(inputs)
+    parts = list(slices(inputs))
+    if parts:
+        for answer in _answers(spark, inputs, parts, common):
+            _notice(inputs, answer.noticed)
+            running.incomplete += answer.incomplete
+            running.findings += answer.lone
+            if answer.answer is not None:
+                running.take(answer.answer)
+    return running.finish()
+
+
+def _witnesses(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
+    """What the internal topics say, read by one task."""
+    work = witness_work(inputs)
+    if not work.internal and len({one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}) < 2:
+        return Witnesses()
+    rows = _table(spark, {"packed": [pack(work)]}, "packed binary").mapInArrow(partial(_tell, pack(common)), "packed binary")
+    answer: WitnessAnswer = _unpacked(inputs, rows.toArrow().column("packed")[0])
+    _notice(inputs, answer.noticed)
+    inputs.controller = answer.witnesses.controller
+    return answer.witnesses
+
+
+def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common) -> Iterator[SliceAnswer]:
+    """The answers about all slices, in their order."""
+    told = pack(common)
+    works = [pack(one) for one in fold_works(parts, common.split_bytes, WORK_BYTES)]
+    tasks = max(1, min(len(parts), max(-(-len(parts) // SLICES_A_TASK), len(works))))
+    states = (
+        _table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
+        .repartitionByRange(max(len(works), 1), "work")
+        .mapInArrow(partial(_fold, told, _attempts(spark)), ROW_SCHEMA)
+    )
+    packed = {"slice": list(range(len(parts))), "replica": [-1] * len(parts), "segment": [-1] * len(parts)}
+    heads = _table(spark, packed | {"start": [-1] * len(parts), "packed": [pack(one) for one in parts]}, ROW_SCHEMA)
+    answers = (
+        heads.unionByName(states)
+        .repartition(tasks, "slice")
+        .sortWithinPartitions("slice", "replica", "segment", "start")
+        .mapInArrow(partial(_judge, told), ANSWER_SCHEMA)
+        .toArrow()
+    )
+    ordered = answers.sort_by("slice")
+    if ordered.column("slice").to_pylist() != list(range(len(parts))):
+        raise ForensicsError("Spark did not give every partition's answer once")
+    for one in ordered.column("packed"):
+        yield _unpacked(inputs, one)
+
+
+def _table(spark: "SparkSession", columns: dict[str, Any], schema: str) -> "DataFrame":
+    """A small table of the driver's as a DataFrame."""
+    import pyarrow as pa
+
+    types = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "string": pa.string()}
+    fields = [field.split() for field in schema.split(", ")]
+    arrays = [pa.array(columns[name], types[kind]) for name, kind in fields]
+    return spark.createDataFrame(pa.table(arrays, names=[name for name, _ in fields]))
+
+
+def _unpacked(inputs: Inputs, packed: Any) -> Any:
+    """A value that came back, an Arrow scalar; its sources are those that are open here."""
+    by_name = {source.name: source for source in inputs.sources}
+    return unpack(packed.as_py(), lambda name, _: by_name[name])
+
+
+def _notice(inputs: Inputs, seen: Noticed) -> None:
+    """Remember here what was noticed there."""
+    inputs.incomplete += seen.incomplete
+    for source, entry in seen.files:
+        inputs.manifest.record(source, entry)
+
+
+def _tell(common: bytes, batches: Batches) -> Batches:
+    """On a worker: read the witnesses."""
+    import pyarrow as pa
+
+    for batch in batches:
+        for work in batch.column("packed"):
+            yield pa.record_batch({"packed": pa.array([tell_witnesses(common, work.as_py())], pa.binary())})
+
+
+def _fold(common: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: fold. A log that cannot be read fails the task, to be tried again, until the last attempt says so instead."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    strict = context is not None and context.attemptNumber() + 1 < attempts
+    for batch in batches:
+        for work in batch.column("packed"):
+            yield from _rows_as_batches(fold(common, work.as_py(), strict=strict))
+
+
+def _rows_as_batches(rows: Iterator[StretchRow]) -> Batches:
+    import pyarrow as pa
+
+    kinds = {"slice": pa.int64(), "replica": pa.int32(), "segment": pa.int64(), "start": pa.int64(), "packed": pa.binary()}
+    schema = pa.schema([pa.field(name, kind) for name, kind in kinds.items()])
+    held: list[StretchRow] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row.packed)
+        if len(held) >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield _as_batch(held, schema)
+            held, size = [], 0
+    if held:
+        yield _as_batch(held, schema)
+
+
+def _as_batch(rows: list[StretchRow], schema: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _judge(common: bytes, batches: Batches) -> Batches:
+    """On a worker: judge slice after slice, from rows in their order, the slice itself before its states."""
+    import pyarrow as pa
+
+    for number, rows in groupby(_rows(batches), key=lambda row: row.slice):
+        packed = judge(common, rows)
+        yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
+
+
+def _rows(batches: Batches) -> Iterator[StretchRow]:
+    for batch in batches:
+        columns = [batch.column(name) for name in ("slice", "replica", "segment", "start", "packed")]
+        for row in range(batch.num_rows):
+            yield StretchRow(*(column[row].as_py() for column in columns))
+
+
+def _attempts(spark: "SparkSession") -> int:
+    """How often Spark tries a task, as far as the session tells; 1 if it does not."""
+    from pyspark.errors import PySparkException
+
+    try:
+        master = str(spark.conf.get("spark.master", ""))
+        if master.startswith("local"):
+            retries = master.rpartition(",")[2].rstrip("]")
+            return int(retries) if "," in master and retries.isdigit() else 1
+        return int(str(spark.conf.get("spark.task.maxFailures", "4")))
+    except (PySparkException, ValueError):
+        return 1
+
+
+def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
+    """Ask one task whether workers can do the work. Raises UsageError that says what is missing there."""
+    from pyspark.errors import PythonException
+
+    columns = {"name": [source.name for source in inputs.sources], "place": [place_of(source) for source in inputs.sources]}
+    asked = _table(spark, columns, "name string, place string").coalesce(1)
+    try:
+        told = asked.mapInArrow(partial(_look, __version__, pack(options)), "problem string").toArrow()
+    except PythonException as error:
+        missing = re.search(r"No module named '([\w.]+)'", str(error))
+        if missing is None:
+            raise
+        raise UsageError(
+            f"Spark's workers have no module {missing[1]}",
+            hint="install kafka-forensics for the interpreter of the workers (PYSPARK_PYTHON)",
+        ) from error
+    for problem in told.column("problem"):
+        raise UsageError(str(problem), hint="every worker must be able to read the paths: use shared storage, or a URI like s3://")
+
+
+def _look(version: str, options: bytes, batches: Batches) -> Batches:
+    """On a worker: whether it is of our version and sees every path."""
+    import pyarrow as pa
+
+    problems = [] if version == __version__ else [f"Spark's workers have kafka-forensics {__version__}, and this is {version}"]
+    known: ScanOptions | None = None if problems else unpack(options)
+    for batch in batches:
+        for name, place in zip(batch.column("name"), batch.column("place"), strict=True):
+            if known is None:
+                break
+            try:
+                open_source(str(place), known.storage_options).stat("")
+            except ForensicsError as error:
+                problems.append(f"a worker of Spark cannot read {name}: {error}")
+    yield pa.record_batch({"problem": pa.array(problems[:1], pa.string())})
