@@ -188,7 +188,7 @@ def _step(step: Step) -> str:
     """A step in the shape `delete FILE`, `rename FILE to FILE` or `truncate FILE at offset N`."""
     to = f" to {step.to}" if step.to else ""
     at = f" at offset {step.offset}" if step.offset is not None else ""
-    return f"{step.action} {step.file}{to}{at}"
+    return " ".join(filter(None, (step.action, step.file))) + to + at
 
 
 def _lost(replica: Replica, bases: list[int], facts: LogFacts, kept: list[Run]) -> tuple[int | None, int | None]:

@@ -19,6 +19,7 @@ from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.file_names import FileKind
@@ -100,9 +101,16 @@ class _Loader:
                 SnapshotFacts(offset, f"{directory.name}/{entry.name}" not in self._corrupt)
                 for offset, entry in directory.snapshots
             ),
-            epochs=() if context.leader_epochs is None else tuple(context.leader_epochs.entries),
+            epochs=self._epochs(kraft=kraft),
+            is_metadata=kraft,
             unreadable=() if kraft else tuple(self._unreadable()),
         )
+
+    def _epochs(self, *, kraft: bool) -> tuple[EpochEntry, ...]:
+        """Leader epochs by the checkpoint; of the controller's log, which is always walked, those of its batches as well."""
+        told = self._replica.context.leader_epochs
+        entries = [] if told is None else told.entries
+        return (*entries, *(self._replica.epochs if kraft else ()))
 
     def _unreadable(self) -> list[str]:
         """Checkpoint files that break their format."""

@@ -6,6 +6,7 @@ Pure functions on small values that were read from files. The numbers of the che
 
 from dataclasses import dataclass, field, replace
 
+from kafka_forensics.replication.metadata_snapshots import snapshot_outcome
 from kafka_forensics.replication.recovery_facts import (
     CHECKPOINT_UNREADABLE,
     CLEANED_FILE,
@@ -21,6 +22,7 @@ from kafka_forensics.replication.recovery_facts import (
     LOG_START_FILE,
     MAX_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
+    METADATA_SNAPSHOT,
     NEXT_OFFSET,
     NO_SEGMENT,
     NO_SNAPSHOT,
@@ -76,7 +78,24 @@ def foretell(log: LogFacts) -> Forecast:
         refused = _recover(loading)
     if refused or loading.unknown:
         return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused)
-    return _offsets(loading)
+    forecast = _offsets(loading)
+    return _with_metadata_snapshots(log, forecast) if log.is_metadata and not forecast.refused else forecast
+
+
+def _with_metadata_snapshots(log: LogFacts, loaded: Forecast) -> Forecast:
+    """The forecast of the controller's log once its snapshots were looked at."""
+    assert loaded.log_start_offset is not None
+    assert loaded.log_end_offset is not None
+    outcome = snapshot_outcome(log, loaded.log_start_offset, loaded.log_end_offset)
+    steps = (*loaded.steps, *outcome.steps)
+    if outcome.refused:
+        return Forecast(None, None, None, None, loaded.cuts, steps, refused=True)
+    at = outcome.start_at
+    if at is None:
+        return replace(loaded, steps=steps)
+    emptied = [Step(METADATA_SNAPSHOT, "delete", segment_file(base_offset)) for base_offset in loaded.segments]
+    created = Step(METADATA_SNAPSHOT, "create", segment_file(at), at)
+    return Forecast(at, at, at, at, loaded.cuts, (*steps, *emptied, created), segments=(at,))
 
 
 def segment_file(base_offset: int, suffix: str = "log") -> str:

@@ -36,6 +36,7 @@ SNAPSHOT: Final = 37
 NO_SNAPSHOT: Final = 38
 NEXT_OFFSET: Final = 39
 HIGH_WATERMARK: Final = 41
+METADATA_SNAPSHOT: Final = 42
 
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
@@ -101,6 +102,8 @@ class LogFacts:
     """Names of all regular files of the directory."""
     snapshots: tuple[SnapshotFacts, ...] = ()
     epochs: tuple[EpochEntry, ...] = ()
+    is_metadata: bool = False
+    """Whether it is the controller's log; then `epochs` are those of its batches, too."""
     unreadable: tuple[str, ...] = ()
     """Checkpoint files, of the log directory or of the partition, that are there and break their format."""
 

@@ -243,3 +243,16 @@ def test_a_scan_tells_thirteen_unclean_elections_that_are_over(corpora: Path) ->
     assert (audit.evidence["agree_again"], audit.evidence["epoch_start_offset"]) == (True, 300)
     policies = {one.topic: one.cleanup_policy for one in result.partitions}
     assert (policies["profiles"], policies["__consumer_offsets"], policies["orders"]) == ("compact", "compact", "unknown")
+
+
+@pytest.mark.parametrize(("snapshot_offset", "starts"), [(None, False), (4, False), (5, True)])
+def test_a_start_on_a_log_that_lacks_its_beginning_needs_a_snapshot(
+    tmp_path: Path, snapshot_offset: int | None, starts: bool
+) -> None:
+    directory = log(change(isr=[1]), change(leader=2)).put(tmp_path / "c0", start=5)
+    if snapshot_offset is not None:
+        (directory / f"{snapshot_offset:020d}-0000000001.checkpoint").write_bytes(snapshot(topic(), partition([1], 1)))
+    [one] = [each for each in scan([str(tmp_path / "c0")], ScanOptions(jobs=1)).partitions if each.topic == "__cluster_metadata"]
+    outlook = one.replicas[0].recovery
+    assert outlook is not None
+    assert (outlook.starts, 42 in outlook.checks) == (starts, not starts)

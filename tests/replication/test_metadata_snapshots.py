@@ -1,0 +1,70 @@
+"""What becomes of the snapshots of the controller's log, by Kafka's rules."""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.metadata_snapshots import snapshot_outcome
+from kafka_forensics.replication.recovery import foretell, segment_file
+from kafka_forensics.replication.recovery_facts import METADATA_SNAPSHOT, LogFacts, SegmentFacts
+
+
+def named(offset: int, epoch: int, suffix: str = "checkpoint") -> str:
+    return f"{offset:020d}-{epoch:010d}.{suffix}"
+
+
+def log(*files: str, start: int = 0, end: int = 30) -> LogFacts:
+    segment = SegmentFacts(start, 1000, end, end)
+    names = [segment_file(start, suffix) for suffix in ("log", "index", "timeindex")]
+    epochs = (EpochEntry(1, 0), EpochEntry(2, 10))
+    return LogFacts((segment,), end, clean_shutdown=False, files=(*names, *files), epochs=epochs, is_metadata=True)
+
+
+def steps(facts: LogFacts) -> list[tuple[str, str]]:
+    return [(one.action, one.file) for one in foretell(facts).steps if one.check == METADATA_SNAPSHOT]
+
+
+def test_unfinished_and_deleted_ones_and_those_below_the_log_start_go() -> None:
+    part = f"{20:020d}-{2:010d}-8765.checkpoint.part"
+    going = [named(5, 1), named(15, 2, "checkpoint.deleted"), part]
+    facts = log(*going, named(12, 2), named(20, 2), start=12)
+    assert steps(facts) == [("delete", name) for name in sorted(going)]
+    forecast = foretell(facts)
+    assert (forecast.refused, forecast.log_start_offset, forecast.log_end_offset) == (False, 12, 30)
+
+
+@pytest.mark.parametrize("files", [(), (named(11, 2),), (f"{20:020d}-{2:010d}-8765.checkpoint.part",), ("bootstrap.checkpoint",)])
+def test_a_log_that_begins_later_needs_a_snapshot(files: tuple[str, ...]) -> None:
+    forecast = foretell(log(*files, start=12))
+    assert (forecast.refused, forecast.log_end_offset, forecast.steps[-1].check) == (True, None, METADATA_SNAPSHOT)
+    assert not foretell(replace(log(*files, start=12), is_metadata=False)).refused
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "start_at"),
+    [((30, 2), None), ((31, 2), 31), ((31, 1), None), ((5, 3), 5), ((0, 0), None)],
+)
+def test_a_snapshot_ahead_of_the_log_takes_its_place(snapshot: tuple[int, int], start_at: int | None) -> None:
+    facts = log(named(*snapshot))
+    assert snapshot_outcome(facts, 0, 30).start_at == start_at
+    forecast = foretell(facts)
+    assert forecast.log_end_offset == (30 if start_at is None else start_at)
+    assert forecast.cuts == ()
+
+
+def test_older_snapshots_are_marked_to_be_deleted_then() -> None:
+    facts = log(named(10, 1), named(40, 2))
+    assert steps(facts) == [
+        ("truncate", ""),
+        ("rename", named(10, 1)),
+        ("delete", segment_file(0)),
+        ("create", segment_file(40)),
+    ]
+    forecast = foretell(facts)
+    assert (forecast.log_start_offset, forecast.log_end_offset, forecast.segments) == (40, 40, (40,))
+
+
+def test_an_epoch_that_was_cut_off_with_the_log_s_end_counts_no_more() -> None:
+    assert snapshot_outcome(log(named(12, 1)), 0, 10).start_at == 12
+    assert snapshot_outcome(log(named(12, 1)), 0, 11).start_at is None
