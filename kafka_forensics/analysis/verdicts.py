@@ -276,8 +276,27 @@ def index_findings(replica: Replica) -> list[Finding]:
         if first.expected is not None:
             evidence["expected"] = first.expected
         place = context.place(f"{segment:020d}.{kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
-        found.append(finding("INCONSISTENT_CUT" if beyond and context.live else "INDEX_MISMATCH", place, evidence))
+        left_over = _left_over(replica, segment, kind, entries)
+        if left_over:
+            evidence["harmless_if"] = "the log was cut back while its broker ran, and the index was not closed since"
+        severity = Severity.INFO if left_over else None
+        name = "INCONSISTENT_CUT" if beyond and context.live else "INDEX_MISMATCH"
+        found.append(finding(name, place, evidence, severity=severity))
     return found
+
+
+def _left_over(replica: Replica, segment: int, kind: str, entries: list[BadEntry]) -> bool:
+    """Whether these may be what a truncation dropped: an open index keeps such bytes behind its last entry until it is closed.
+
+    They are the last before the zeros of an index that was not trimmed, and the log has gone on where the first of them points
+    (else they would be the only witnesses of a tail that is gone). `AbstractIndex.truncateToEntries` moves nothing but the end.
+    """
+    tails = [one for one in replica.state.zero_tails if (one.segment, one.file_kind) == (segment, kind)]
+    if replica.context.clean_shutdown or not tails:
+        return False
+    bad = sorted({one.entry for one in entries})
+    first = min(entries, key=lambda one: one.entry)
+    return bad == list(range(bad[0], tails[0].entries)) and first.reason not in _TAIL_KINDS
 
 
 def _disordered_segments(replica: Replica) -> set[int]:

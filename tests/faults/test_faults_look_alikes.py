@@ -205,3 +205,28 @@ def test_f28_no_snapshot_of_a_log_without_producers(tmp_path: Path) -> None:
     brokers = histories(tmp_path, dict.fromkeys((1, 2), log), dict.fromkeys((1, 2), 6))
     remove_snapshots(brokers, 1, 2)
     assert said(verdict(brokers)) == []
+
+
+@pytest.mark.parametrize(("stale", "crashed", "closed", "severity"), [
+    ((6,), True, False, "info"),
+    ((5, 6), True, False, "info"),
+    ((5,), True, False, "warning"),
+    ((6,), False, False, "warning"),
+    ((6,), True, True, "warning"),
+])  # fmt: skip
+def test_f25_entries_that_a_truncation_left_in_an_open_time_index(
+    tmp_path: Path, stale: tuple[int, ...], crashed: bool, closed: bool, severity: str
+) -> None:
+    """As brokers leave it (`tests/broker`): only the last entries, only before zeros, only where nobody closed the file."""
+    brokers = healthy(tmp_path)
+    path = brokers.file(2, 55, "timeindex")
+    data = bytearray(path.read_bytes())
+    assert len(data) == 7 * 12
+    for entry in stale:
+        data[12 * entry : 12 * entry + 8] = (int.from_bytes(data[12 * entry : 12 * entry + 8], "big") - 1).to_bytes(8, "big")
+    path.write_bytes(data if closed else data + bytes(120))
+    if crashed:
+        brokers.crash(2)
+    result = verdict(brokers)
+    assert [row for row in said(result) if row[0] == "INDEX_MISMATCH"] == [("INDEX_MISMATCH", severity, 2)]
+    assert ("harmless_if" in only(result, "INDEX_MISMATCH").evidence) == (severity == "info")
