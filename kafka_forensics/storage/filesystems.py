@@ -34,7 +34,9 @@ def open_filesystem(place: RemotePlace, options: StorageOptions) -> "tuple[FileS
     try:
         return openers.get(place.scheme, _fsspec)(place, options)
     except (OSError, RuntimeError) as error:
-        raise SourceError(place.name, f"{place.scheme}:// does not come up: {options.hide(str(error))}") from None
+        reason = options.hide(str(error)).partition("\n")[0]
+        how = "; it needs Java, HADOOP_HOME and CLASSPATH (docs/storage.md)" if place.scheme == "hdfs" else ""
+        raise SourceError(place.name, f"{place.scheme}:// does not come up: {reason}{how}") from None
 
 
 def _s3(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":
@@ -75,7 +77,7 @@ def _gs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]"
     given["anonymous"] = options.anonymous or None
     if token := options.get("access_token"):
         given |= {"access_token": token, "credential_token_expiration": datetime.now(UTC) + timedelta(hours=1)}
-    return GcsFileSystem(**_set(given), retry_time_limit=timedelta(seconds=REQUEST_SECONDS)), place.root
+    return GcsFileSystem(**_set(given), retry_time_limit=timedelta(seconds=1)), place.root
 
 
 def _abfs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":

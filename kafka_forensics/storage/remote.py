@@ -6,16 +6,19 @@ directory is listed once, those below it ahead on threads; sizes and times are t
 
 import logging
 import threading
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.member_file import HeldBytes, MemberFile
 from kafka_forensics.storage.members import MAX_MEMBERS, MAX_NAME, note
 from kafka_forensics.storage.options import StorageOptions
 from kafka_forensics.storage.remote_errors import Failure, RequestFailedError, attempt, source_error
 from kafka_forensics.storage.remote_file import RemoteFile
+from kafka_forensics.storage.remote_small import SMALL_OBJECT, SmallObjects
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ THREADS: Final = 16
 """Requests under way at once for one source."""
 LISTED_AHEAD: Final = 4
 """Levels below the root whose directories are listed before they are asked for: as deep as log directories are looked for."""
+NEIGHBOURS_AHEAD: Final = 16
+"""Directories in which the small object of the same name is fetched ahead: a scan reads them in that order."""
 
 
 class RemoteSource:
@@ -50,6 +55,8 @@ class RemoteSource:
         self._lock = threading.Lock()
         self._listings: dict[str, Future[dict[str, Entry]]] = {}
         self._known: dict[str, dict[str, Entry]] = {}
+        self._directories: dict[str, list[str]] = {}
+        self._small = SmallObjects(self._pool, self._read_small)
         self._etags: dict[str, bytes] = {}
         self._count = 0
         self._stat_root: Entry | None = self._root_entry()
@@ -62,6 +69,10 @@ class RemoteSource:
     def beside(self) -> "RemoteSource":
         """The directory in which the root lies. Raises SourceError."""
         return RemoteSource(_parent(self.name), self._filesystem, _parent(self._root), self._options, ahead=0)
+
+    def at(self, root: str) -> "RemoteSource":
+        """Another place in the same file system, not listed ahead. Raises SourceError."""
+        return RemoteSource(f"{self.name.partition('://')[0]}://{root}", self._filesystem, root, self._options, ahead=0)
 
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name; none for a root that is an object. Raises SourceError."""
@@ -86,12 +97,11 @@ class RemoteSource:
         entry = self.stat(path)
         if entry.kind is EntryKind.DIRECTORY:
             raise SourceError(path, "is a directory")
-        file = self._answer(path, lambda: self._filesystem.open_input_file(self._full(path)))
-        size = self._answer(path, file.size)
-        if size < entry.size_in_bytes:
-            file.close()
-            raise SourceError(path, f"shorter than when it was listed: {size} of {entry.size_in_bytes} bytes")
-        self._require_same(path, file)
+        if entry.size_in_bytes <= SMALL_OBJECT:
+            self._begin_neighbours(path)
+            data = self._small.bytes_of(path, entry.size_in_bytes)
+            return MemberFile(path, len(data), HeldBytes(data), 0)
+        file, size = self._opened(path, entry.size_in_bytes)
         fetch = self._fetcher(file, path, size)
         return RemoteFile(path, size, fetch, self._pool, self._options.block_mib << 20, file.close)
 
@@ -104,7 +114,9 @@ class RemoteSource:
             done = {path: future for path, future in self._listings.items() if future.done() and future.exception() is None}
             self._known = {path: future.result() for path, future in done.items()}
             self._listings = {}
+            self._directories = {}
             self._count = 0
+        self._small.forget()
         for path in self._known:
             self._begin(path)
         if self._stat_root is not None and self._stat_root.kind is EntryKind.FILE:
@@ -174,6 +186,54 @@ class RemoteSource:
             return Entry(path, EntryKind.FILE, info.size or 0, info.mtime_ns or 0, None)
         return None
 
+    def _opened(self, path: str, listed: int) -> tuple[Any, int]:
+        """The object opened, and its size; it must have as many bytes as were listed, and be the one it was before."""
+        file = self._answer(path, lambda: self._filesystem.open_input_file(self._full(path)))
+        size = self._answer(path, file.size)
+        if size < listed:
+            file.close()
+            raise SourceError(path, _shorter(size, listed))
+        self._require_same(path, file)
+        return file, size
+
+    def _read_small(self, path: str, listed: int) -> bytes:
+        """All bytes of an object, as many as were listed; one that has grown since gives those only."""
+        if not listed:
+            return b""
+        file, size = self._opened(path, listed)
+        with file:
+            fetch = self._fetcher(file, path, size)
+            data: bytes = self._answer(path, lambda: fetch(0, listed))
+        if len(data) < listed:
+            raise SourceError(path, _shorter(len(data), listed))
+        return data
+
+    def _begin_neighbours(self, path: str) -> None:
+        """Fetch the small objects of the same name in the next directories ahead."""
+        directory, _, name = path.rpartition("/")
+        if not directory:
+            return
+        above = directory.rpartition("/")[0]
+        for neighbour in self._next_directories(above, directory):
+            listed = self._listings.get(neighbour)
+            if listed is None or not listed.done() or listed.exception() is not None:
+                continue
+            entry = listed.result().get(f"{neighbour}/{name}")
+            if entry is not None and entry.kind is EntryKind.FILE and 0 < entry.size_in_bytes <= SMALL_OBJECT:
+                self._small.begin(entry.path, entry.size_in_bytes)
+
+    def _next_directories(self, above: str, directory: str) -> "Sequence[str]":
+        """Paths of the directories that follow `directory` among those directly below `above`, as far as they are listed."""
+        if above not in self._directories:
+            listed = self._listings.get(above)
+            if listed is None or not listed.done() or listed.exception() is not None:
+                return []
+            entries = listed.result().values()
+            self._directories[above] = sorted(entry.path for entry in entries if entry.kind is EntryKind.DIRECTORY)
+        directories = self._directories[above]
+        at = bisect_right(directories, directory)
+        return directories[at : at + NEIGHBOURS_AHEAD]
+
     def _fetcher(self, file: Any, path: str, size_in_bytes: int) -> Callable[[int, int], bytes]:
         """How bytes of an open object are had; what fails is looked at again, to tell a lost object from a bad line."""
 
@@ -186,8 +246,7 @@ class RemoteSource:
             if entry is None:
                 return Failure("missing", failure.words)
             if entry.size_in_bytes < size_in_bytes:
-                there = f"{entry.size_in_bytes} of {size_in_bytes} bytes"
-                return Failure("final", f"shorter than when it was listed: {there}")
+                return Failure("final", _shorter(entry.size_in_bytes, size_in_bytes))
             return None
 
         def fetch(position: int, size: int) -> bytes:
@@ -226,6 +285,10 @@ def _child_name(directory: str, path: str) -> str | None:
     if not name or name in {".", ".."} or "/" in name or "\0" in name or len(name) > MAX_NAME:
         return None
     return name
+
+
+def _shorter(there: int, listed: int) -> str:
+    return f"shorter than when it was listed: {there} of {listed} bytes"
 
 
 def _require_inside(path: str) -> None:

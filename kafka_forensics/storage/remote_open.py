@@ -77,6 +77,12 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     above, slash, name = place.name.rpartition("/")
     if place.scheme in {"s3", "gs", "abfs"} and above.endswith("/"):
         return PathMissingError(f"{place.name}: no such bucket, or no right to see it")
+    bucket = place.root.partition("/")[0]
+    try:
+        if place.scheme in {"s3", "gs"} and source.at(bucket).is_missing:
+            return PathMissingError(f"{place.name}: no such bucket: {bucket}")
+    except SourceError:
+        pass  # who may read a path need not see its bucket
     hint = None
     if slash and not above.endswith("/"):
         try:

@@ -1,12 +1,13 @@
 """One tree of files for all tests of this room, and the containers made from it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.storage.trees import CONTAINERS, make_tree
+from tests.support.s3_server import S3Proxy, S3Server, s3_proxy, s3_server
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +30,17 @@ def packed(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
         return path
 
     return archive
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """One S3 server for all tests; each makes a bucket of its own."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[S3Proxy]:
+    """A proxy before it, whose requests are this test's alone."""
+    with s3_proxy(s3) as before:
+        yield before

@@ -1,0 +1,188 @@
+"""Ranged reads of an object: the same bytes whatever the reads, few requests where they are sequential, little held."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.remote_errors import Failure, RequestFailedError
+from kafka_forensics.storage.remote_file import SMALL_FILE, SMALL_READ, RemoteFile
+from kafka_forensics.storage.remote_small import ROOM, SmallObjects
+
+MIB = 1 << 20
+CONTENT = random.Random(7).randbytes(5 * MIB + 4321)
+BLOCK = 512 << 10
+"""Smaller than in life, so that a file of some MiB has several."""
+
+
+class Asked:
+    """What a file asks of its service: (position, size) of every request."""
+
+    def __init__(self, content: bytes = CONTENT) -> None:
+        self.content = content
+        self.requests: list[tuple[int, int]] = []
+        self.lock = threading.Lock()
+
+    def __call__(self, position: int, size: int) -> bytes:
+        with self.lock:
+            self.requests.append((position, size))
+        return self.content[position : position + size]
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for _, size in self.requests)
+
+
+Opened = Callable[..., RemoteFile]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+def opened(asked: Asked, pool: ThreadPoolExecutor, size: int | None = None) -> RemoteFile:
+    return RemoteFile("d/a.log", len(asked.content) if size is None else size, asked, pool, BLOCK, lambda: None)
+
+
+def test_a_file_read_from_left_to_right_is_fetched_once_in_blocks(pool: ThreadPoolExecutor) -> None:
+    asked = Asked()
+    read = bytearray()
+    with opened(asked, pool) as file:
+        file.will_read(0, file.size_in_bytes)
+        while piece := file.read_at(len(read), 100_000):
+            read += piece
+    assert read == CONTENT
+    assert sorted(asked.requests) == [(at, min(BLOCK, len(CONTENT) - at)) for at in range(0, len(CONTENT), BLOCK)]
+
+
+def test_nothing_is_fetched_beyond_what_was_announced(pool: ThreadPoolExecutor) -> None:
+    asked = Asked()
+    start, end = MIB + 17, 3 * MIB + 5
+    with opened(asked, pool) as file:
+        file.will_read(start, end)
+        for position in range(start, end, 250_000):
+            assert file.read_at(position, min(250_000, end - position)) == CONTENT[position : min(position + 250_000, end)]
+        assert asked.bytes == end - start
+        assert file.read_at(end - 10, 1000) == CONTENT[end - 10 : end + 990]
+    assert asked.bytes == end - start + SMALL_READ
+
+
+def test_reads_that_go_on_are_taken_for_sequential(pool: ThreadPoolExecutor) -> None:
+    asked = Asked()
+    with opened(asked, pool) as file:
+        for position in range(0, 4 * MIB, 10_000):
+            assert file.read_at(position, 10_000) == CONTENT[position : position + 10_000]
+    assert len(asked.requests) < 16
+    assert asked.bytes <= len(CONTENT)
+
+
+def test_small_random_reads_fetch_little(pool: ThreadPoolExecutor) -> None:
+    asked = Asked()
+    with opened(asked, pool) as file:
+        for position in range(4 * MIB, 0, -700_001):
+            assert file.read_at(position, 61) == CONTENT[position : position + 61]
+            assert file.read_at(position + 100, 61) == CONTENT[position + 100 : position + 161]
+    assert {size for _, size in asked.requests} == {SMALL_READ}
+    assert len(asked.requests) == 6
+
+
+def test_a_small_file_is_fetched_whole_and_once(pool: ThreadPoolExecutor) -> None:
+    asked = Asked(CONTENT[:SMALL_FILE])
+    with opened(asked, pool) as file:
+        assert file.read_at(500, 10) == CONTENT[500:510]
+        assert file.read_at(9, 10) == CONTENT[9:19]
+        assert file.read_at(SMALL_FILE - 3, 10) == CONTENT[SMALL_FILE - 3 : SMALL_FILE]
+        assert file.read_at(SMALL_FILE + 3, 10) == b""
+        assert file.data_ranges() == [(0, SMALL_FILE)]
+    assert asked.requests == [(0, SMALL_FILE)]
+
+
+@pytest.mark.properties
+@given(
+    reads=st.lists(st.tuples(st.integers(0, len(CONTENT) + 100), st.integers(0, 3 * MIB)), max_size=12),
+    announced=st.none() | st.tuples(st.integers(0, len(CONTENT)), st.integers(0, len(CONTENT) + 100)),
+)
+def test_any_reads_give_the_bytes_that_are_there(reads: list[tuple[int, int]], announced: tuple[int, int] | None) -> None:
+    with ThreadPoolExecutor(2) as pool, opened(Asked(), pool) as file:
+        if announced is not None:
+            file.will_read(min(announced), max(announced))
+        for position, size in reads:
+            buffer = bytearray(size)
+            count = file.read_into(position, memoryview(buffer))
+            assert buffer[:count] == CONTENT[position : position + size]
+            assert count == len(CONTENT[position : position + size])
+            assert len(file._blocks) <= 3
+
+
+def test_threads_may_read_one_file_at_different_places(pool: ThreadPoolExecutor) -> None:
+    wrong: list[int] = []
+    with opened(Asked(), pool) as file:
+        file.will_read(0, file.size_in_bytes)
+
+        def read(seed: int) -> None:
+            chance = random.Random(seed)
+            for _ in range(60):
+                position = chance.randrange(len(CONTENT))
+                if file.read_at(position, 200_000) != CONTENT[position : position + 200_000]:
+                    wrong.append(position)
+
+        threads = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("position", [0, 5 * MIB])
+def test_fewer_bytes_than_were_listed_are_an_error_and_no_end(pool: ThreadPoolExecutor, position: int) -> None:
+    with opened(Asked(), pool, len(CONTENT) + 5) as file:
+        file.will_read(position, file.size_in_bytes)
+        short = f"d/a.log: shorter than when it was listed: {len(CONTENT)} of {len(CONTENT) + 5} bytes"
+        with pytest.raises(SourceError, match=short):
+            file.read_at(position, len(CONTENT) + 5 - position)
+    with pytest.raises(SourceError, match="read after it was closed"):
+        file.read_at(0, 1)
+
+
+def test_what_fails_ahead_is_told_when_it_is_reached(pool: ThreadPoolExecutor) -> None:
+    def fails(position: int, size: int) -> bytes:
+        if position >= BLOCK:
+            raise RequestFailedError(Failure("forbidden", "no"))
+        return CONTENT[position : position + size]
+
+    with RemoteFile("a", len(CONTENT), fails, pool, BLOCK, lambda: None) as file:
+        file.will_read(0, len(CONTENT))
+        assert file.read_at(0, BLOCK) == CONTENT[:BLOCK]
+        with pytest.raises(SourceError, match="a: access denied: check credentials and rights"):
+            file.read_at(BLOCK, 1)
+
+
+def test_small_objects_are_held_within_bounds_and_failures_are_not(pool: ThreadPoolExecutor) -> None:
+    asked: list[str] = []
+
+    def fetch(path: str, size: int) -> bytes:
+        asked.append(path)
+        if asked.count("bad") == 1 and path == "bad":
+            raise SourceError(path, "once")
+        return bytes(3)
+
+    small = SmallObjects(pool, fetch)
+    assert small.bytes_of("a", 3) == small.bytes_of("a", 3) == bytes(3)
+    with pytest.raises(SourceError, match="once"):
+        small.bytes_of("bad", 3)
+    assert small.bytes_of("bad", 3) == bytes(3)
+    assert asked == ["a", "bad", "bad"]
+    small.bytes_of("large", ROOM)
+    small.bytes_of("a", 3)
+    assert asked[3:] == ["large", "a"]
+    small.forget()
+    small.bytes_of("a", 3)
+    assert asked[5:] == ["a"]
