@@ -16,6 +16,7 @@ from kafka_forensics.analysis.recovery import (
 from kafka_forensics.analysis.recovery_walk import RecoveryFold
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.engine.producer_replay import producer_faults
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -55,6 +56,10 @@ def recovery_judged(
     loader = _Loader(plan, replica, inputs, corrupt)
     try:
         facts = loader.facts()
+        counts = replica.state.transactions.counts()
+        kinds = {one.kind for one in findings}
+        held = counts.committed + counts.aborted + counts.open
+        facts = replace(facts, faults=producer_faults(plan, facts, inputs, kinds, transactions=held))
     except SourceError as error:
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return []

@@ -4,6 +4,7 @@ Pure functions on small values that were read from files. The numbers of the che
 (LogManager, LogLoader, LogSegment.recover, UnifiedLog, LeaderEpochFileCache, ProducerStateManager of Kafka 4).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kafka_forensics.replication.metadata_snapshots import snapshot_outcome
@@ -28,6 +29,7 @@ from kafka_forensics.replication.recovery_facts import (
     NO_SNAPSHOT,
     OFFSET_OVERFLOW,
     OFFSET_REGRESSION,
+    PRODUCER_STATE,
     RECOVERY_POINT_FILE,
     SEGMENT_WALKED,
     SEGMENTS_BEHIND_CUT,
@@ -76,6 +78,8 @@ def foretell(log: LogFacts) -> Forecast:
     refused = _name_or_size(loading) or _load_segments(loading)
     if not refused and not log.clean_shutdown:
         refused = _recover(loading)
+    elif not refused and any(one.sound for one in log.snapshots):
+        refused = _replay_refused(loading, _newest_snapshot(log, log.end_offset), log.end_offset)
     if refused or loading.unknown:
         return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused)
     forecast = _offsets(loading)
@@ -199,6 +203,46 @@ def _load_segments(loading: _Loading) -> bool:
     return False
 
 
+def replayed_from(log: LogFacts) -> int:
+    """The first offset whose producers a start after a crash replays: that of the newest sound snapshot up to the first segment it
+    walks, else the log start (UnifiedLog.rebuildProducerState)."""
+    return _newest_snapshot(log, _floor(log, log.segments) or 0)
+
+
+def _newest_snapshot(log: LogFacts, bound: int) -> int:
+    start = log.log_start or 0
+    return max((one.offset for one in log.snapshots if one.sound and start < one.offset <= bound), default=start)
+
+
+def _floor(log: LogFacts, segments: Sequence[SegmentFacts]) -> int | None:
+    """Base offset of the first segment that is walked after a crash; None: all are."""
+    return max((one.base_offset for one in segments if one.base_offset <= (log.recovery_point or 0)), default=None)
+
+
+def _replay_refused(loading: _Loading, first: int, bound: int) -> bool:
+    """Whether replaying producers from `first` up to `bound` ends the start; aborted transactions are not indexed there."""
+    for fault in loading.log.faults:
+        if first <= fault.base_offset < bound and fault.check == PRODUCER_STATE:
+            loading.steps.append(Step(fault.check, "refuse", segment_file(fault.segment)))
+            return True
+    return False
+
+
+def _replay_stop(loading: _Loading, number: int) -> bool:
+    """Have the walk of a segment end where replaying its producers ends it. True: the broker does not start."""
+    one = loading.segments[number]
+    for fault in loading.log.faults:
+        if fault.segment != one.base_offset or (one.stop is not None and one.stop.position <= fault.position):
+            continue
+        if fault.ends_start:
+            loading.steps.append(Step(fault.check, "refuse", segment_file(one.base_offset)))
+            return True
+        if fault.end_position < one.size_in_bytes:
+            stop = Stop(fault.end_position, fault.end_offset, fault.check)
+            loading.segments[number] = replace(one, stop=stop)
+    return False
+
+
 def _split(loading: _Loading, one: SegmentFacts) -> bool:
     """A segment with an offset that its indexes cannot hold. True: the broker does not start.
 
@@ -226,13 +270,17 @@ def _recover(loading: _Loading) -> bool:
 
     True: the broker does not start.
     """
-    recovery_point = loading.log.recovery_point or 0
-    floor = max((one.base_offset for one in loading.segments if one.base_offset <= recovery_point), default=None)
-    for number, one in enumerate(loading.segments):
-        if floor is not None and one.base_offset < floor:
+    floor = _floor(loading.log, loading.segments)
+    if floor is not None and _replay_refused(loading, _newest_snapshot(loading.log, floor), floor):
+        return True
+    for number, walked in enumerate(loading.segments):
+        if floor is not None and walked.base_offset < floor:
             continue
-        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(one.base_offset)))
+        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(walked.base_offset)))
         loading.recovered.add(number)
+        if _replay_stop(loading, number):
+            return True
+        one = loading.segments[number]
         if one.stop is None:
             continue
         if one.stop.check == OFFSET_OVERFLOW:

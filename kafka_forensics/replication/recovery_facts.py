@@ -28,6 +28,8 @@ BATCH_BEYOND_FILE: Final = 20
 BATCH_INVALID: Final = 22
 OFFSET_OVERFLOW: Final = 23
 OFFSET_REGRESSION: Final = 24
+PRODUCER_STATE: Final = 26
+ABORTED_TXN_ORDER: Final = 27
 SEGMENTS_BEHIND_CUT: Final = 29
 END_BELOW_START: Final = 31
 NO_SEGMENT: Final = 32
@@ -78,6 +80,23 @@ class SegmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayFault:
+    """A batch at which replaying producers throws: at `position` of a segment, before `end_position`.
+
+    `ends_start`: it is the broker's end; else only the walk ends, behind the batch, which is kept. `base_offset` is the batch's,
+    `end_offset` the one behind its last.
+    """
+
+    segment: int
+    position: int
+    end_position: int
+    base_offset: int
+    end_offset: int
+    check: int
+    ends_start: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotFacts:
     """A `.snapshot` file: the offset in its name and whether it can be read."""
 
@@ -102,6 +121,8 @@ class LogFacts:
     """Names of all regular files of the directory."""
     snapshots: tuple[SnapshotFacts, ...] = ()
     epochs: tuple[EpochEntry, ...] = ()
+    faults: tuple[ReplayFault, ...] = ()
+    """Where replaying its producers throws, from `replayed_from` on; only the first is looked for."""
     is_metadata: bool = False
     """Whether it is the controller's log; then `epochs` are those of its batches, too."""
     unreadable: tuple[str, ...] = ()

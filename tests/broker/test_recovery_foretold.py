@@ -6,6 +6,7 @@ scanned, and started on. A round without the clean-shutdown mark is a crash to t
 
 import shutil
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.results import RecoveryOutlook
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from lab.cluster import Cluster
 from lab.errors import LabError
 from lab.files import copy_tree, parse_offset_checkpoint
@@ -28,6 +30,11 @@ BATCHES = 40
 VALUE = 1100
 WRITTEN = 2 * BATCHES
 """Log end of every partition: two records a batch."""
+PRODUCER = 7000
+
+
+def time_ms() -> int:
+    return int(time.time() * 1000)
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,69 @@ def lost_tail(one: Partition) -> None:
         path.unlink()
 
 
+def write_on(one: Partition, *batches: bytes) -> None:
+    log = one.file(-1)
+    log.write_bytes(log.read_bytes() + b"".join(batches))
+
+
+def of_producer(offset: int, producer_id: int = PRODUCER, *, is_transactional: bool = True) -> bytes:
+    return write_batch(
+        [RecordToWrite(None, b"x")],
+        base_offset=offset,
+        base_timestamp=time_ms(),
+        partition_leader_epoch=0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=is_transactional,
+    )
+
+
+def marker(offset: int, producer_id: int = PRODUCER) -> bytes:
+    return write_marker(
+        False,  # noqa: FBT003 - the writer's one flag
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=time_ms(),
+        partition_leader_epoch=0,
+    )
+
+
+def short_marker(offset: int) -> bytes:
+    """An ABORT whose value is cut off behind its version."""
+    return write_batch(
+        [RecordToWrite(b"\0\0\0\0", b"\0\0")],
+        base_offset=offset,
+        base_timestamp=time_ms(),
+        partition_leader_epoch=0,
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control_batch=True,
+    )
+
+
+def unreadable_marker(one: Partition) -> None:
+    """The walk ends behind it: the batch that follows goes."""
+    write_on(one, of_producer(WRITTEN), short_marker(WRITTEN + 1), of_producer(WRITTEN + 2))
+
+
+def data_outside_its_transaction(one: Partition) -> None:
+    write_on(one, of_producer(WRITTEN), of_producer(WRITTEN + 1, is_transactional=False))
+
+
+def aborts_out_of_order(one: Partition) -> None:
+    other = PRODUCER + 1
+    write_on(one, of_producer(WRITTEN), of_producer(WRITTEN + 1, other), marker(WRITTEN + 2), marker(WRITTEN + 2, other))
+
+
+def open_transaction(one: Partition) -> None:
+    """Ordinary transactional data: nothing is cut."""
+    write_on(one, of_producer(WRITTEN), marker(WRITTEN + 1), of_producer(WRITTEN + 2, PRODUCER + 1))
+
+
 AFTER_A_CRASH: dict[str, Callable[[Partition], None]] = {
     "untouched": untouched,
     "flip-first": flip_first,
@@ -174,6 +244,8 @@ AFTER_A_CRASH: dict[str, Callable[[Partition], None]] = {
     "split": half_split,
     "no-logs": no_logs,
     "lost-tail": lost_tail,
+    "marker": unreadable_marker,
+    "open": open_transaction,
 }
 AFTER_A_CLEAN_STOP: dict[str, Callable[[Partition], None]] = {
     "untouched": untouched,
@@ -188,6 +260,8 @@ AFTER_A_CLEAN_STOP: dict[str, Callable[[Partition], None]] = {
     "swap": empty_swap_of_active,
     "magic": index_beyond,
     "lost-tail": lost_tail,
+    "marker": lost_tail,
+    "open": untouched,
 }
 """Topic → what is done to it; names are the topics' of the other round."""
 
@@ -278,7 +352,18 @@ def small_length(one: Partition) -> None:
     one.put(-1, one.batches(-1)[-1][0] + 8, struct.pack(">i", 5))
 
 
-@pytest.mark.parametrize(("harm", "clean"), [(small_length, True), (index_into_batch, True), (older_copy, False)])
+REFUSED = [
+    (small_length, True),
+    (index_into_batch, True),
+    (older_copy, False),
+    (data_outside_its_transaction, False),
+    (data_outside_its_transaction, True),
+    (aborts_out_of_order, False),
+    (unreadable_marker, True),
+]
+
+
+@pytest.mark.parametrize(("harm", "clean"), REFUSED)
 def test_a_broker_that_is_foretold_to_refuse_refuses(lab: Lab, harm: Callable[[Partition], None], clean: bool) -> None:
     lab.restore(clean=clean)
     harm(Partition(lab.log_dir / "length-0"))
