@@ -46,11 +46,11 @@ def scan(
     reached = tuple((storage_options or {}).items())
     options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)
     reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
-    reader.result.views = ScanViews(reader, _document)
+    reader.result.views = ScanViews(reader, json_document)
     return reader.result
 
 
-def _document(result: "ScanResult") -> "Iterable[str]":
+def json_document(result: "ScanResult") -> "Iterable[str]":
     """The JSON document of the command line, whose module is not loaded before it is asked for."""
     from kafka_forensics.cli.output_json import document
 

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "simulation": "errors compiled model storage parsers writers replication",
     "wording": "errors compiled model replication analysis",
     "engine": "errors compiled model storage parsers replication analysis",
-    "spark": "errors compiled model storage parsers replication analysis engine",
+    "spark": "errors compiled model storage parsers replication analysis engine wording export",
     "export": "errors compiled model storage parsers writers replication analysis engine wording",
     "report": "errors compiled model storage parsers replication analysis engine wording",
 }

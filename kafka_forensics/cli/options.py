@@ -6,8 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
-from kafka_forensics.cli.choices import time_ms
+from kafka_forensics.cli.choices import choose, time_ms
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import UsageError
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
@@ -36,6 +37,14 @@ Broker = Annotated[str | None, typer.Option("--broker", metavar="N", help="Only 
 Jobs = Annotated[int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes at work at once [default: one a core].")]
 Engine = Annotated[
     str, typer.Option("--engine", metavar="NAME", autocompletion=lambda: list(ENGINES), help="Where the work runs: local or spark.")
+]
+SparkRemote = Annotated[
+    str | None,
+    typer.Option("--spark-remote", metavar="URL", help="With --engine spark: a Spark Connect server, sc://host:port."),
+]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option("--spark-master", metavar="URL", help="With --engine spark: a master [default: a Spark of its own, local[JOBS]]."),
 ]
 Format = Annotated[
     str | None,
@@ -77,6 +86,17 @@ NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; so do NO_
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding, and what is being done.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the traceback of an error.")]
+
+
+def on_spark(engine: str, remote: str | None, master: str | None) -> bool:
+    """Whether Spark was asked for. Raises UsageError for an engine that is none, and for where Spark is without asking for it."""
+    if choose("engine", engine, ENGINES) == "spark":
+        if remote is not None and master is not None:
+            raise UsageError("--spark-remote and --spark-master name two places", hint="give one of them")
+        return True
+    if remote is not None or master is not None:
+        raise UsageError("--spark-remote and --spark-master go with --engine spark", hint="add --engine spark")
+    return False
 
 
 def scan_options(

@@ -16,11 +16,17 @@ _REDRAW_SECONDS: Final = 0.1
 
 
 class Progress:
-    """Called with (bytes done, bytes in all) as often as the work likes; shows nothing of what is over soon."""
+    """Called with (bytes done, bytes in all) as often as the work likes; shows nothing of what is over soon.
 
-    def __init__(self, screen: Destination, *, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    Of work that is counted in tasks, `tasks` is true, and so are they instead of bytes.
+    """
+
+    def __init__(
+        self, screen: Destination, *, quiet: bool, tasks: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._screen = screen
         self._quiet = quiet
+        self._tasks = tasks
         self._clock = clock
         self._bar: Bar | None = None
         self._started = self._shown = clock()
@@ -47,17 +53,34 @@ class Progress:
             self._draw(done, total)
 
     def _line(self, done: int, total: int, seconds: float) -> str:
+        if self._tasks:
+            return f"{done} of {total} tasks are done, {duration(seconds)}\n"
         rate = done / seconds
         left = f", about {duration((total - done) / rate)} left" if done else ""
         return f"read {size(done)} of {size(total)} ({100 * done // max(total, 1)} %), {size(int(rate))}/s{left}\n"
 
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None:
-            from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                MofNCompleteColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+                TransferSpeedColumn,
+            )
             from rich.progress import Progress as Bar
 
-            columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-            self._bar = Bar(*columns, console=self._screen.console(), transient=True, auto_refresh=False, get_time=self._clock)
+            of_bytes = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+            of_tasks = (BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
+            self._bar = Bar(
+                *(of_tasks if self._tasks else of_bytes),
+                console=self._screen.console(),
+                transient=True,
+                auto_refresh=False,
+                get_time=self._clock,
+            )
             self._bar.add_task("read", total=total)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=done, total=total, refresh=True)

@@ -8,7 +8,6 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 
@@ -23,6 +22,8 @@ def scan(
     broker: options.Broker = None,
     jobs: options.Jobs = None,
     engine: options.Engine = "local",
+    spark_remote: options.SparkRemote = None,
+    spark_master: options.SparkMaster = None,
     storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
@@ -41,8 +42,7 @@ def scan(
     Reads every PATH, compares the replicas of each partition, and never writes to what it reads. Ends with status 0 if nothing
     was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
-    if choose("engine", engine, options.ENGINES) == "spark":
-        raise UsageError("the Spark engine is not in this version", hint="leave out --engine: the local one uses every core here")
+    spark = options.on_spark(engine, spark_remote, spark_master)
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
@@ -52,7 +52,10 @@ def scan(
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)
-    result = _run(paths, asked, screen, quiet=quiet)
+    if spark:
+        result = _run_on_spark(paths, asked, screen, spark_remote, spark_master, quiet=quiet)
+    else:
+        result = _run(paths, asked, screen, quiet=quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     with open_output(output, no_color=no_color) as to:
@@ -69,6 +72,16 @@ def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, quiet: bo
 
     with Progress(screen, quiet=quiet) as progress:
         return local.scan(paths, asked, progress)
+
+
+def _run_on_spark(
+    paths: list[str], asked: ScanOptions, screen: Destination, remote: str | None, master: str | None, *, quiet: bool
+) -> ScanResult:
+    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.spark.result import scanned
+
+    with stopping(screen, remote, master, asked.jobs, quiet=quiet) as spark:
+        return scanned(spark, paths, asked)
 
 
 def exit_status(result: ScanResult, fail_on: str) -> int:

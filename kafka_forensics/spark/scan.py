@@ -7,6 +7,7 @@ files, reads checkpoints, and takes the answers. DataFrames alone, so it runs on
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.errand_values import Common, SliceAnswer, StretchRow, WitnessAnswer
 from kafka_forensics.engine.errands import fold, judge, tell_witnesses
-from kafka_forensics.engine.inputs import Inputs, gather
+from kafka_forensics.engine.inputs import Inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.scanning import Scan, digest_key
 from kafka_forensics.engine.slices import Noticed, Slice, slices, surroundings
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
 
 Batches = Iterator["pa.RecordBatch"]
 
-SPLIT_BYTES: Final = 256 << 20
-"""Bytes of one piece of a segment."""
-WORK_BYTES: Final = 256 << 20
-"""Bytes of pieces that one task folds."""
-SLICES_A_TASK: Final = 32
-"""Partitions that one task judges, where there are many."""
 ROW_SCHEMA: Final = "slice bigint, replica int, segment bigint, start bigint, packed binary"
 """A stretch's state, or with replica -1 the slice itself."""
 ANSWER_SCHEMA: Final = "slice bigint, packed binary"
@@ -45,25 +40,41 @@ _ROWS_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 20
 
 
-def scan_with_spark(spark: "SparkSession", paths: list[str], options: ScanOptions) -> ScanResult:
-    """Scan log directories where Spark's workers read them. Raises UsageError for paths that make no sense, ForensicsError where
-    the workers cannot do it."""
-    inputs = gather(paths, options)
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How a scan is divided; none of it changes the answer."""
+
+    split_bytes: int = 256 << 20
+    """Bytes of one piece of a segment."""
+    work_bytes: int = 256 << 20
+    """Bytes of pieces that one task folds."""
+    slices_a_task: int = 32
+    """Partitions that one task judges, where there are many."""
+
+
+USUAL: Final = Sizes()
+
+
+def scan_inputs(spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: Sizes = USUAL) -> tuple[ScanResult, Witnesses]:
+    """Scan what was gathered where Spark's workers read it: the answer, and what the internal topics say.
+
+    Raises UsageError where the workers cannot do it. The scan can be of any size: the driver holds a few kilobytes a segment and a
+    partition, never logs.
+    """
     probe(spark, inputs, options)
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(), worth_compiling(total), SPLIT_BYTES, surroundings(inputs))
+    common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
     witnesses = _witnesses(spark, inputs, common)
     running = Scan("spark", inputs, options, witnesses)
     common.deep, common.around = running.deep, surroundings(inputs)
     parts = list(slices(inputs))
-    if parts:
-        for answer in _answers(spark, inputs, parts, common):
-            _notice(inputs, answer.noticed)
-            running.incomplete += answer.incomplete
-            running.findings += answer.lone
-            if answer.answer is not None:
-                running.take(answer.answer)
-    return running.finish()
+    for answer in _answers(spark, inputs, parts, common, sizes) if parts else ():
+        _notice(inputs, answer.noticed)
+        running.incomplete += answer.incomplete
+        running.findings += answer.lone
+        if answer.answer is not None:
+            running.take(answer.answer)
+    return running.finish(), witnesses
 
 
 def _witnesses(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
@@ -78,11 +89,11 @@ def _witnesses(spark: "SparkSession", inputs: Inputs, common: Common) -> Witness
     return answer.witnesses
 
 
-def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common) -> Iterator[SliceAnswer]:
+def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: Sizes) -> Iterator[SliceAnswer]:
     """The answers about all slices, in their order."""
     told = pack(common)
-    works = [pack(one) for one in fold_works(parts, common.split_bytes, WORK_BYTES)]
-    tasks = max(1, min(len(parts), max(-(-len(parts) // SLICES_A_TASK), len(works))))
+    works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes)]
+    tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), len(works))))
     states = (
         _table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
         .repartitionByRange(max(len(works), 1), "work")

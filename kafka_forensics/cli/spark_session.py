@@ -1,0 +1,109 @@
+"""The Spark session of a command: made for it, watched while it works, and stopped after it.
+
+Spark's Java says much on standard error that is none of the user's business. What it says goes through a pipe here: how far its
+stages are becomes our progress, the rest is kept in case that it does not start.
+"""
+
+import os
+import re
+import threading
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Self
+
+from kafka_forensics.cli.progress import Progress
+from kafka_forensics.cli.streams import Destination
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+_STAGES: Final = re.compile(rb"\[Stage (\d+):[^\]]*?\((\d+) \+ \d+\) / (\d+)\]")
+_LINES_KEPT: Final = 40
+_PIECE: Final = 4096
+
+
+@contextmanager
+def stopping(screen: Destination, remote: str | None, master: str | None, jobs: int, *, quiet: bool) -> "Iterator[SparkSession]":
+    """A session of a Connect server, of a master, or of this machine with `jobs` cores; stopped at the end.
+
+    Raises UsageError where it cannot be had.
+    """
+    from kafka_forensics.spark import default_builder, session
+
+    where = remote or master or f"local[{jobs},4]"
+    _say(screen, f"starting Spark ({where})" if remote is None else f"connecting to Spark ({where})", quiet=quiet)
+    if remote is not None:
+        spark = session(remote=remote)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+        return
+    with Progress(screen, quiet=quiet, tasks=True) as progress, _Heard(progress) as heard:
+        try:
+            with heard.child():
+                spark = default_builder(where).config("spark.ui.showConsoleProgress", "true").getOrCreate()
+        except RuntimeError:
+            heard.show(screen)
+            raise
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _say(screen: Destination, words: str, *, quiet: bool) -> None:
+    if not quiet and screen.stream.isatty():
+        screen.stream.write(words + "\n")
+        screen.stream.flush()
+
+
+class _Heard:
+    """A pipe that the Java process gets for its standard error, and a thread that listens at its other end."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._last: deque[bytes] = deque(maxlen=_LINES_KEPT)
+        self._read, self._write = os.pipe()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._listener.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """The listener ends when the last process that holds the other end does, or with us."""
+        if self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+
+    @contextmanager
+    def child(self) -> "Iterator[None]":
+        """Processes that are started meanwhile get the pipe as their standard error."""
+        kept = os.dup(2)
+        os.dup2(self._write, 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+    def show(self, screen: Destination) -> None:
+        """What was said last."""
+        from kafka_forensics.cli.safe_text import printable
+
+        screen.stream.writelines(printable(line.decode("utf-8", "replace")) + "\n" for line in self._last)
+
+    def _listen(self) -> None:
+        rest = b""
+        while piece := os.read(self._read, _PIECE):
+            *lines, rest = re.split(rb"[\r\n]", rest + piece)
+            for line in lines:
+                stages = _STAGES.findall(line)
+                if stages:
+                    self._progress(sum(int(done) for _, done, _ in stages), sum(int(total) for _, _, total in stages))
+                elif line.strip():
+                    self._last.append(line)
+        os.close(self._read)

@@ -1,0 +1,80 @@
+"""Spark: the scan, the data source `kafka_log`, and a session that suits this machine. The one room that knows pyspark.
+
+``scan(spark, paths)`` gives the answer of `kafka_forensics.scan`, worked out by Spark's workers. For facts as DataFrames,
+``register(spark)`` once, then ``spark.read.format("kafka_log").option("fact", "batches").load(path)``; docs/spark.md tells the
+options. Importing this package does not import pyspark.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from kafka_forensics.spark.result import SparkScanResult
+
+__all__ = ["default_builder", "register", "scan", "session"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the data source `kafka_log` known to a session, Classic or Connect; doing so again changes nothing.
+
+    Raises UsageError if pyspark is not installed or too old.
+    """
+    from kafka_forensics.spark.session import require_pyspark
+
+    require_pyspark()
+    from kafka_forensics.spark.data_source import KafkaLogDataSource
+
+    spark.dataSource.register(KafkaLogDataSource)
+
+
+def scan(
+    spark: "SparkSession",
+    paths: str | list[str],
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: str | int | None = None,
+    live: bool = False,
+    deep: bool | None = None,
+    as_of_ms: int | None = None,
+    storage_options: "Mapping[str, str] | None" = None,
+) -> "SparkScanResult":
+    """Scan log directories by Spark's workers, which must be able to read the paths, as `kafka_forensics.scan` does here.
+
+    The findings and summaries are the same, row for row; `dataframe(fact)` gives DataFrames. Raises UsageError for paths that make
+    no sense, and where the workers cannot do the work.
+    """
+    register(spark)
+    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.spark.result import scanned
+
+    name = None if broker is None else str(broker)
+    pairs = tuple((storage_options or {}).items())
+    options = ScanOptions(topic, partition, name, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=pairs)
+    return scanned(spark, [paths] if isinstance(paths, str) else paths, options)
+
+
+def default_builder(master: str = "local[*]") -> "SparkSession.Builder":
+    """A builder of a quiet session on this machine's loopback address, whose workers run this very Python.
+
+    The environment variables `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` are set unless they are already; whatever is configured
+    on the builder afterwards wins. Raises UsageError if pyspark or Java is not there.
+    """
+    from kafka_forensics.spark.session import builder
+
+    return builder(master)
+
+
+def session(master: str = "local[*]", *, remote: str | None = None) -> "SparkSession":
+    """The running session if there is one, else one of `default_builder`, or of the Connect server `remote` (`sc://host:port`).
+
+    The data source is registered. Raises UsageError if pyspark or Java is not there.
+    """
+    from kafka_forensics.spark.session import connected, started
+
+    spark = started(master) if remote is None else connected(remote)
+    register(spark)
+    return spark
