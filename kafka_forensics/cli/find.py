@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafka_forensics.engine.finding import Search
     from kafka_forensics.engine.finding_match import Conditions
 
+_REPLICAS_NAMED: Final = 6
 _HEX: Final = "hex:"
 _TEXT: Final = "text:"
 
@@ -44,7 +45,10 @@ ValueContains = Annotated[
 Limit = Annotated[
     int | None,
     typer.Option(
-        "--limit", metavar="N", min=1, help="Stop after so many, read replica by replica; with --offset N every replica's is shown."
+        "--limit",
+        metavar="N",
+        min=1,
+        help="Stop after so many records. Replicas are read one after another: which were not reached is said at the end.",
     ),
 ]
 
@@ -160,6 +164,7 @@ def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
         lines.append(f"nothing found: no readable record in {searched} fulfils all that is asked")
     elif found.stopped:
         lines.append(f"stopped after {plural(found.found, 'record')}, as --limit says; there may be more")
+        lines += _not_reached(found)
     elif not quiet:
         lines.append(f"found {plural(found.found, 'record')} in {searched}")
     if found.damaged_places:
@@ -169,3 +174,15 @@ def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
     lines += [f"incomplete: {printable(path)}: {printable(reason)}" for path, reason in gaps]
     screen.stream.writelines(line + "\n" for line in lines)
     screen.stream.flush()
+
+
+def _not_reached(found: "Search") -> list[str]:
+    """Which replicas the limit kept from being looked at: what was shown says nothing of them."""
+    from kafka_forensics.cli.safe_text import printable
+
+    names = found.not_reached
+    if not names:
+        return []
+    more = f" and {len(names) - _REPLICAS_NAMED} more" if len(names) > _REPLICAS_NAMED else ""
+    told = ", ".join(map(printable, names[:_REPLICAS_NAMED])) + more
+    return [f"of {len(found.replicas)} replicas, read one after another, {len(names)} were not reached: {told}"]

@@ -50,6 +50,7 @@ COLUMNS: Final = (
     "held_back_producer_id",
     "isr",
     "min_insync_replicas",
+    "missing_isr_members",
 )
 _METADATA: Final = "metadata"
 _HEADS: Final = ("group", "state", "members", "partition", "committed", "log end", "lag", "committed at", "newest records", "notes")
@@ -165,6 +166,7 @@ def _readers(answer: "Readable | None") -> dict[str, Any]:
         "held_back_producer_id": None if answer is None else answer.producer_id,
         "isr": None if answer is None or answer.isr is None else list(answer.isr),
         "min_insync_replicas": None if answer is None else answer.min_insync_replicas,
+        "missing_isr_members": None if answer is None else list(answer.missing),
     }
 
 

@@ -57,8 +57,12 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
         group for group in groups if group[2] and not verbose and is_harmless(group[2]) and not any(map(is_background, group[2]))
     ]
     sick = [group for group in groups if group[2] and group not in brief]
-    for group in sorted(sick, key=lambda group: -max(finding.severity.rank for finding in group[2])):
+    for number, group in enumerate(sorted(sick, key=lambda group: -max(finding.severity.rank for finding in group[2]))):
+        if number:
+            page.gap()
         page.block(*group)
+    if sick and (brief or clean):
+        page.gap()
     page.counts(brief, clean, nothing_found(result))
 
 
@@ -114,6 +118,9 @@ class _Page:
             self._console.print()
             counts = ", ".join(f"{group[0].kind}{f' {len(group)}' if len(group) > 1 else ''}" for group in by_kind(brief))
             self._hanging(Text("  info, -v explains:", "dim"), Text(f"{counts}", "dim"), 21)
+
+    def gap(self) -> None:
+        """A blank line between two parts of the page; none stands at its end."""
         self._console.print()
 
     def _kind(self, findings: list[Finding]) -> None:

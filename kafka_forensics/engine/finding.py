@@ -116,6 +116,10 @@ class _Piece:
         return typed_path(self.source, self.path)
 
 
+def _replica(piece: _Piece) -> str:
+    return f"{piece.topic}-{piece.partition} on broker {piece.log_dir.broker}"
+
+
 @dataclass(slots=True)
 class Search:
     """A search of `pieces` for what `asked` says: `rows` gives the records, the other fields what a person should know beside.
@@ -134,6 +138,7 @@ class Search:
     found: int = 0
     bytes_total: int = field(init=False)
     """Of all files that are to be searched."""
+    _begun: int = 0
     _done: int = 0
     _progress: Progress | None = None
 
@@ -146,6 +151,17 @@ class Search:
         """Whether the limit ended the search."""
         return self.limit is not None and self.found >= self.limit
 
+    @property
+    def replicas(self) -> list[str]:
+        """Every replica that is to be searched, as `topic-partition on broker N`, in the order of the search."""
+        return list(dict.fromkeys(map(_replica, self.pieces)))
+
+    @property
+    def not_reached(self) -> list[str]:
+        """Replicas of which nothing was looked at when the limit ended the search, in order."""
+        reached = {_replica(piece) for piece in self.pieces[: self._begun]}
+        return [one for one in self.replicas if one not in reached] if self.stopped else []
+
     def rows(self, progress: Progress | None = None) -> Iterator[Row]:
         """Every record that fulfils the conditions, by topic, partition, broker and, within each file, as it stands there.
 
@@ -157,6 +173,7 @@ class Search:
         for piece in self.pieces:
             if self.stopped:
                 break
+            self._begun += 1
             held = packed.pop(piece.order, None)
             for row in self._rows_of(piece) if held is None else held:
                 self.found += 1

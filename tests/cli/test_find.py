@@ -173,6 +173,13 @@ def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_r
     assert err.startswith("error: nothing fits --topic none: there is no partition 'none'\nhint: there is ")
 
 
+def test_the_limit_says_which_replicas_it_kept_from_being_read(run: Run, hostile: Path) -> None:
+    _, _, err = run(hostile, "--offset", "0", "--limit", "1")
+    assert "of 2 replicas, read one after another, 1 were not reached: orders-0 on broker 2\n" in err
+    _, _, err = run(hostile, "--offset", "0", "--limit", "2")
+    assert "not reached" not in err
+
+
 def test_output_goes_to_a_file_whose_ending_tells_the_format(run: Run, hostile: Path, tmp_path: Path) -> None:
     status, out, _ = run(hostile, "--offset", "0", "--output", tmp_path / "found.json")
     assert (status, out) == (0, "")

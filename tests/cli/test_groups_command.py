@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.main import outcome
+from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.group_records import (
     commit_key,
     commit_value,
@@ -179,6 +180,18 @@ def test_output_never_goes_into_the_evidence(run: Run, copies: Path, tmp_path: P
     lines = (tmp_path / "groups.jsonl").read_text().splitlines()
     assert len(lines) == 5
     assert all(json.loads(line)["offsets_partition"] == 0 for line in lines)
+
+
+def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "copies"
+    for broker in (1, 2):
+        records = log_of((commit_key("g", "orders"), commit_value(7)))
+        put_offsets(put_replica(folder, broker, b"".join(log(5)), high_watermark=10), records)
+    ControllerLog().lead([CONTROLLER]).append(topic("orders")).append(partition([1, 2, 3], 1)).put(folder / f"c{CONTROLLER}")
+    [row] = rows(run, folder)
+    _, table, _ = run(folder, "--format", "table")
+    assert row["missing_isr_members"] == [3]
+    assert "no log of broker 3, a member of the ISR" in table
 
 
 @pytest.mark.corpora

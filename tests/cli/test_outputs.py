@@ -212,3 +212,18 @@ def test_equal_advice_in_one_partition_is_given_once() -> None:
     text = rendered(result_of(*found), "table")
     assert text.count("To repair broker 1, ") == 1
     assert "do    As for BATCH_CRC_MISMATCH.\n" in text
+
+
+@pytest.mark.parametrize("name", sorted({*RESULTS} - {"empty"}))
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_table_neither_begins_nor_ends_with_a_blank_line_and_has_no_two_in_a_row(name: str, verbose: bool) -> None:
+    """The summary that follows on a terminal brings its own."""
+    text = rendered(RESULTS[name](), "table", verbose=verbose)
+    assert text.strip("\n") + "\n" == text
+    assert "\n\n\n" not in text
+
+
+def test_a_blank_line_stands_between_what_is_sick_and_the_counts() -> None:
+    lines = rendered(unclean_result(), "table").splitlines()
+    counts = next(number for number, line in enumerate(lines) if line.startswith(("info ", "clean ")))
+    assert lines[counts - 1] == ""

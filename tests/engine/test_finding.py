@@ -183,6 +183,11 @@ def test_topic_partition_broker_and_limit_choose(cluster: Path) -> None:
     limited = search([str(cluster)], ScanOptions(), asked, limit=2)
     assert [row[3] for row in limited.rows()] == [0, 1]
     assert limited.stopped
+    assert limited.replicas[0] == "orders-0 on broker 2"
+    assert limited.not_reached == limited.replicas[1:]
+    unlimited = search([str(cluster)], ScanOptions(), asked)
+    assert list(unlimited.rows())
+    assert unlimited.not_reached == []
 
 
 def test_payloads_come_only_when_asked_for(cluster: Path) -> None:
