@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from heapq import merge
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
@@ -46,14 +48,14 @@ def scan_inputs(
     running = Scan("local", inputs, options, read_witnesses(inputs) if witnesses is None else witnesses)
     running.findings += lone_leftovers(inputs)
     key = digest_key()
-    report = _Report(progress, running)
-    for _, merged in groupby(_replicas(inputs, key, options.jobs, running.deep, report), key=_partition):
-        running.take(judged(list(merged), key, options, look))
+    for _, found in groupby(folded_replicas([running], key, options.jobs, progress), key=partition_of):
+        running.take(judged([merged for _, merged in found], key, options, look))
     return running.finish()
 
 
-def _partition(merged: Merged) -> tuple[str, int]:
-    context = merged[0].context
+def partition_of(found: tuple[Scan, Merged]) -> tuple[str, int]:
+    """Topic and partition of a replica."""
+    context = found[1][0].context
     return context.topic, context.partition
 
 
@@ -62,26 +64,33 @@ class _Report:
     """Where the merging thread tells how far it is and what could not be read."""
 
     progress: Progress | None
-    running: Scan
+    total: int
     done: int = 0
 
-    def folded(self, one: Folded) -> None:
+    def folded(self, running: Scan, one: Folded) -> None:
         """Count a split, or a stretch of one, that is merged."""
         self.done += one.split.end - one.split.start
         if one.incomplete is not None:
-            self.running.incomplete.append(one.incomplete)
+            running.incomplete.append(one.incomplete)
         if self.progress is not None:
-            self.progress(self.done, self.running.bytes_total)
+            self.progress(self.done, self.total)
 
 
-def _replicas(inputs: Inputs, key: "NDArray[np.int64]", jobs: int, deep: bool, report: _Report) -> Iterator[Merged]:
-    """Every replica, folded and whole, in the order of the plans; splits of later ones are folded meanwhile."""
-    plans = inputs.replicas
+def folded_replicas(
+    runs: list[Scan], key: "NDArray[np.int64]", jobs: int, progress: Progress | None = None
+) -> Iterator[tuple[Scan, Merged]]:
+    """Every replica of these scans, folded and whole, by topic, partition and scan; splits of later ones are folded meanwhile.
+
+    Digests of replicas that were folded with one `key` can be compared, whichever scan they are of.
+    """
+    every = list(merge(*([(running, plan) for plan in running.inputs.replicas] for running in runs), key=_planned))
+    plans = [plan for _, plan in every]
+    report = _Report(progress, sum(running.bytes_total for running in runs))
     recent = RecentIndexes()
 
     def fold(split: Split, pause: Pause) -> Iterator[Folded]:
-        plan = plans[split.replica]
-        return fold_split(plan, split, key, recent.of(plan, split), pause, deep=deep)
+        running, plan = every[split.replica]
+        return fold_split(plan, split, key, recent.of(plan, split), pause, deep=running.deep)
 
     packed = _fold_packed(plans, fold)
 
@@ -96,9 +105,15 @@ def _replicas(inputs: Inputs, key: "NDArray[np.int64]", jobs: int, deep: bool, r
 
     splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
     stretches = in_order(fold_once, splits, jobs if using_compiled() else 1, alone)
-    for plan in plans:
+    for running, plan in every:
         of_replica = takewhile(lambda one: one is not None, stretches)
-        yield plan, *merge_replica(plan, inputs, (one for one in of_replica if one is not None), refold, report.folded)
+        told = partial(report.folded, running)
+        whole = merge_replica(plan, running.inputs, (one for one in of_replica if one is not None), refold, told)
+        yield running, (plan, *whole)
+
+
+def _planned(one: tuple[Scan, ReplicaPlan]) -> tuple[str, int]:
+    return one[1].context.topic, one[1].context.partition
 
 
 def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folded]]:
