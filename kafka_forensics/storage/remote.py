@@ -9,6 +9,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,9 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.member_file import HeldBytes, MemberFile
 from kafka_forensics.storage.members import MAX_MEMBERS, MAX_NAME, note
 from kafka_forensics.storage.options import StorageOptions
-from kafka_forensics.storage.remote_errors import Failure, RequestFailedError, attempt, source_error
+from kafka_forensics.storage.remote_errors import RequestFailedError, attempt, source_error
 from kafka_forensics.storage.remote_file import RemoteFile
+from kafka_forensics.storage.remote_read import ObjectReader
 from kafka_forensics.storage.remote_small import SMALL_OBJECT, SmallObjects
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
 
@@ -101,9 +103,8 @@ class RemoteSource:
             self._begin_neighbours(path)
             data = self._small.bytes_of(path, entry.size_in_bytes)
             return MemberFile(path, len(data), HeldBytes(data), 0)
-        file, size = self._opened(path, entry.size_in_bytes)
-        fetch = self._fetcher(file, path, size)
-        return RemoteFile(path, size, fetch, self._pool, self._options.block_mib << 20, file.close)
+        reader = self._reader(path, entry.size_in_bytes)
+        return RemoteFile(path, reader.size_in_bytes, reader.fetch, self._pool, self._options.block_mib << 20, reader.close)
 
     def forget_listings(self) -> None:
         """Look at everything again from now on; what was listed before is listed anew on threads.
@@ -156,7 +157,9 @@ class RemoteSource:
         from pyarrow.fs import FileSelector
 
         full = self._full(path)
-        infos = self._answer(path, lambda: self._filesystem.get_file_info(FileSelector(full, recursive=False)))
+        infos = self._answer(
+            path, lambda: self._filesystem.get_file_info(FileSelector(full, recursive=False, allow_not_found=bool(self._known)))
+        )
         with self._lock:
             self._count += len(infos)
             if self._count > MAX_MEMBERS:
@@ -186,27 +189,18 @@ class RemoteSource:
             return Entry(path, EntryKind.FILE, info.size or 0, info.mtime_ns or 0, None)
         return None
 
-    def _opened(self, path: str, listed: int) -> tuple[Any, int]:
-        """The object opened, and its size; it must have as many bytes as were listed, and be the one it was before."""
-        file = self._answer(path, lambda: self._filesystem.open_input_file(self._full(path)))
-        size = self._answer(path, file.size)
-        if size < listed:
-            file.close()
-            raise SourceError(path, _shorter(size, listed))
-        self._require_same(path, file)
-        return file, size
+    def _reader(self, path: str, listed: int) -> ObjectReader:
+        return ObjectReader(self._filesystem, self._full(path), path, listed, self._options, self._is_known)
+
+    def _is_known(self, path: str, etag: bytes) -> bool:
+        return self._etags.setdefault(path, etag) == etag
 
     def _read_small(self, path: str, listed: int) -> bytes:
         """All bytes of an object, as many as were listed; one that has grown since gives those only."""
         if not listed:
             return b""
-        file, size = self._opened(path, listed)
-        with file:
-            fetch = self._fetcher(file, path, size)
-            data: bytes = self._answer(path, lambda: fetch(0, listed))
-        if len(data) < listed:
-            raise SourceError(path, _shorter(len(data), listed))
-        return data
+        with closing(self._reader(path, listed)) as reader:
+            return reader.whole(listed)
 
     def _begin_neighbours(self, path: str) -> None:
         """Fetch the small objects of the same name in the next directories ahead."""
@@ -234,36 +228,6 @@ class RemoteSource:
         at = bisect_right(directories, directory)
         return directories[at : at + NEIGHBOURS_AHEAD]
 
-    def _fetcher(self, file: Any, path: str, size_in_bytes: int) -> Callable[[int, int], bytes]:
-        """How bytes of an open object are had; what fails is looked at again, to tell a lost object from a bad line."""
-
-        def look(failure: Failure) -> Failure | None:
-            try:
-                info = self._filesystem.get_file_info(self._full(path))
-            except OSError:
-                return None
-            entry = self._entry(path, info)
-            if entry is None:
-                return Failure("missing", failure.words)
-            if entry.size_in_bytes < size_in_bytes:
-                return Failure("final", _shorter(entry.size_in_bytes, size_in_bytes))
-            return None
-
-        def fetch(position: int, size: int) -> bytes:
-            data: bytes = attempt(lambda: file.read_at(size, position), self._options, look)
-            return data
-
-        return fetch
-
-    def _require_same(self, path: str, file: Any) -> None:
-        """Raise SourceError if an object that is opened again has another ETag: it was replaced meanwhile."""
-        if self._filesystem.type_name != "s3":
-            return
-        etag = self._answer(path, file.metadata).get("ETag")
-        if etag is not None and self._etags.setdefault(path, etag) != etag:
-            file.close()
-            raise SourceError(path, "replaced since it was first read: its ETag is another one")
-
     def _answer(self, path: str, ask: Callable[[], Any]) -> Any:
         try:
             return attempt(ask, self._options)
@@ -285,10 +249,6 @@ def _child_name(directory: str, path: str) -> str | None:
     if not name or name in {".", ".."} or "/" in name or "\0" in name or len(name) > MAX_NAME:
         return None
     return name
-
-
-def _shorter(there: int, listed: int) -> str:
-    return f"shorter than when it was listed: {there} of {listed} bytes"
 
 
 def _require_inside(path: str) -> None:

@@ -71,7 +71,7 @@ def attempt(
 ) -> Answer:
     """What `ask` gives, asked again up to three times, about 3 s in all, when an error may go away by itself.
 
-    `give_up` may look closer after a failure that seems to be such a one, and say what it is instead. Raises RequestFailedError.
+    `give_up` may look closer after a failure that it knows more about, and say what it is instead. Raises RequestFailedError.
     """
     pauses = iter(PAUSES)
     while True:
@@ -80,7 +80,7 @@ def attempt(
             return ask()
         failure = caught.failure
         assert failure is not None
-        if failure.kind == "transient" and give_up is not None:
+        if failure.kind in {"transient", "final"} and give_up is not None:
             failure = give_up(failure) or failure
         pause = next(pauses, None)
         if failure.kind != "transient" or pause is None:

@@ -18,7 +18,8 @@ SMALL_READ: Final = 64 << 10
 STREAM_AFTER: Final = 2 << 20
 """Bytes read one behind the other after which the rest of the file is read in blocks."""
 
-Fetch = Callable[[int, int], bytes]
+Data = bytes | bytearray
+Fetch = Callable[[int, int], Data]
 """`fetch(position, size)`: those bytes, or fewer if the object has no more. Raises RequestFailedError."""
 
 
@@ -40,10 +41,11 @@ class RemoteFile:
         self._block_bytes = block_bytes
         self._on_close = on_close
         self._lock = threading.RLock()
-        self._blocks: dict[int, Future[bytes]] = {}
+        self._blocks: dict[int, Future[Data]] = {}
         self._first, self._last = 0, 0
         self._fetched_end, self._run = -1, 0
-        self._held_at, self._held = 0, b""
+        self._held_at = 0
+        self._held: Data = b""
         self._closed = False
 
     def will_read(self, start: int, end: int) -> None:
@@ -121,7 +123,7 @@ class RemoteFile:
         self._drop_blocks()
         self._first, self._last = start, max(start, end)
 
-    def _block(self, position: int) -> tuple[int, Future[bytes]]:
+    def _block(self, position: int) -> tuple[int, Future[Data]]:
         """(start, bytes) of the block that holds `position`; those behind it are begun, and those before it forgotten."""
         number = (position - self._first) // self._block_bytes
         blocks = -(-(self._last - self._first) // self._block_bytes)
@@ -148,14 +150,14 @@ class RemoteFile:
                 self._held_at, self._held = start, data
         return memoryview(data)[position - start : position - start + size]
 
-    def _whole(self, position: int, size: int) -> bytes:
+    def _whole(self, position: int, size: int) -> Data:
         data = self._fetch(position, size)
         if len(data) < size:
             there = position + len(data)
             raise SourceError(self._path, f"shorter than when it was listed: {there} of {self.size_in_bytes} bytes")
         return data
 
-    def _answer(self, give: Callable[[], bytes]) -> bytes:
+    def _answer(self, give: Callable[[], Data]) -> Data:
         try:
             return give()
         except RequestFailedError as error:

@@ -1,0 +1,252 @@
+"""Evidence on a real S3 server: what is listed, what is read, and what happens when objects go, shrink or cannot be had."""
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.errors import PathMissingError, SourceError
+from kafka_forensics.storage import remote_errors
+from kafka_forensics.storage.manifest import Manifest
+from kafka_forensics.storage.open import located, open_beside, open_source
+from kafka_forensics.storage.options import StorageOptions, storage_options
+from kafka_forensics.storage.remote import RemoteSource
+from kafka_forensics.storage.source import EntryKind
+from tests.storage.trees import LOG, SPARSE, files_of, walk
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
+
+MIB = 1 << 20
+Bucket = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_errors, "PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def options_for(endpoint: str, **more: str) -> StorageOptions:
+    given = {"endpoint": endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+    return storage_options(given | more, {})
+
+
+@pytest.fixture
+def bucket(s3: S3Server, request: pytest.FixtureRequest) -> Bucket:
+    """Make a bucket with these objects; its name."""
+
+    def make(objects: dict[str, bytes]) -> str:
+        name = f"bucket-{abs(hash(request.node.name))}"
+        client = s3.client()
+        client.create_bucket(Bucket=name)
+        for key, body in objects.items():
+            client.put_object(Bucket=name, Key=key, Body=body)
+        return name
+
+    return make
+
+
+def opened(uri: str, proxy: S3Proxy, **more: str) -> RemoteSource:
+    source = open_source(uri, options_for(proxy.endpoint, **more))
+    assert isinstance(source, RemoteSource)
+    return source
+
+
+def test_a_tree_on_s3_is_the_tree(s3: S3Server, proxy: S3Proxy, tree: Path) -> None:
+    s3.upload(tree, "trees", "snapshots/a")
+    source = opened("s3://trees/snapshots/a/", proxy)
+    assert source.name == "s3://trees/snapshots/a"
+    entries = {entry.path: entry for entry in walk(source)}
+    contents = files_of(tree)
+    assert {path for path, entry in entries.items() if entry.kind is EntryKind.FILE} == set(contents)
+    for path, content in contents.items():
+        assert entries[path].size_in_bytes == len(content)
+        with source.open(path) as file:
+            assert file.size_in_bytes == len(content)
+            assert file.read_at(0, len(content) + 1) == content
+            assert file.read_at(len(content) // 2, 100) == content[len(content) // 2 :][:100]
+    assert source.stat("broker-1").kind is EntryKind.DIRECTORY
+    assert (source.rejected, source.problems) == ([], [])
+    lone = opened(f"s3://trees/snapshots/a/{LOG}", proxy)
+    assert lone.list() == []
+    assert lone.stat("").size_in_bytes == len(contents[LOG])
+    assert [entry.name for entry in open_beside(lone).list()] == [
+        Path(path).name
+        for path in sorted(
+            (LOG, SPARSE, *[path for path in contents if path.startswith("broker-1/orders-0/") and path not in {LOG, SPARSE}])
+        )
+    ]
+
+
+def test_names_that_make_no_safe_path_are_rejected(bucket: Bucket, proxy: S3Proxy) -> None:
+    odd = ["a/ x %41\x01?", "a/ü", "a/dir/"]
+    unsafe = ["a//b", "a/../c", "a/./d", "../e"]
+    name = bucket({key: b"" if key.endswith("/") else b"1" for key in [*odd, *unsafe, "a/both", "a/both/inner"]})
+    source = opened(f"s3://{name}", proxy)
+    entries = {entry.path: entry.kind for entry in walk(source)}
+    assert entries == {
+        "a": EntryKind.DIRECTORY,
+        "a/ x %41\x01?": EntryKind.FILE,
+        "a/ü": EntryKind.FILE,
+        "a/dir": EntryKind.DIRECTORY,
+        "a/both": EntryKind.DIRECTORY,
+        "a/both/inner": EntryKind.FILE,
+    }
+    assert sorted(source.rejected) == ["..", "a/.", "a/..", "a//", "a/both"]
+    with source.open("a/ x %41\x01?") as file:
+        assert file.read_at(0, 9) == b"1"
+    for path in ("a/../c", "../e", "a//b", "a/./d", "nothing", "a"):
+        with pytest.raises(SourceError):
+            source.open(path)
+
+
+def test_what_is_not_there_is_one_line_with_the_nearest_name(bucket: Bucket, proxy: S3Proxy) -> None:
+    name = bucket({"snapshots/broker-1/x": b"1"})
+    for uri, said, hint in (
+        (f"s3://{name}/snapshots/broker-2", "no such object or directory", f"did you mean s3://{name}/snapshots/broker-1?"),
+        (f"s3://{name}/other/broker-2", "no such object or directory", f"nothing is at s3://{name}/other either"),
+        (f"s3://no-{name}/snapshots", f"no such bucket: no-{name}", None),
+        (f"s3://no-{name}", "no such bucket, or no right to see it", None),
+        (f"s3://{ACCESS_KEY}:{SECRET_KEY}@{name}/y", "no such object or directory", None),
+    ):
+        with pytest.raises(PathMissingError) as caught:
+            opened(uri, proxy)
+        assert str(caught.value) == f"{uri.replace(f'{ACCESS_KEY}:{SECRET_KEY}@', '')}: {said}"
+        assert caught.value.hint == hint
+
+
+def test_patterns_are_matched_level_by_level(bucket: Bucket, proxy: S3Proxy) -> None:
+    name = bucket(
+        {f"snapshots/2026-11-{day}/broker-{number}/x": b"1" for day in (19, 20) for number in (1, 2)} | {"snapshots/y": b""}
+    )
+    options = options_for(proxy.endpoint)
+    found = located(f"s3://{ACCESS_KEY}:{SECRET_KEY}@{name}/snapshots/*/broker-[1]", options)
+    assert [path for path, _ in found] == [f"s3://{name}/snapshots/2026-11-{day}/broker-1" for day in (19, 20)]
+    assert {given.secret_key for _, given in found if given is not None} == {SECRET_KEY}
+    assert [path for path, _ in located(f"s3://{name}/snapshots/?", options)] == [f"s3://{name}/snapshots/y"]
+    with pytest.raises(PathMissingError, match="matches nothing") as caught:
+        located(f"s3://{name}/snapshots/*/broker-7*", options)
+    assert caught.value.hint == f"there is 2026-11-19, 2026-11-20, y in s3://{name}/snapshots"
+    assert located("broker-*") == [("broker-*", None)]
+
+
+def test_errors_that_go_away_are_waited_out(bucket: Bucket, proxy: S3Proxy) -> None:
+    name = bucket({"d/small": b"small", "d/large": bytes(2 * MIB)})
+    failures: dict[str, int] = {}
+
+    def twice(method: str, path: str, _number: int) -> int | None:
+        key = f"{method} {path}"
+        failures[key] = failures.get(key, 0) + 1
+        return (500, 503)[failures[key] - 1] if failures[key] <= 2 else None
+
+    source = opened(f"s3://{name}/d", proxy)
+    proxy.fault = twice
+    for entry in source.list():
+        with source.open(entry.path) as file:
+            assert len(file.read_at(0, 9 * MIB)) == entry.size_in_bytes
+    assert min(failures.values()) == 3
+
+
+@pytest.mark.parametrize(("status", "said", "requests"), [(503, "still failing after 4 attempts", 4), (403, "access denied", 1)])
+def test_errors_that_stay_are_told_with_the_next_step(
+    bucket: Bucket, proxy: S3Proxy, status: int, said: str, requests: int
+) -> None:
+    name = bucket({"d/file": b"1"})
+    source = opened(f"s3://{name}/d", proxy)
+    source.list()
+    proxy.requests.clear()
+    proxy.fault = lambda *_: status
+    with pytest.raises(SourceError, match=f"file: {said}") as caught:
+        source.open("file")
+    assert caught.value.path == "file"
+    assert len(proxy.requests) == requests
+    with pytest.raises(SourceError, match=f"s3://{name}/d: {said}"):
+        opened(f"s3://{name}/d", proxy)
+
+
+def test_objects_that_go_or_shrink_after_they_were_listed(s3: S3Server, bucket: Bucket, proxy: S3Proxy) -> None:
+    name = bucket({f"d/{key}": bytes(2 * MIB) for key in ("gone", "shrunk", "goes", "shrinks")})
+    source = opened(f"s3://{name}/d", proxy)
+    source.list()
+    goes, shrinks = source.open("goes"), source.open("shrinks")
+    assert goes.read_at(0, 10) == shrinks.read_at(0, 10) == bytes(10)
+    client: Any = s3.client()
+    for key in ("gone", "goes"):
+        client.delete_object(Bucket=name, Key=f"d/{key}")
+    for key in ("shrunk", "shrinks"):
+        client.put_object(Bucket=name, Key=f"d/{key}", Body=bytes(MIB + 5))
+    with pytest.raises(SourceError, match="gone: no such object"):
+        source.open("gone")
+    with pytest.raises(SourceError, match="goes: no such object"):
+        goes.read_at(MIB, 10)
+    short = f"shorter than when it was listed: {MIB + 5} of {2 * MIB} bytes"
+    with pytest.raises(SourceError, match=f"shrunk: {short}"):
+        source.open("shrunk")
+    for position, size in ((MIB + 100, 10), (MIB, MIB)):
+        with pytest.raises(SourceError, match=f"shrinks: {short}"):
+            shrinks.read_at(position, size)
+
+
+def test_an_answer_with_too_few_bytes_is_no_end_of_file(bucket: Bucket, proxy: S3Proxy) -> None:
+    name = bucket({"d/large": bytes(2 * MIB), "d/small": bytes(100)})
+    source = opened(f"s3://{name}/d", proxy)
+    source.list()
+    proxy.fault = lambda *request: bytes(50) if request[0] == "GET" else None
+    with (
+        source.open("large") as file,
+        pytest.raises(SourceError, match="large: still failing after 4 attempts"),
+    ):
+        file.read_at(0, 2 * MIB)
+    with pytest.raises(SourceError, match="small: still failing after 4 attempts"):
+        source.open("small")
+
+
+def test_the_manifest_notices_what_changed(s3: S3Server, bucket: Bucket, proxy: S3Proxy) -> None:
+    name = bucket({f"{key}/f": b"1234" for key in "abcd"})
+    source = opened(f"s3://{name}", proxy)
+    manifest = Manifest()
+    for key in "abcd":
+        source.open(f"{key}/f").close()
+        manifest.record(source, source.stat(f"{key}/f"))
+    assert manifest.changes() == []
+    client: Any = s3.client()
+    client.put_object(Bucket=name, Key="a/f", Body=b"12345")
+    client.delete_object(Bucket=name, Key="b/f")
+    time.sleep(1.1)  # S3 tells times in seconds
+    client.put_object(Bucket=name, Key="c/f", Body=b"4321")
+    changes = {path: None if after is None else after.size_in_bytes for path, _, after in manifest.changes()}
+    assert changes == {f"s3://{name}/a/f": 5, f"s3://{name}/b/f": None, f"s3://{name}/c/f": 4}
+    with pytest.raises(SourceError, match="c/f: replaced since it was first read"):
+        source.open("c/f")
+
+
+def test_not_to_know_at_the_end_is_no_change(bucket: Bucket, proxy: S3Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    source = opened(f"s3://{bucket({'a/f': b'1234'})}", proxy)
+    manifest = Manifest()
+    manifest.record(source, source.stat("a/f"))
+    proxy.fault = lambda *_: 500
+    assert manifest.changes() == []
+    assert "a: whether it changed meanwhile is not known: still failing" in caplog.text
+
+
+def test_a_large_object_takes_few_requests_and_no_byte_twice(
+    bucket: Bucket, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: b"x" * count)
+    size = 20 * MIB
+    name = bucket({"d/large": bytes(size)})
+    source = opened(f"s3://{name}/d", proxy)
+    source.list()
+    proxy.requests.clear()
+    buffer = memoryview(bytearray(MIB))
+    with source.open("large") as file:
+        file.will_read(0, size)  # type: ignore[attr-defined]
+        assert sum(file.read_into(position, buffer) for position in range(0, size, MIB)) == size
+    assert [len(proxy.of("HEAD")), len(proxy.of("GET"))] == [3, 3]  # each of the three that are read at once is looked at before
+    assert sum(one.answered for one in proxy.requests) == size
+    proxy.requests.clear()
+    with source.open("large") as file:
+        assert file.read_at(7 * MIB, 61) == bytes(61)
+    assert sum(one.answered for one in proxy.requests) < 100_000
