@@ -2,11 +2,13 @@
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
@@ -63,8 +65,8 @@ class Story:
 
     cluster: Cluster
     root: Path
-    open: dict[str, Writer] = field(default_factory=dict)
-    """Transactional producers with an open transaction."""
+    producers: dict[str, Writer] = field(default_factory=dict)
+    """Transactional producers that go on later, or never."""
 
     def write(self, topic: str, count: int, *, kind: str = "event", partition: int = 0, each: int = 10, acks: str = "all") -> int:
         """Records in batches; the end offset that the leader acknowledged."""
@@ -112,20 +114,23 @@ def write_transactions(story: Story) -> None:
     """One left open, one to be ended later, one that no coordinator knows, one that goes on behind its marker."""
     cluster = story.cluster
     for name in ("open", "torn"):
-        story.open[name] = story.transactional(name)
-        story.open[name].producer.begin_transaction()
-    story.open["open"].batch("open", messages("open", 0, 5))
+        story.producers[name] = story.transactional(name)
+        story.producers[name].producer.begin_transaction()
+    story.producers["open"].batch("open", messages("open", 0, 5))
     story.write("open", 5)
+    pay = story.producers["pay"] = story.transactional("pay")
     late = story.transactional("late")
     late.producer.begin_transaction()
     late.batch("late", messages("late", 0, 5))
     late.producer.commit_transaction(FLUSH_TIMEOUT_SECONDS)
     for partition in (0, 1):
-        story.open["torn"].batch("torn", messages("torn", 0, 5), partition)
+        story.producers["torn"].batch("torn", messages("torn", 0, 5), partition)
         story.write("torn", 5, partition=partition)
         story.write("pay", 5, partition=partition)
+    pay_both(pay)
     leader, _ = cluster.leader_and_isr("late")
-    wait_until("the marker of late", lambda: end_offsets(cluster, {"late": 1})["late", 0] == 6, timeout_seconds=20)
+    ends = {("late", 0): 6, ("pay", 0): 11, ("pay", 1): 11}
+    wait_until("markers are written", lambda: end_offsets(cluster, {"late": 1, "pay": 2}) == ends, timeout_seconds=20)
     header = read_log(cluster.log_dir(leader) / "late-0").batches[0].data
     producer_id, producer_epoch = int.from_bytes(header[43:51], "big"), int.from_bytes(header[51:53], "big")
     now = int(time.time() * 1000)
@@ -136,6 +141,14 @@ def write_transactions(story: Story) -> None:
     batch = stray_batch(FORGOTTEN_PRODUCER, 0, 0, now - HOUR_MS)
     raw_produce(cluster.ports[leader], "hanging", batch, transactional_id="nobody")
     story.write("hanging", 5)
+
+
+def pay_both(writer: Writer) -> None:
+    """A transaction over both partitions of `pay`."""
+    writer.producer.begin_transaction()
+    for partition in (0, 1):
+        writer.batch("pay", messages("payment", 0, 5), partition)
+    writer.producer.commit_transaction(2 * FLUSH_TIMEOUT_SECONDS)
 
 
 def stray_batch(producer_id: int, producer_epoch: int, base_sequence: int, stamp: int) -> bytes:
@@ -182,13 +195,17 @@ def change_while_one_is_down(story: Story) -> None:
         done.result(ADMIN_TIMEOUT_SECONDS)
         directory = f"{topic}-0"
         gone = [cluster.log_dir(broker) / directory for broker in (OLD_LEADER, STALE)]
-        wait_until(f"{directory} is set aside", lambda gone=gone: not any(path.exists() for path in gone), timeout_seconds=20)
+        wait_until(f"{directory} is set aside", partial(_all_gone, gone), timeout_seconds=20)
     cluster.create_topic("again", assignment=TOPICS["again"][0])
     story.write("again", 12, kind="other", each=3)
     entry = ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "compacted", incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(ADMIN_TIMEOUT_SECONDS)
     wait_until("compacted is cleaned", lambda: all(cleaned(cluster, one) for one in (OLD_LEADER, STALE)), timeout_seconds=60)
+
+
+def _all_gone(paths: list[Path]) -> bool:
+    return not any(path.exists() for path in paths)
 
 
 def cleaned(cluster: Cluster, broker: int) -> bool:
@@ -209,20 +226,16 @@ def lose(story: Story) -> None:
     story.write("loss", 30, kind="alone", acks="1")
     story.write("lag", 20, kind="alone", acks="1")
     commit_group(cluster, "loss", 90)
-    pay = story.transactional("pay")
-    pay.producer.begin_transaction()
-    for partition in (0, 1):
-        pay.batch("pay", messages("payment", 0, 5), partition)
-    pay.producer.commit_transaction(FLUSH_TIMEOUT_SECONDS)
-    story.open["torn"].producer.commit_transaction(2 * FLUSH_TIMEOUT_SECONDS)
-    wanted = {"loss": {0: 90}, "lag": {0: 80}, "pay": {0: 11, 1: 11}, "torn": {0: 11, 1: 11}}
+    pay_both(story.producers["pay"])
+    story.producers["torn"].producer.commit_transaction(2 * FLUSH_TIMEOUT_SECONDS)
+    wanted = {"loss": {0: 90}, "lag": {0: 80}, "pay": {0: 17, 1: 17}, "torn": {0: 11, 1: 11}}
     for topic, ends in wanted.items():
         for partition, end in ends.items():
             cluster.await_high_watermark(OLD_LEADER, topic, end, partition=partition)
     cluster.kill(OLD_LEADER)
     cluster.thaw(STALE)
     for topic, partition in LOST:
-        wait_until(f"{topic} is led", lambda one=(topic, partition): elected(cluster, *one), timeout_seconds=60)
+        wait_until(f"{topic} is led", partial(elected, cluster, topic, partition), timeout_seconds=60)
     for topic, partition in LOST:
         end = story.write(topic, 15, kind="instead", partition=partition, each=5, acks="1")
         cluster.await_high_watermark(STALE, topic, end, partition=partition)

@@ -19,6 +19,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from lab.fault_gallery_peer import peer_says
+from lab.fault_gallery_real import with_real_section
 from lab.fault_gallery_totals import totals
 from lab.kafka_jars import LAB
 from tests.support.faults import Brokers
@@ -118,6 +119,11 @@ def rows_of(text: str) -> dict[str, list[list[str]]]:
     return {heading: [cells(line) for line in table.splitlines()[2:]] for _, heading, table in _TABLE.findall(text)}
 
 
+def gallery_rows(text: str) -> dict[str, list[list[str]]]:
+    """The same of the gallery's own tables: `On logs of real brokers` has one of other columns."""
+    return {heading: rows for heading, rows in rows_of(text).items() if heading in SECTIONS}
+
+
 def injected(case: Case) -> str:
     """The cell of what was injected; negative controls are in italics."""
     return f"*{case.injected}*" if case.control else case.injected
@@ -143,8 +149,8 @@ def page(text: str, *, with_peer: bool) -> str:
         heading = match[2]
         return match[1] + (table(heading, known[heading], with_peer=with_peer) if heading in SECTIONS else match[3])
 
-    made = _TABLE.sub(fresh, text)
-    return _TOTALS.sub(lambda match: f"{match[1]}{totals(rows_of(made))}\n", made)
+    made = with_real_section(_TABLE.sub(fresh, text))
+    return _TOTALS.sub(lambda match: f"{match[1]}{totals(gallery_rows(made))}\n", made)
 
 
 def main() -> None:

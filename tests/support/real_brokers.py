@@ -40,6 +40,20 @@ In order: the coordinator's log knows that a transaction committed what is lost;
 that writes them; logs of two clusters' controllers are nobody's word on settings; the controller names a replica without a copy.
 """
 
+NOT_ON_REAL_LOGS: Final = {
+    "Bytes of a batch": "The rest are small logs made for one lie each; a broker takes none of them from a client.",
+    "Compression": "A broker appends nothing that it cannot unpack; what it compresses itself is below (F23).",
+    "Indexes, snapshots, checkpoints": "The other one injects nothing.",
+    "Replicas and producers": "The rest are whole histories: those that these brokers come to are below (F35, F36), the "
+    "others need versions before KIP-101, a forgetful disk, or a controller's log made for them.",
+    "Compacted topics": "Which keys the cleaner met is chosen there; a cleaner of its own accord is below (F39).",
+    "Transactions": "Endings are chosen there, up to hours apart; what brokers do in a minute is below (F41 to F44).",
+    "Internal topics": "No coordinator and no controller writes such values.",
+    "Committed offsets": "What was committed, and when, is chosen there; a group that outlives its records is below.",
+    "Environment": "Links are made outside of the log directories, files change under the scan's hands, or records are chosen.",
+}
+"""Section of the gallery → why not all its cases are injected into the brokers' base."""
+
 
 def injections() -> list[tuple[str, Case]]:
     """(heading, case) of every case of the gallery that is done to given replicas of the base."""

@@ -1,0 +1,87 @@
+"""The section of `docs/faults.md` on logs of real brokers: which faults are shown there too, and why not the rest.
+
+It is written from what `tests/broker` runs (`tests/support/real_brokers.py`, `tests/support/broker_made.py`), without any broker.
+"""
+
+import re
+import textwrap
+from collections import Counter
+from itertools import groupby
+from typing import Final
+
+from tests.support.broker_made import COPIES, FORK, MADE, Made, Told
+from tests.support.gallery import SECTIONS
+from tests.support.real_brokers import BEYOND, NOT_ON_REAL_LOGS, injections
+
+HEADING: Final = "On logs of real brokers"
+COLUMNS: Final = ("fault", "what brokers did", "copy", "this tool")
+BROKERS: Final = 3
+WIDTH: Final = 132
+INJECTED: Final = """
+Three brokers of Kafka 4.3.0 write the patient's log too (`lab/fault_base.py`): the same batches at the same offsets and bytes, with
+segments and epochs that they made themselves. A test puts every injection into three equal replicas into their files, and a scan
+must say what it says of the written ones, committed to the same end (`make test-broker`); untouched, they give
+nothing above `info`. For {} of them it says more or less, because the brokers' logs of the controller and of the coordinator are
+there too. No broker writes such bytes by itself: they are what disks, copies and hands do. Of the rows above:
+"""
+BROUGHT_ABOUT: Final = """
+What brokers bring about by themselves they do in one history of three, a topic for every fault (`lab/broker_faults.py`), which is
+copied three times. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMENT` and likenesses to incidents; rows in italics are
+negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses nothing
+(`UNCLEAN_ELECTION`). Kafka 0.10.2.2, from before leader epochs, makes F34 in `sample_logs/silent-divergence`.
+"""
+_SECTION: Final = re.compile(rf"(## {HEADING}\n\n)(.*?)(?=\n## )", re.DOTALL)
+
+
+def with_real_section(text: str) -> str:
+    """The page with this section made anew."""
+    return _SECTION.sub(lambda match: match[1] + section(), text)
+
+
+def section() -> str:
+    """Everything below the heading."""
+    done = Counter(heading for heading, _ in injections())
+    bullets = []
+    for heading, cases in SECTIONS.items():
+        why = NOT_ON_REAL_LOGS.get(heading)
+        bullets.append(_filled(f"- {heading}: {done[heading]} of {len(cases)}.{f' {why}' if why else ''}", indent="  "))
+    copies = " ".join(f"`{name}`: {state}." for name, state in COPIES.items())
+    table = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    table += [f"| {' | '.join(row(made))} |" for made in sorted(MADE, key=lambda made: (made.fault == "-", made.fault))]
+    parts = [_filled(INJECTED.format(len(BEYOND))), "\n".join(bullets), _filled(BROUGHT_ABOUT.format(copies)), "\n".join(table)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def row(made: Made) -> list[str]:
+    """The cells of a row."""
+    return [made.fault, f"*{made.done}*" if made.control else made.done, made.copy, verdict(made)]
+
+
+def verdict(made: Made) -> str:
+    """The findings, worst first, with their offsets, brokers and partition, and who holds what is lost."""
+    ordered = sorted(made.told, key=lambda one: (_RANK[one[2]], one[1], one[0] or 0, str(one[4])))
+    words = [_words(list(group)) for _, group in groupby(ordered, key=lambda one: (*one[:3], *one[4:]))]
+    return ", ".join(words) or "nothing"
+
+
+_RANK: Final = {"critical": 0, "error": 1, "warning": 2, "info": 3}
+
+
+def _words(told: list[Told]) -> str:
+    """`KIND` severity [a, b) on b1, b3, held by b2: findings that differ in their broker only."""
+    partition, kind, severity, _, start, end, holders = told[0]
+    text = f"`{kind}` {severity}"
+    if start == FORK:
+        text += " from the fork on"
+    elif start is not None:
+        text += f" [{start}, {end})"
+    if partition:
+        text += f" in partition {partition}"
+    brokers = [f"b{one[3]}" for one in told if one[3] is not None]
+    if brokers:
+        text += " on each" if len(brokers) == BROKERS else f" on {', '.join(brokers)}"
+    return f"{text}, held by {', '.join(f'b{one}' for one in holders)}" if holders else text

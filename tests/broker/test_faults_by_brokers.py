@@ -1,0 +1,76 @@
+"""Faults that brokers themselves bring about: every topic of every copy gives what is declared, and nothing besides."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import ScanResult
+from lab.broker_faults import TOPICS
+from lab.fault_base import read_log
+from tests.support.broker_made import AFTER, COPIES, FORK, FORKED, GROWN, HANGING, MADE, UNCLEAN, Made, Told, answers
+from tests.support.faults_verdict import scan
+
+pytestmark = pytest.mark.broker
+
+COVERED = {(one.copy, one.topic) for one in MADE}
+UNSAID = [(copy, topic) for copy in COPIES for topic in TOPICS if (copy, topic) not in COVERED]
+
+
+@pytest.fixture(scope="module", name="results")
+def scans_of_the_copies(broker_copies: Path) -> dict[str, ScanResult]:
+    return {copy: scan(sorted((broker_copies / copy).iterdir())) for copy in COPIES}
+
+
+@pytest.fixture(scope="module", name="numbers")
+def offsets_that_a_race_decides(broker_copies: Path) -> dict[int, int]:
+    log = read_log(broker_copies / FORKED / "b2" / "fork-0")
+    return {FORK: log.epochs[-1].start_offset, GROWN: log.next_offset}
+
+
+def spelled(row: Told, numbers: dict[int, int]) -> Told:
+    partition, kind, severity, broker, start, end, holders = row
+    known = [None if one is None else numbers.get(one, one) for one in (start, end)]
+    return partition, kind, severity, broker, known[0], known[1], holders
+
+
+@pytest.mark.parametrize("made", MADE, ids=[f"{one.fault} {one.done}" for one in MADE])
+def test_what_brokers_did_is_told(results: dict[str, ScanResult], numbers: dict[int, int], made: Made) -> None:
+    told = answers(results[made.copy]).get(made.topic, Counter())
+    assert told == Counter(spelled(row, numbers) for row in made.told)
+
+
+@pytest.mark.parametrize(("copy", "topic"), UNSAID)
+def test_nothing_else_is_wrong(results: dict[str, ScanResult], copy: str, topic: str) -> None:
+    """Of topics that nothing happened to in a copy."""
+    told = answers(results[copy]).get(topic, Counter())
+    assert [row for row in told if row[2] != "info"] == ([HANGING] if topic == "hanging" else [])
+
+
+def test_internal_topics_and_the_cluster_are_well(results: dict[str, ScanResult]) -> None:
+    """What they show is of no severity: lag, and elections that cost nothing."""
+    for result in results.values():
+        others = {topic: told for topic, told in answers(result).items() if topic not in TOPICS}
+        assert {row[2] for told in others.values() for row in told} <= {"info"}
+
+
+def test_the_fork_is_cut_where_the_brokers_cut_it(broker_copies: Path, numbers: dict[int, int]) -> None:
+    """The dead leader went on behind the fork; once back it ends as the others do."""
+    before, after = (read_log(broker_copies / copy / "b1" / "fork-0") for copy in (FORKED, AFTER))
+    assert before.next_offset > numbers[FORK]
+    assert [one.start_offset for one in after.epochs[:2]] == [0, numbers[FORK]]
+    assert after.next_offset == numbers[GROWN]
+
+
+def test_what_was_lost_was_there(broker_copies: Path) -> None:
+    ends = {copy: read_log(broker_copies / copy / "b2" / "loss-0").next_offset for copy in (UNCLEAN, AFTER)}
+    assert ends == {UNCLEAN: 90, AFTER: 75}
+
+
+def test_a_scan_of_one_dead_broker_alone_claims_no_loss(broker_copies: Path) -> None:
+    """Its own files know nothing of the election."""
+    result = local.scan([str(broker_copies / UNCLEAN / "b2")], ScanOptions(jobs=1))
+    above = {(one.place.topic, one.kind) for one in result.findings if one.severity.value != "info"}
+    assert above == {("hanging", "TXN_HANGING")}

@@ -1,0 +1,170 @@
+"""Faults that real brokers bring about (`lab/broker_faults.py`): what happened, in which copy it is seen, and the whole answer."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_forensics.model.results import ScanResult
+
+Told = tuple[int | None, str, str, int | str | None, int | None, int | None, tuple[int, ...] | None]
+"""Partition, kind, severity, broker, offsets and holders of a finding."""
+
+FORKED, UNCLEAN, AFTER = "forked", "unclean", "after"
+COPIES: Final = {
+    FORKED: "b1, which led, was killed; b2 and b3 went on",
+    UNCLEAN: "b3 was stopped and b1 frozen; b2 went on alone and was killed; b1 came back and was elected",
+    AFTER: "all came back and were stopped cleanly",
+}
+"""Copy → the state of the brokers at its moment."""
+FORK, GROWN = -1, -2
+"""In a row: where the histories of `fork` part, which a fetch on its way decides, and the log end of the one that stayed."""
+OF_CHANCE: Final = frozenset({"INCIDENT_SIGNATURE", "RISKY_CONFIG", "KEY_PLACEMENT"})
+"""Kinds that say the same of every topic of the laboratory, or name what others found."""
+UNNAMED: Final = frozenset({"TXN_HANGING", "TXN_TORN", "TXN_PARTLY_LOST"})
+"""Kinds that are told of one copy where all are equal; which, is not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A topic in one copy: the fault, what the brokers did, and every finding."""
+
+    fault: str
+    done: str
+    copy: str
+    topic: str
+    told: tuple[Told, ...] = ()
+
+    @property
+    def control(self) -> bool:
+        """Whether nothing is wrong: no finding is above `info`."""
+        return all(severity == "info" for _, _, severity, *_ in self.told)
+
+
+def each(*brokers: int, kind: str, start: int | None = None, end: int | None = None, partition: int = 0) -> tuple[Told, ...]:
+    """One `info` without holders on each of these brokers."""
+    return tuple((partition, kind, "info", broker, start, end, None) for broker in brokers)
+
+
+def lags(start: int, end: int, *brokers: int, held_by: tuple[int, ...] = (2,), partition: int = 0) -> tuple[Told, ...]:
+    """Replicas that end before the longest."""
+    return tuple((partition, "REPLICA_LAGS", "info", broker, start, end, held_by) for broker in brokers)
+
+
+def lost(start: int, end: int, longest: int, partition: int) -> tuple[Told, ...]:
+    """An unclean election whose victim is there still, and b3 is where it was before."""
+    return (
+        (partition, "UNCLEAN_LOSS", "critical", None, start, end, (2,)),
+        (partition, "UNCLEAN_ELECTION", "info", None, start, end, (2,)),
+        *lags(start, longest, 3, held_by=(), partition=partition),
+    )
+
+
+HANGING: Final[Told] = (0, "TXN_HANGING", "error", None, 5, 8, None)
+LATE: Final = each(1, 2, 3, kind="TXN_OPEN", start=6, end=9)
+OPEN: Final = each(1, 2, 3, kind="TXN_OPEN", start=0, end=5)
+OPEN_TOO: Final = each(1, 2, 3, kind="TXN_OPEN", start=0, end=5, partition=1)
+ELECTED: Final[Told] = (0, "UNCLEAN_ELECTION", "info", None, None, None, None)
+ELECTED_TOO: Final[Told] = (1, *ELECTED[1:])
+MADE: Final = (
+    Made("F15", "segment preallocated, brokers running or killed", FORKED, "reserved", each(1, 2, 3, kind="SEG_ZERO_TAIL")),
+    Made("F23", "batches of gzip, snappy, lz4 and zstd", FORKED, "codecs", ()),
+    Made("F25", "truncated after a crash, its time index still open", UNCLEAN, "fork", each(1, kind="INDEX_MISMATCH")),
+    Made(
+        "F35",
+        "a leader died with records that nobody had fetched, the next one went on",
+        FORKED,
+        "fork",
+        ((0, "FORK_ABOVE_HW", "info", None, FORK, GROWN, ()),),
+    ),
+    Made("F35", "the same once it came back and was truncated", AFTER, "fork", (ELECTED,)),
+    Made("F36", "unclean election, the old leader dead", UNCLEAN, "loss", lost(60, 90, 90, 0)),
+    Made(
+        "F36",
+        "the same, a transaction lost in one of two partitions",
+        UNCLEAN,
+        "pay",
+        (*lags(11, 17, 1, 3), *lost(11, 17, 26, 1)),
+    ),
+    Made(
+        "F36",
+        "the same, the marker alone lost in one of two partitions",
+        UNCLEAN,
+        "torn",
+        (
+            *lags(10, 11, 1, 3),
+            *each(1, 3, kind="TXN_OPEN", start=0, end=5),
+            *each(1, 3, kind="TXN_OPEN", start=0, end=5, partition=1),
+            *lost(10, 11, 25, 1),
+        ),
+    ),
+    Made(
+        "F39",
+        "topic compacted on two brokers while the third was down",
+        UNCLEAN,
+        "compacted",
+        ((0, "COMPACTION_SKEW", "info", None, 0, 500, None),),
+    ),
+    Made("F39", "the same once all compacted it", AFTER, "compacted", (ELECTED,)),
+    Made(
+        "F40",
+        "topic deleted and created anew while b3 was down",
+        UNCLEAN,
+        "again",
+        ((0, "TOPIC_ID_MISMATCH", "error", None, None, None, None), *each(1, 2, kind="LEFTOVER_HOLDS_DATA", start=12, end=60)),
+    ),
+    Made("F41", "batch of a producer that no coordinator knows, an hour old", FORKED, "hanging", (HANGING,)),
+    Made("F41", "the same after every start and election", AFTER, "hanging", (HANGING, ELECTED)),
+    Made("F42", "transaction left open", FORKED, "open", OPEN),
+    Made("F42", "the same after every start and election", AFTER, "open", (*OPEN, ELECTED)),
+    Made("F42", "data behind the marker, for less than 20 minutes", FORKED, "late", LATE),
+    Made("F42", "transaction over two partitions, not yet ended", FORKED, "torn", (*OPEN, *OPEN_TOO)),
+    Made(
+        "F44",
+        "COMMIT marker lost in one of two partitions by an unclean election",
+        AFTER,
+        "torn",
+        ((1, "TXN_TORN", "critical", None, 0, 5, None), ELECTED, ELECTED_TOO),
+    ),
+    Made(
+        "F44",
+        "committed over two partitions, lost in one by an unclean election",
+        AFTER,
+        "pay",
+        ((1, "TXN_PARTLY_LOST", "critical", None, None, None, ()), ELECTED, ELECTED_TOO),
+    ),
+    Made("F47", "topic deleted while b3 was down", UNCLEAN, "gone", each(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)),
+    Made(
+        "F47", "the same after b3 found its copy a stray", AFTER, "gone", each(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)
+    ),
+    Made(
+        "F47",
+        "a topic created anew, b3's copy of the old one a stray",
+        AFTER,
+        "again",
+        (*each(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60), ELECTED),
+    ),
+    Made("-", "log start moved by DeleteRecords", AFTER, "trim", (ELECTED,)),
+    Made("-", "brokers out of the ISR, one down and one frozen", UNCLEAN, "lag", lags(60, 80, 1, 3)),
+    Made("-", "the same once all are in sync again", AFTER, "lag", (ELECTED,)),
+    Made(
+        "-",
+        "group committed what an unclean election lost",
+        AFTER,
+        "loss",
+        ((0, "GROUP_OFFSET_BEYOND_LOG", "critical", None, 75, 90, ()), ELECTED),
+    ),
+)
+
+
+def answers(result: ScanResult) -> dict[str, Counter[Told]]:
+    """Topic → every finding but those of chance; of internal topics only what is above `info`, under their own names."""
+    told: dict[str, Counter[Told]] = {}
+    for one in result.findings:
+        place, severity = one.place, one.severity.value
+        if one.kind in OF_CHANCE or ((place.topic or "").startswith("__") and severity == "info"):
+            continue
+        holders = tuple(sorted(one.evidence["held_by"])) if "held_by" in one.evidence else None
+        broker = None if one.kind in UNNAMED else place.broker
+        row = (place.partition, one.kind, severity, broker, place.offset_start, place.offset_end, holders)
+        told.setdefault(place.topic or "", Counter())[row] += 1
+    return told
