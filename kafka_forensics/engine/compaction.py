@@ -1,6 +1,7 @@
 """Replicas of a compacted partition compared by the latest record of each key: read, sorted, swept."""
 
 import secrets
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.compaction import KeyComparison, Pair, Side
@@ -31,8 +32,27 @@ def compacted_findings(
     may be written. What cannot be read again is added to the reader's lists.
     """
     pairs = _pairs(replicas, comparison)
-    if not pairs:
-        return []
+    swept = sweep(plans, replicas, pairs, reader, evidence) if pairs else None
+    return [] if swept is None else _told(replicas, comparison, swept)
+
+
+@dataclass(slots=True)
+class Swept:
+    """The keys of some replicas compared, and what each replica's log holds, by its number."""
+
+    keys: KeyComparison
+    readers: dict[int, KeyReader]
+    kept: Retention
+
+    def counted(self, name: str, start: int, end: int) -> dict[int, int]:
+        """How many `records` (visible), `aborted`, `keyless` or `markers` of `[start, end)`, which are ends of pairs, each has."""
+        return {number: within(self.keys.cuts, _counts(one, name), start, end) for number, one in self.readers.items()}
+
+
+def sweep(
+    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], reader: LogReader, evidence: list[str]
+) -> Swept | None:
+    """Compare the latest record of every key between these pairs of replicas; None if that cannot be, which the reader notes."""
     kept, limit = retention(replicas), cleaned_end(replicas)
     numbers = sorted({number for pair in pairs for number in (pair.left, pair.right)})
     sides = {number: Side(replicas[number].log_end_offset) for number in numbers}
@@ -53,8 +73,8 @@ def compacted_findings(
         except SourceError as error:
             plan = plans[numbers[0]]
             reader.incomplete.append(Incomplete(typed_path(plan.log_dir.source, plan.directory.path), error.reason))
-            return []
-    return _told(replicas, comparison, keys, readers, kept)
+            return None
+    return Swept(keys, readers, kept)
 
 
 def _pairs(replicas: list[Replica], comparison: Comparison) -> list[Pair]:
@@ -81,20 +101,15 @@ def _newest(one: KeyReader) -> int:
     return max(one.newest_timestamp, changed)
 
 
-def _told(
-    replicas: list[Replica], comparison: Comparison, keys: KeyComparison, readers: dict[int, KeyReader], kept: Retention
-) -> list[Finding]:
+def _told(replicas: list[Replica], comparison: Comparison, swept: Swept) -> list[Finding]:
     """The findings; where latest records differ, the partition's replicas do not agree."""
-    tally = keys.tally
+    keys, tally = swept.keys, swept.keys.tally
     start, end = max(pair.start for pair in keys.pairs), min(pair.end for pair in keys.pairs)
-
-    def counted(name: str) -> dict[int, int]:
-        return {number: within(keys.cuts, _counts(one, name), start, end) for number, one in readers.items()}
-
-    compared = Compared(start, end, *(counted(name) for name in ("records", "aborted", "keyless", "markers")))
+    counts = (swept.counted(name, start, end) for name in ("records", "aborted", "keyless", "markers"))
+    compared = Compared(start, end, *counts)
     if tally.differing and comparison.agreement.kind == "compacted":
         comparison.agreement = Agreement("missing", tally.first_offset)
-    return compaction_findings(replicas, tally, compared, kept)
+    return compaction_findings(replicas, tally, compared, swept.kept)
 
 
 def _counts(one: KeyReader, name: str) -> "NDArray[np.int64]":
