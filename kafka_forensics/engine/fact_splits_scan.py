@@ -1,0 +1,86 @@
+"""Facts that no file tells by itself, read in one task: by what the internal topics say, or by a whole scan of this machine."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.engine.fact_splits import require_brokers, require_readable
+from kafka_forensics.engine.fact_splits_query import FROM_SCANS, FactQuery
+from kafka_forensics.engine.fact_splits_read import projected
+from kafka_forensics.engine.facts import FactReader
+from kafka_forensics.engine.facts_answers import group_facts, metadata_facts
+from kafka_forensics.engine.facts_rows import cut
+from kafka_forensics.engine.inputs import Inputs, gather
+from kafka_forensics.engine.local import scan_inputs
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.witnesses import read_witnesses
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.model.schemas import FACTS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Words = Callable[[Finding], tuple[str, str | None]]
+
+
+def read_scan(
+    task: str, query: FactQuery, words: Words, storage_options: tuple[tuple[str, str], ...] = ()
+) -> "Iterator[pa.RecordBatch]":
+    """Rows of the task of a fact that takes a scan, in the columns of the query, as `fact_splits_read.read_task` gives others.
+
+    Every copy of what is asked for is read, those of other brokers too. Raises UsageError for paths that make no sense, and
+    SourceError if anything could not be read, once all rows were given.
+    """
+    import pyarrow as pa
+
+    assert query.fact in FROM_SCANS
+    options = ScanOptions(storage_options=storage_options)
+    inputs = gather(json.loads(task)["scan"], options, elsewhere=True)
+    require_readable(inputs)
+    require_brokers(inputs, query)
+    inputs.replicas = [one for one in inputs.replicas if query.wants(one.context.topic, one.context.partition)]
+    inputs.aside = {where: found for where, found in inputs.aside.items() if query.wants(*where)}
+    use_compiled(worth_compiling(sum(one.bytes for one in [*inputs.replicas, *inputs.internal])))
+    incomplete: list[Incomplete] = []
+    fields: list[Any] = [FACTS[query.fact].schema.field(name) for name in query.columns]
+    wanted = (projected(_wanted(batch, query), query) for batch in _batches(inputs, query, options, words, incomplete))
+    for table in cut(wanted, pa.schema(fields)):
+        yield from table.to_batches()
+    for one in [*incomplete, *inputs.incomplete]:
+        raise SourceError(one.path, one.reason)
+
+
+def _batches(
+    inputs: Inputs, query: FactQuery, options: ScanOptions, words: Words, incomplete: list[Incomplete]
+) -> "Iterator[pa.RecordBatch]":
+    witnesses = read_witnesses(inputs)
+    if query.fact == "metadata_history":
+        yield from metadata_facts(witnesses, options)
+        return
+    if query.fact == "group_offsets":
+        yield from group_facts(witnesses, options, payloads=query.payloads)
+        return
+    result = scan_inputs(inputs, options, witnesses=witnesses)
+    incomplete += result.incomplete
+    yield from FactReader(inputs, options, result, witnesses, words, query.payloads, incomplete).batches(query.fact)
+
+
+def _wanted(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
+    """Rows of the topics, partitions and brokers that are asked for."""
+    import pyarrow as pa
+
+    of_brokers = "broker" in batch.schema.names
+
+    @cache
+    def wants(topic: str | None, partition: int | None, broker: str | None) -> bool:
+        return query.wants(topic, partition) and (not of_brokers or query.wants_broker(broker))
+
+    if not (query.topics or query.partitions or query.brokers):
+        return batch
+    columns: list[Any] = [batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
+                          for name in ("topic", "partition", "broker")]  # fmt: skip
+    return batch.filter(pa.array([wants(*row) for row in zip(*columns, strict=True)], pa.bool_()))

@@ -1,0 +1,38 @@
+"""The data source `kafka_log`: facts of log directories as DataFrames.
+
+There is no `pushFilters`, and there must be none while Spark 4.3 and older are supported: they keep a pushed filter for every later
+use of the DataFrame, which then gives wrong rows without a word. What shall not be read is said by options and by `schema`.
+"""
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from kafka_forensics.engine.paths import open_paths
+from kafka_forensics.spark.options import parse_options
+from kafka_forensics.spark.reader import KafkaLogReader
+from kafka_forensics.spark.schemas import chosen_columns, spark_schema
+
+
+class KafkaLogDataSource(DataSource):
+    """`spark.read.format("kafka_log")`; options are told in docs/spark.md."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raises UsageError for options and paths that make no sense, before anything is planned."""
+        super().__init__(options)
+        self._parsed = parse_options(options)
+        open_paths(self._parsed.paths, storage_options=self._parsed.storage)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is told."""
+        return "kafka_log"
+
+    def schema(self) -> StructType:
+        """The declared schema of the fact."""
+        return spark_schema(self._parsed.query.fact)
+
+    def reader(self, schema: Any) -> KafkaLogReader:
+        """A reader of the columns in `schema`. Raises UsageError for what the fact does not have."""
+        return KafkaLogReader(self._parsed, chosen_columns(self._parsed.query.fact, schema))

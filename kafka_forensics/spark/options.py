@@ -1,0 +1,172 @@
+"""Options of the data source: what may be said, and what to say about what cannot be meant."""
+
+import glob
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Final
+
+from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES, FactQuery
+from kafka_forensics.engine.paths import split_name
+from kafka_forensics.errors import PathMissingError, UsageError
+from kafka_forensics.model.schemas import fact_named
+
+DEFAULT_FACT: Final = "batches"
+OPTIONS: Final = (
+    "fact",
+    "path",
+    "paths",
+    "topics",
+    "partitions",
+    "brokers",
+    "offset_from",
+    "offset_to",
+    "timestamp_from",
+    "timestamp_to",
+    "on_corrupt",
+    "split_bytes",
+    "payloads",
+)
+"""All but those of a storage service, whose names begin with `storage.`."""
+STORAGE: Final = "storage."
+_SMALLEST_SPLIT: Final = 1 << 10
+_RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
+_SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
+_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a reader was told, columns aside; `storage` may hold secrets."""
+
+    paths: list[str]
+    query: FactQuery
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options of a reader, names in any case. Raises UsageError, in words, for whatever cannot be meant."""
+    told = {name.lower(): value for name, value in given.items()}
+    storage = tuple(sorted((name.removeprefix(STORAGE), value) for name, value in told.items() if name.startswith(STORAGE)))
+    for name in told:
+        if name not in OPTIONS and not name.startswith(STORAGE):
+            near = get_close_matches(name[:80], OPTIONS, n=1)
+            choice = f"did you mean {near[0]}?" if near else f"there are {', '.join(OPTIONS)} and {STORAGE}*"
+            raise UsageError(f"there is no option {name!r} of kafka_log", hint=choice)
+    query = FactQuery(
+        fact_named(told.get("fact", DEFAULT_FACT)).name,
+        (),
+        topics=_names(told, "topics"),
+        partitions=_partitions(told),
+        brokers=_names(told, "brokers"),
+        offset_from=_offset(told, "offset_from"),
+        offset_to=_offset(told, "offset_to"),
+        timestamp_from=_timestamp(told, "timestamp_from"),
+        timestamp_to=_timestamp(told, "timestamp_to"),
+        strict=_choice(told, "on_corrupt", {"report": False, "strict": True}, "report"),
+        split_bytes=_split_bytes(told),
+        payloads=_choice(told, "payloads", {"true": True, "false": False}, "true"),
+    )
+    return SourceOptions(_paths(told), query, storage)
+
+
+def _names(told: Mapping[str, str], option: str) -> tuple[str, ...]:
+    """Names between commas."""
+    if option not in told:
+        return ()
+    names = [one.strip() for one in told[option].split(",")]
+    if not all(names):
+        raise UsageError(
+            f"{option} is {told[option]!r}: there is a name missing", hint=f"like {option}=a,b, or leave it away for all"
+        )
+    return tuple(names)
+
+
+def _partitions(told: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+    ranges = []
+    for one in _names(told, "partitions"):
+        found = _RANGE.fullmatch(one)
+        if found is None:
+            raise UsageError(f"partitions is {told['partitions']!r}: {one!r} is no number", hint="like partitions=0,2,4-7")
+        ranges.append((int(found[1]), int(found[2] or found[1])))
+    return tuple(ranges)
+
+
+def _offset(told: Mapping[str, str], option: str) -> int | None:
+    value = told.get(option)
+    if value is None:
+        return None
+    if not _NUMBER.fullmatch(value.strip()) or not -(1 << 63) <= int(value) < 1 << 63:
+        raise UsageError(f"{option} is {value!r}, which is no offset", hint=f"like {option}=1200")
+    return int(value)
+
+
+def _timestamp(told: Mapping[str, str], option: str) -> int | None:
+    """Milliseconds since 1970; ISO 8601 without a zone is in UTC."""
+    value = told.get(option)
+    if value is None:
+        return None
+    if _NUMBER.fullmatch(value.strip()) and -(1 << 63) <= int(value) < 1 << 63 and len(value.strip()) != len("20261120"):
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError as error:
+        hint = f"like {option}=2026-11-20T08:30:00Z, or milliseconds since 1970"
+        raise UsageError(f"{option} is {value!r}, which is no time", hint=hint) from error
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+
+
+def _choice(told: Mapping[str, str], option: str, choices: Mapping[str, bool], default: str) -> bool:
+    value = told.get(option, default).strip().lower()
+    if value not in choices:
+        near = get_close_matches(value[:80], choices, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(choices)}"
+        raise UsageError(f"{option} is {told[option]!r}, which is none of its values", hint=hint)
+    return choices[value]
+
+
+def _split_bytes(told: Mapping[str, str]) -> int:
+    value = told.get("split_bytes", str(SPLIT_BYTES))
+    found = _SIZE.fullmatch(value.strip())
+    size = 0 if found is None else int(found[1]) << _UNITS[found[2].lower()]
+    if size < _SMALLEST_SPLIT:
+        raise UsageError(
+            f"split_bytes is {value!r}, which is no size of at least {_SMALLEST_SPLIT} bytes", hint="like split_bytes=256m"
+        )
+    return size
+
+
+def _paths(told: Mapping[str, str]) -> list[str]:
+    """The paths of `load`, patterns replaced by what matches them."""
+    given = [told["path"]] if "path" in told else []
+    if "paths" in told:
+        try:
+            several = json.loads(told["paths"])
+        except ValueError as error:
+            raise UsageError(f"paths is {told['paths']!r}, which is no JSON list", hint="give the paths to load()") from error
+        if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+            raise UsageError(f"paths is {told['paths']!r}, which is no JSON list of texts", hint="give the paths to load()")
+        given += several
+    if not given:
+        raise UsageError("no path was given", hint='like spark.read.format("kafka_log").load("/copies/broker-1")')
+    return [path for one in given for path in _matches(one)]
+
+
+def _matches(given: str) -> list[str]:
+    """What a pattern matches; a path that exists as it stands, or has no pattern in it, or is a URI, is itself."""
+    if not given.strip():
+        raise UsageError("an empty path", hint="give log directories of brokers, or partition directories")
+    name, path = split_name(given)
+    if os.path.lexists(path) or _URI.match(path) or not glob.has_magic(path):
+        return [given]
+    found = sorted(glob.glob(path))
+    if not found:
+        raise PathMissingError(f"nothing matches {path}")
+    return found if name is None else [f"{name}={one}" for one in found]

@@ -1,0 +1,61 @@
+"""The reader of `kafka_log`: tasks planned from listings, and rows read task by task as Arrow."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kafka_forensics.engine.fact_splits import plan_tasks
+from kafka_forensics.engine.fact_splits_query import FROM_SCANS
+from kafka_forensics.engine.fact_splits_read import read_task
+from kafka_forensics.spark.options import SourceOptions
+from kafka_forensics.spark.schemas import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+
+@dataclass
+class FactTask(InputPartition):
+    """One task: plain text, so that it means the same to any Python."""
+
+    task: str
+
+
+class KafkaLogReader(DataSourceReader):
+    """Reads one fact; every attempt at a task gives the same rows."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._query = replace(options.query, columns=columns)
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each task, in the order of topics, partitions, brokers and offsets; none if there is nothing to read."""
+        return [FactTask(one) for one in plan_tasks(self._options.paths, self._query, self._options.storage)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The rows of a task, in the types that Spark takes."""
+        if not isinstance(partition, FactTask):
+            return  # how Spark calls this where there are no tasks
+        schema = arrow_schema(self._query.fact, self._query.columns)
+        for batch in self._rows(partition.task):
+            yield in_schema(batch, schema)
+
+    def _rows(self, task: str) -> "Iterator[pa.RecordBatch]":
+        query, storage = self._query, self._options.storage
+        if query.fact not in FROM_SCANS:
+            return read_task(task, query, storage)
+        from kafka_forensics.engine.fact_splits_scan import read_scan
+        from kafka_forensics.wording import advice, message
+
+        return read_scan(task, query, lambda one: (message(one), advice(one)), storage)
+
+
+def in_schema(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+    """The batch with the types, names and nullability of `schema`, every one of which Spark compares."""
+    import pyarrow as pa
+
+    arrays: list[Any] = [batch.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

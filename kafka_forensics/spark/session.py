@@ -1,0 +1,91 @@
+"""Sessions: what a Spark on this machine needs to be quiet, to stay on the loopback address, and to run this very Python."""
+
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST: Final = (4, 0)
+"""The oldest pyspark with what the data source needs."""
+_INSTALL: Final = "pip install 'kafka-forensics[spark]'"
+_JAVA: Final = "install Java 17 or newer (on Debian and Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME"
+_QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
+}
+
+
+def require_pyspark() -> None:
+    """Raise UsageError unless pyspark is installed and new enough."""
+    try:
+        import pyspark
+    except ImportError as error:
+        raise UsageError("pyspark is not installed", hint=_INSTALL) from error
+    parts = str(pyspark.__version__).split(".")[:2]
+    if tuple(int(part) for part in parts if part.isdigit()) < OLDEST:
+        raise UsageError(f"pyspark {pyspark.__version__} is too old: Python data sources need 4.0 or newer", hint=_INSTALL)
+
+
+def require_java() -> None:
+    """Raise UsageError unless Spark will find a Java to run on."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not os.access(os.path.join(home, "bin", "java"), os.X_OK):
+        raise UsageError(f"JAVA_HOME is {home}, where there is no bin/java", hint=_JAVA)
+    if not home and shutil.which("java") is None:
+        raise UsageError("Spark needs Java, and there is none", hint=_JAVA)
+
+
+def builder(master: str) -> "SparkSession.Builder":
+    """See `spark.default_builder`."""
+    require_pyspark()
+    require_java()
+    from pyspark.sql import SparkSession
+
+    _run_this_python()
+    made = SparkSession.builder.appName("kafka-forensics").master(master)
+    for name, value in _QUIET.items():
+        made = made.config(name, value)
+    return made
+
+
+def started(master: str) -> "SparkSession":
+    """The running Classic session if there is one, else one of `builder`."""
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() or builder(master).getOrCreate()
+
+
+def connected(remote: str) -> "SparkSession":
+    """A session of a Connect server. Raises UsageError if what its client needs is not installed."""
+    require_pyspark()
+    for module, package in (("grpc", "grpcio"), ("grpc_status", "grpcio-status"), ("google.rpc", "googleapis-common-protos")):
+        if not _is_there(module):
+            raise UsageError(f"the client of Spark Connect needs {package}", hint=_INSTALL)
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.remote(remote).getOrCreate()
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _run_this_python() -> None:
+    """Have the workers run the interpreter of this process, and not the first python3 on PATH, which may know nothing of us."""
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)

@@ -1,0 +1,97 @@
+"""Rows of the data source are those of the local engine, whatever the bytes are and wherever files are cut. No JVM runs here."""
+
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import kafka_forensics as kf
+from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.engine import fact_splits, facts_spans
+from kafka_forensics.engine.facts import FactReader
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import ScanResult, Totals
+from kafka_forensics.model.schemas import FACTS
+from tests.support.gallery import SECTIONS
+from tests.support.source_facts import BY_FILE, read, rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+OF_BYTES = ("Bytes of a batch", "Segments", "Compression", "Transactions")
+BOMBS = ("32 GiB", "256 MiB")
+"""Of cases that take minutes and have nothing to be cut."""
+CASES = {
+    f"{case.fault} {case.injected}": case
+    for name in OF_BYTES
+    for case in SECTIONS[name]
+    if case.during is None and not any(size in case.injected for size in BOMBS)
+}
+LOG_FACTS = ("batches", "records", "spans", "control_records")
+OF_SMALL_FILES = ("spans", "index_entries", "epoch_entries", "producer_states", "checkpoints")
+SMALL = 2048
+"""Bytes of a part: a few batches."""
+
+
+@pytest.fixture(autouse=True)
+def _spans_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts_spans, "SPAN_BYTES", SMALL)
+    monkeypatch.setattr(fact_splits, "SPAN_BYTES", SMALL)
+
+
+def local(paths: list[Path]) -> FactReader:
+    """What reads the facts of files as the local engine does, without a scan before it."""
+    options = ScanOptions()
+    result = ScanResult("local", [], [], [], Totals(records_decoded=True), [])
+    return FactReader(gather(list(map(str, paths)), options), options, result, Witnesses(), lambda one: (one.kind, None))
+
+
+def assert_equal(paths: list[Path], facts: Iterable[str], expected: FactReader | ScanResult, **options: object) -> int:
+    """The number of tasks, those facts' rows being equal."""
+    tasks = 0
+    for fact in facts:
+        wanted: pa.Table = expected.table(fact) if isinstance(expected, FactReader) else expected.facts(fact)
+        table, number = read(paths, fact, **options)
+        assert rows(table) == rows(wanted), fact
+        tasks += number
+    return tasks
+
+
+@pytest.mark.parametrize("name", ["healthy", "silent-divergence", "unclean-election"])
+def test_every_fact_of_the_samples(name: str) -> None:
+    result = kf.scan(str(SAMPLES / name))
+    assert assert_equal([SAMPLES / name], FACTS, result) <= len(FACTS)
+    assert assert_equal([SAMPLES / name], BY_FILE, result, split_bytes=SMALL) > len(FACTS)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", CASES)
+def test_facts_of_damaged_logs(tmp_path: Path, name: str) -> None:
+    paths = CASES[name].make(tmp_path).log_dirs
+    assert_equal(paths, LOG_FACTS, local(paths), split_bytes=SMALL)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("heading", ["Indexes, snapshots, checkpoints", "Environment"])
+def test_facts_of_damaged_small_files(tmp_path: Path, heading: str) -> None:
+    for number, case in enumerate(one for one in SECTIONS[heading] if one.during is None):
+        paths = case.make(tmp_path / str(number)).log_dirs
+        assert_equal(paths, OF_SMALL_FILES, local(paths), split_bytes=SMALL)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", ["kafka-4.3.0-unclean", "kafka-0.10.2.2-hw-divergence", "public-magic0-golden"])
+def test_facts_of_real_brokers(corpora: Path, tmp_path: Path, name: str) -> None:
+    with tarfile.open(corpora / f"{name}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert_equal([tmp_path], BY_FILE, local([tmp_path]), split_bytes=SMALL)
+
+
+@pytest.mark.corpora
+def test_facts_of_an_archive_that_cannot_seek(corpora: Path) -> None:
+    paths = [corpora / "public-five-brokers.tar.xz"]
+    assert assert_equal(paths, BY_FILE, local(paths), split_bytes=SMALL) <= len(BY_FILE), "it is read by one task"
