@@ -17,6 +17,9 @@ from kafka_forensics import __version__
 from kafka_forensics.cli.progress import size
 
 LIBRARIES: Final = ("numpy", "numba", "pyarrow", "google-crc32c", "cramjam", "xxhash", "construct", "typer", "rich", "jinja2")
+_BACK_ENDS: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "abfs": "AzureFileSystem", "hdfs": "HadoopFileSystem"}
+_FSSPEC_PACKAGES: Final = {"sftp": "paramiko", "smb": "smbprotocol", "https": "aiohttp", "webhdfs": "requests"}
+"""Package that fsspec imports for a scheme."""
 JAVA_SECONDS: Final = 10.0
 _CRC_BYTES: Final = 32 << 20
 _PATTERN: Final = b"kafka-forensics " * 4096
@@ -108,6 +111,31 @@ def _storage() -> Iterator[Check]:
     from kafka_forensics.storage.open import ARCHIVES, SCHEMES
 
     yield Check("storage", "ok", ", ".join(["directories", "files", *ARCHIVES, *(f"{scheme}://" for scheme in SCHEMES)]))
+    for scheme, back_end in _BACK_ENDS.items():
+        yield _back_end(scheme, back_end)
+    yield _other_schemes()
+
+
+def _back_end(scheme: str, name: str) -> Check:
+    """Whether this build of pyarrow has the back end; for HDFS, whether what it loads is named as well."""
+    from pyarrow import fs
+
+    try:
+        getattr(fs, name)
+    except (AttributeError, ImportError):
+        return Check(f"storage {scheme}://", "absent", f"this build of pyarrow has no {name}; those of PyPI do", needed=False)
+    if scheme == "hdfs" and not (os.environ.get("HADOOP_HOME") and os.environ.get("CLASSPATH")):
+        return Check("storage hdfs://", "absent", "set HADOOP_HOME, and CLASSPATH to `hadoop classpath --glob`", needed=False)
+    return Check(f"storage {scheme}://", "ok", f"{name} of pyarrow", needed=False)
+
+
+def _other_schemes() -> Check:
+    """Whether fsspec is there, and which of its back ends that need a package of their own."""
+    if util.find_spec("fsspec") is None:
+        return Check("storage, other schemes", "absent", "pip install 'kafka-forensics[fsspec]'", needed=False)
+    there = [f"{scheme}://" for scheme, package in _FSSPEC_PACKAGES.items() if util.find_spec(package) is not None]
+    extra = f", {', '.join(there)}" if there else f"; sftp:// needs {_FSSPEC_PACKAGES['sftp']}, https:// needs aiohttp"
+    return Check("storage, other schemes", "ok", f"fsspec {metadata.version('fsspec')}: ftp://, memory://{extra}", needed=False)
 
 
 def java() -> Check:
