@@ -54,7 +54,8 @@ class LoneIndex:
 def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: Sequence[Finding]) -> list[Finding]:
     """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix that hold offsets the broker's live log lacks.
 
-    The findings of missing offsets that they would fill get `also_in`: where the offsets are.
+    The findings of missing offsets that they would fill get `also_in`: where the offsets are. Of a topic created anew the broker's
+    live log has none of the old one's offsets, whatever other brokers still have.
     """
     groups: dict[tuple[object, ...], list[HeldAside]] = {}
     for one in aside:
@@ -63,7 +64,7 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
     for members in groups.values():
         first = members[0]
         live = [one for one in replicas if one.broker == first.broker]
-        ids = {one.context.topic_id for one in replicas} - {None}
+        ids = {one.context.topic_id for one in live or replicas} - {None}
         other_topic = first.topic_id is not None and bool(ids) and first.topic_id not in ids
         lacking = _lacking(members, [] if other_topic else live)
         if not lacking:

@@ -131,6 +131,19 @@ def test_f47_directory_of_an_earlier_topic_fills_nothing(brokers: Brokers) -> No
     assert "also_in" not in only(result, "OFFSET_GAP").evidence
 
 
+def test_f47_directory_of_an_earlier_topic_that_another_broker_still_has(brokers: Brokers) -> None:
+    """As brokers leave it where one was down while its topic was created anew (`tests/broker`)."""
+    for broker in (1, 2):
+        shutil.copytree(brokers.log_dir(broker) / "t-0", brokers.log_dir(broker) / f"{ASIDE}-delete")
+        brokers.named(broker, "partition.metadata").write_bytes(write_partition_metadata("AAAAAAAAAAAAAAAAAAAAAQ"))
+    result = verdict(brokers)
+    leftover = "LEFTOVER_HOLDS_DATA"
+    assert said(result) == [(leftover, "info", 1), (leftover, "info", 2), ("TOPIC_ID_MISMATCH", "error", None)]
+    for one in result.findings:
+        if one.kind == leftover:
+            assert (offsets(one), one.evidence["behind_log_end"]) == ((0, LOG_END), False)
+
+
 def test_f47_future_copy_of_a_log_that_is_there_says_nothing(brokers: Brokers) -> None:
     future_copy(brokers)
     assert said(verdict(brokers)) == []

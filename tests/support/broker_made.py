@@ -110,7 +110,7 @@ MADE: Final = (
         "topic deleted and created anew while b3 was down",
         UNCLEAN,
         "again",
-        ((0, "TOPIC_ID_MISMATCH", "error", None, None, None, None), *each(1, 2, kind="LEFTOVER_HOLDS_DATA", start=12, end=60)),
+        ((0, "TOPIC_ID_MISMATCH", "error", None, None, None, None), *each(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)),
     ),
     Made("F41", "batch of a producer that no coordinator knows, an hour old", FORKED, "hanging", (HANGING,)),
     Made("F41", "the same after every start and election", AFTER, "hanging", (HANGING, ELECTED)),
