@@ -20,7 +20,7 @@ from tests.support.rich_evidence import RICH
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
-COMMANDS = {"scan", "epochs", "find", "metadata", "dump", "compare", "groups", "explain", "doctor", "transactions"}
+COMMANDS = {"scan", "epochs", "find", "metadata", "dump", "compare", "groups", "explain", "doctor", "transactions", "changes"}
 OPTIONS = {
     "--key",
     "--topic",

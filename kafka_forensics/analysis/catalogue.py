@@ -109,6 +109,9 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "FILE_UNKNOWN": Kind(_INFO, _PROVEN),
     # topics
     "KEY_PLACEMENT": Kind(_INFO, _INFERRED),
+    # between snapshots
+    "COMMITTED_TRUNCATED_SINCE": Kind(_CRITICAL, _PROVEN),
+    "KEYS_LOST_SINCE": Kind(_CRITICAL, _INFERRED),
     # known incidents
     "INCIDENT_SIGNATURE": Kind(_INFO, _SUSPECTED),
 }

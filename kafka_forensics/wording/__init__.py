@@ -27,6 +27,7 @@ from kafka_forensics.wording import (
     replicas,
     segments,
     small_files,
+    snapshots,
     topics,
     transactions,
     witnesses,
@@ -293,5 +294,6 @@ _SUBJECTS: Final = (
     witnesses,
     compaction,
     topics,
+    snapshots,
 )
 _WORDS: Final = _parse("".join(each.PROSE for each in _SUBJECTS))

@@ -1,0 +1,253 @@
+"""Several snapshots of the same brokers in one job: each is scanned, then every replica is compared with itself over time."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import groupby, pairwise
+from typing import Final
+
+from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.engine.changes import At, Disks, Words, disks_of, partition_changes
+from kafka_forensics.engine.inputs import Inputs, gather
+from kafka_forensics.engine.leftovers import lone_leftovers
+from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.paths import split_name
+from kafka_forensics.engine.scanning import Merged, Scan, digest_key, judged
+from kafka_forensics.engine.selection import listed, require_match
+from kafka_forensics.engine.witnesses import read_witnesses
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.results import Incomplete, PartitionSummary, ScanResult
+from kafka_forensics.storage.open import ARCHIVES, located, open_source
+from kafka_forensics.storage.source import EntryKind
+
+Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+"""A folder of snapshots; several snapshots, each a path that may be `NAME=PATH`; or the paths of each by its name."""
+
+_DIGITS: Final = re.compile("([0-9]+)")
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One snapshot that is gathered, and its scan under way."""
+
+    name: str
+    inputs: Inputs
+    witnesses: Witnesses
+    running: Scan
+    disks: Disks
+    words: Words
+
+
+@dataclass(slots=True)
+class Compared:
+    """The answer, and what is needed to read facts of each snapshot afterwards."""
+
+    result: SnapshotsResult
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+
+def snapshot_order(name: str) -> tuple[object, ...]:
+    """Sort key of snapshots' names: as text, but numbers in them by their size, so that `day-9` stands before `day-10`."""
+    parts = [part for part in _DIGITS.split(name) if part]
+    return tuple((0, int(part), "") if _DIGITS.fullmatch(part) else (1, 0, part) for part in parts), name
+
+
+def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The paths of each snapshot by its name, the oldest first; `chosen` are names of those wanted, in their order.
+
+    Raises UsageError for fewer than two, for one that is given twice, and for a name that is none.
+    """
+    if isinstance(given, Mapping):
+        found = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
+    else:
+        paths = [given] if isinstance(given, str) else list(given)
+        found = _in_folder(paths[0], options) if len(paths) == 1 else _each_given(paths)
+    for name, paths in found.items():
+        if not name or not paths:
+            what = f"snapshot {name} has no paths" if name else "a snapshot has no name"
+            raise UsageError(what, hint="give each snapshot a name and at least one path")
+    if chosen:
+        found = _chosen(found, chosen)
+    _require_apart(found)
+    if len(found) < 2:
+        there = listed(found) or "none"
+        raise UsageError(
+            f"there is nothing to compare: snapshots here: {there}", hint="give two snapshots, or a folder with two or more"
+        )
+    return found
+
+
+def _in_folder(root: str, options: ScanOptions) -> dict[str, list[str]]:
+    """Every directory and archive in a folder as a snapshot."""
+    matches = located(root, options.storage_options)
+    if len(matches) > 1:
+        return _each_given([path for path, _ in matches])
+    ((path, reached),) = matches
+    source = open_source(path, reached)
+    if source.stat("").kind is not EntryKind.DIRECTORY or not (os.path.isdir(path) or "://" in path):
+        raise UsageError(f"{path} is one snapshot and not a folder of them", hint="give the older and the newer: changes OLD NEW")
+    found: dict[str, list[str]] = {}
+    for entry in source.list(""):
+        if entry.name.startswith(".") or entry.name == "lost+found":
+            continue
+        if entry.kind is EntryKind.DIRECTORY:
+            _add(found, entry.name, _below(root, entry.name), once=True)
+        elif entry.kind is EntryKind.FILE and (name := _archive_name(entry.name)) is not None:
+            _add(found, name, _below(root, entry.name), once=True)
+    return {name: found[name] for name in sorted(found, key=snapshot_order)}
+
+
+def _below(root: str, name: str) -> str:
+    return f"{root.rstrip('/')}/{name}" if root.strip("/") else f"/{name}"
+
+
+def _archive_name(name: str) -> str | None:
+    """The name of an archive without its ending; None for another file."""
+    ending = next((each for each in sorted(ARCHIVES, key=len, reverse=True) if name.lower().endswith(each)), None)
+    return None if ending is None else name[: -len(ending)] or None
+
+
+def _each_given(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Snapshots that were given one by one; a name that is given again adds a path to its snapshot."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        name, rest = split_name(path)
+        if name is not None:
+            _add(found, str(name), rest, once=False)
+            continue
+        folder = os.path.basename(path.rstrip("/"))
+        _add(found, _archive_name(folder) or folder or path, path, once=True)
+    return found
+
+
+def _add(found: dict[str, list[str]], name: str, path: str, *, once: bool) -> None:
+    if once and name in found:
+        raise UsageError(f"two snapshots are called {name}: {found[name][0]} and {path}", hint=f"name them, as in NAME={path}")
+    found.setdefault(name, []).append(path)
+
+
+def _chosen(found: dict[str, list[str]], names: Sequence[str]) -> dict[str, list[str]]:
+    for name in names:
+        if name not in found:
+            near = get_close_matches(name, found, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise UsageError(f"there is no snapshot {name}", hint=f"{meant}snapshots here: {listed(found)}")
+        if list(names).count(name) > 1:
+            raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
+    return {name: found[name] for name in names}
+
+
+def _require_apart(found: dict[str, list[str]]) -> None:
+    """Raise UsageError for a path in two snapshots."""
+    holders: dict[str, str] = {}
+    for name, paths in found.items():
+        for path in paths:
+            bare = split_name(path)[1]
+            place = os.path.realpath(bare) if os.path.lexists(bare) else bare.rstrip("/")
+            if holders.setdefault(place, name) != name:
+                raise UsageError(f"{bare} is given as snapshot {holders[place]} and as snapshot {name}")
+
+
+def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
+    """What each snapshot holds. Raises UsageError for paths that make no sense, and if no neighbours have a broker in common."""
+    found = {name: gather(given, options, elsewhere=True) for name, given in paths.items()}
+    every = [one for inputs in found.values() for one in inputs.log_dirs]
+    if not any(inputs.incomplete for inputs in found.values()):
+        there = [
+            (one.broker, (each.topic or "", each.partition or 0)) for one in every for each in one.found.partitions if each.legal
+        ]
+        require_match(there, dict.fromkeys(one.broker for one in every), options)
+    brokers = {name: {one.broker for one in inputs.log_dirs} for name, inputs in found.items()}
+    if all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(found)):
+        told = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(found)[:4])
+        hint = f"brokers are known by meta.properties, else by their folders' names ({told}); are these brokers of one snapshot?"
+        raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
+    return found
+
+
+def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> Compared:
+    """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
+    gathered = gather_snapshots(snapshot_paths(given, options, chosen), options)
+    largest = max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
+    use_compiled(worth_compiling(largest))
+    snapshots = []
+    for name, inputs in gathered.items():
+        witnesses = read_witnesses(inputs)
+        running = Scan("local", inputs, options, witnesses)
+        running.findings += lone_leftovers(inputs)
+        snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
+    key = digest_key()
+    told: list[Change] = []
+    findings: list[Finding] = []
+    incomplete: list[Incomplete] = []
+    runs = [one.running for one in snapshots]
+    for (topic, partition), found in groupby(folded_replicas(runs, key, options.jobs, progress), key=partition_of):
+        merged: dict[int, list[Merged]] = {}
+        for running, one in found:
+            merged.setdefault(id(running), []).append(one)
+        times = []
+        for snapshot in snapshots:
+            mine, summary = merged.get(id(snapshot.running), []), None
+            if mine:
+                answer = judged(mine, key, options)
+                snapshot.running.take(answer)
+                summary = answer.result.summary
+            times.append(_at(snapshot, topic, partition, mine, summary))
+        compared = partition_changes(times, key)
+        told += compared.changes
+        findings += compared.findings
+        incomplete += compared.incomplete
+    scans = {one.name: one.running.finish() for one in snapshots}
+    return Compared(finished(scans, told, findings, incomplete, {one.name: one.inputs for one in snapshots}), snapshots)
+
+
+def _at(snapshot: Snapshot, topic: str, partition: int, merged: list[Merged], summary: PartitionSummary | None) -> At:
+    return At(snapshot.disks, snapshot.words.of(topic, partition), merged, summary, snapshot.inputs.evidence)
+
+
+def finished(
+    scans: dict[str, ScanResult],
+    told: list[Change],
+    findings: list[Finding],
+    incomplete: list[Incomplete],
+    inputs: Mapping[str, Inputs],
+) -> SnapshotsResult:
+    """The whole answer, in its order; where snapshots seem to be in the wrong order, it says so and claims less."""
+    order = {name: number for number, name in enumerate(scans)}
+    told.sort(key=lambda one: (*one.sort_key()[:3], order[one.from_snapshot], *one.sort_key()[3:]))
+    notes = []
+    for older, newer in pairwise(scans):
+        backwards = _backwards([one for one in told if one.from_snapshot == older])
+        if backwards and newest_change_ms(inputs[newer]) < newest_change_ms(inputs[older]):
+            notes.append(f"snapshot {newer} has shorter logs and older files than {older}: are the snapshots in the right order?")
+            findings = [_doubted(one, notes[-1]) if one.evidence.get("from_snapshot") == older else one for one in findings]
+    findings.sort(key=lambda one: (*one.sort_key(), order[one.evidence["from_snapshot"]]))
+    return SnapshotsResult(scans, told, findings, sorted(set(incomplete), key=lambda one: (one.path, one.reason)), notes)
+
+
+def _backwards(told: list[Change]) -> bool:
+    """Whether logs were cut and none went on."""
+    kinds = {one.kind for one in told}
+    return ChangeKind.TRUNCATED in kinds and ChangeKind.APPENDED not in kinds
+
+
+def newest_change_ms(inputs: Inputs) -> int:
+    """The latest time at which any file of a snapshot was changed, as far as the copies kept it."""
+    entries = [
+        entry
+        for one in inputs.log_dirs
+        for entry in (*one.found.entries.values(), *(each.log for part in one.found.partitions for each in part.segments))
+    ]
+    return max((entry.mtime_ns // 1_000_000 for entry in entries if entry is not None), default=-1)
+
+
+def _doubted(one: Finding, note: str) -> Finding:
+    evidence = one.evidence | {"premises": [*one.evidence.get("premises", ()), note]}
+    severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
+    return replace(one, severity=severity, confidence=Confidence.SUSPECTED, evidence=evidence)

@@ -1,0 +1,171 @@
+"""What became of replicas between two snapshots, and the whole answer about several snapshots."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+class ChangeKind(StrEnum):
+    """What became of a range of offsets of one replica."""
+
+    APPENDED = "appended"
+    """Offsets that the newer log has behind the older one's end, or behind where that was cut."""
+    TRUNCATED = "truncated"
+    """Offsets cut off at the end of the older log; the newer one ends before them, or goes on with other records."""
+    CLEANED = "cleaned"
+    """Compaction took records."""
+    DELETED = "deleted"
+    """Offsets that are gone from the front, or with the whole replica; `reason` says by what."""
+    MISSING = "missing"
+    """Offsets that are gone from the middle, where nothing takes any in good order."""
+    DAMAGED = "damaged"
+    """Batches that were sound and are not any more."""
+    REWRITTEN = "rewritten"
+    """Batches with other bytes and equal records, or with other headers, or that were damaged and are sound."""
+    RESTORED = "restored"
+    """Offsets the older log did not have any more, or lacked in its middle, and the newer one has."""
+    CREATED = "created"
+    """A replica that was not there; `reason` says why, where it is known."""
+    MOVED = "moved"
+    """The replica lies in another log directory of its broker."""
+    UNCHANGED = "unchanged"
+    """All batches are there, and no others."""
+    NOT_COMPARED = "not_compared"
+    """Nothing can be said; `reason` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAt:
+    """A replica as a snapshot has it; offsets are exclusive ends, None is "not known"."""
+
+    log_dir: str
+    topic_id: str | None
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int | None
+    leader_epoch: int | None
+    """Of its last batch, or the last that began at its end."""
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of the offsets `[offset_start, offset_end)` of one replica between two snapshots.
+
+    Numbers of batches, records and bytes are None where they are not known; `before` and `after` where there is no replica.
+    """
+
+    topic: str
+    partition: int
+    broker: int | str
+    from_snapshot: str
+    to_snapshot: str
+    kind: ChangeKind
+    offset_start: int
+    offset_end: int
+    before: ReplicaAt | None
+    after: ReplicaAt | None
+    reason: str | None = None
+    leader_epochs: tuple[int, ...] = ()
+    """Of the range: in the newer log for what came, in the older one for what went."""
+    replaced_by: int | None = None
+    """Leader epoch of what took the place of truncated records; None: nothing did."""
+    batches: int | None = None
+    records: int | None = None
+    bytes: int | None = None
+    committed_end: int | None = None
+    """Of offsets that went: up to where the older snapshot proves them committed."""
+    held_by: tuple[int | str, ...] = ()
+    """Of committed offsets that went: brokers that have them in the newer snapshot."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """More numbers, as JSON knows them, by stable names."""
+
+    def sort_key(self) -> tuple[Any, ...]:
+        """Order in every output, beside that of the snapshots: topic, partition, broker, offsets, kind."""
+        broker = (0, self.broker, "") if isinstance(self.broker, int) else (1, 0, self.broker)
+        return self.topic, self.partition, broker, self.offset_start, self.offset_end, self.kind.value
+
+
+class SnapshotViews(Protocol):
+    """What shows an answer in other forms, and reads the facts behind it again."""
+
+    def table(self, fact: str) -> "pa.Table":
+        """A fact as one table. Raises UsageError if there is no such fact."""
+
+    def json(self) -> str:
+        """The document that `changes --format json` prints."""
+
+    def html(self) -> str:
+        """A short page."""
+
+
+@dataclass(slots=True, repr=False)
+class SnapshotsResult:
+    """The answer about several snapshots: each one's scan, and what changed from each to the next.
+
+    `changes` by topic, partition, broker, snapshot and offset; `findings` are those that only show between snapshots.
+    """
+
+    snapshots: dict[str, ScanResult]
+    changes: list[Change]
+    findings: list[Finding] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+    """What could not be read again to compare snapshots; the scans have their own."""
+    notes: list[str] = field(default_factory=list)
+    """What makes the comparison doubtful, a sentence each."""
+    views: SnapshotViews | None = field(default=None, repr=False, compare=False)
+    """Set by `kafka_forensics.scan_snapshots`; None: this answer only has its rows."""
+
+    def __repr__(self) -> str:
+        totals = f"{len(self.snapshots)} snapshots, {len(self.changes)} changes, {len(self.findings)} findings between them"
+        return f"<SnapshotsResult {self.verdict}: {totals}{', incomplete' if self.is_incomplete else ''}>"
+
+    @property
+    def verdict(self) -> str:
+        """`clean`, or the worst severity among the findings between snapshots."""
+        return verdict_of(self.findings)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether anything could not be read, in a scan or afterwards."""
+        return bool(self.incomplete) or any(one.incomplete for one in self.snapshots.values())
+
+    def facts(self, name: str) -> "pa.Table":
+        """A fact (docs/facts.md) of all snapshots, with the snapshot's name as its first column; or `changes`, which has two.
+
+        Raises UsageError if there is no such fact.
+        """
+        return self._views().table(name)
+
+    def to_arrow(self) -> "pa.Table":
+        """The changes as an Arrow table."""
+        return self.facts("changes")
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The changes as a pandas DataFrame. Raises UsageError without pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise UsageError("pandas is not installed", hint="pip install pandas, or use to_arrow()") from error
+        return pd.DataFrame(self.to_arrow().to_pandas())
+
+    def to_json(self) -> str:
+        """The document that `changes --format json` prints."""
+        return self._views().json()
+
+    def _repr_html_(self) -> str | None:
+        """What Jupyter shows: what changed, the worst first."""
+        return None if self.views is None else self.views.html()
+
+    def _views(self) -> SnapshotViews:
+        if self.views is None:
+            raise UsageError("this answer does not know where its facts are", hint="take the one that scan_snapshots gives")
+        return self.views
