@@ -14,7 +14,7 @@ from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage.archive import TarSource, ZipSource
 from kafka_forensics.storage.containers import container_of
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteSource
+from kafka_forensics.storage.source import ByteSource, EntryKind
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.options import Given, StorageOptions
@@ -138,7 +138,11 @@ def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
     from kafka_forensics.storage.options import storage_options as gathered
     from kafka_forensics.storage.remote_open import open_remote
 
-    return open_remote(uri, gathered(storage_options))
+    source = open_remote(uri, gathered(storage_options))
+    name = source.name.lower()
+    if name.endswith((*ARCHIVES, *_OTHER_CONTAINERS)) and source.stat("").kind is EntryKind.FILE:
+        raise UsageError(f"{source.name}: archives are read from local disks only", hint="copy it here first, or unpack it there")
+    return source
 
 
 def _path_of_file_uri(uri: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.errors import PathMissingError, SourceError
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage import remote_errors
 from kafka_forensics.storage.manifest import Manifest
 from kafka_forensics.storage.open import located, open_beside, open_source
@@ -115,6 +115,13 @@ def test_what_is_not_there_is_one_line_with_the_nearest_name(bucket: Bucket, pro
             opened(uri, proxy)
         assert str(caught.value) == f"{uri.replace(f'{ACCESS_KEY}:{SECRET_KEY}@', '')}: {said}"
         assert caught.value.hint == hint
+
+
+def test_an_archive_on_a_service_is_refused_in_words(bucket: Bucket, proxy: S3Proxy) -> None:
+    name = bucket({"bundle.tar.gz": b"1", "broker.tar/meta.properties": b"version=1\n"})
+    with pytest.raises(UsageError, match=r"bundle\.tar\.gz: archives are read from local disks only"):
+        opened(f"s3://{name}/bundle.tar.gz", proxy)
+    assert [entry.name for entry in opened(f"s3://{name}/broker.tar", proxy).list()] == ["meta.properties"]
 
 
 def test_patterns_are_matched_level_by_level(bucket: Bucket, proxy: S3Proxy) -> None:
