@@ -28,7 +28,8 @@ BROUGHT_ABOUT: Final = """
 What brokers bring about by themselves they do in one history of three, a topic for every fault (`lab/broker_faults.py`), which is
 copied three times. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMENT` and likenesses to incidents; rows in italics are
 negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses nothing
-(`UNCLEAN_ELECTION`). Kafka 0.10.2.2, from before leader epochs, makes F34 in `sample_logs/silent-divergence`.
+(`UNCLEAN_ELECTION`). What a move between two log directories leaves (F47, `-future`) has a broker and a test of its own, as have
+starts on damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34 in `sample_logs/silent-divergence`.
 """
 _SECTION: Final = re.compile(rf"(## {HEADING}\n\n)(.*?)(?=\n## )", re.DOTALL)
 

@@ -67,6 +67,7 @@ ELECTED: Final[Told] = (0, "UNCLEAN_ELECTION", "info", None, None, None, None)
 ELECTED_TOO: Final[Told] = (1, *ELECTED[1:])
 MADE: Final = (
     Made("F15", "segment preallocated, brokers running or killed", FORKED, "reserved", each(1, 2, 3, kind="SEG_ZERO_TAIL")),
+    Made("F15", "the same after every start", AFTER, "reserved", (ELECTED,)),
     Made("F23", "batches of gzip, snappy, lz4 and zstd", FORKED, "codecs", ()),
     Made("F25", "truncated after a crash, its time index still open", UNCLEAN, "fork", each(1, kind="INDEX_MISMATCH")),
     Made(
