@@ -10,7 +10,7 @@ from hypothesis import settings
 pytest_plugins = ("pytester",)
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
-GROUPS = ("faults", "properties", "corpora", "broker")
+GROUPS = ("faults", "properties", "corpora", "spark", "broker")
 RAN = pytest.StashKey[Counter[str]]()
 EMPTY = pytest.StashKey[list[str]]()
 

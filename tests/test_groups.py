@@ -10,6 +10,7 @@ markers =
     corpora: c
     faults: f
     properties: p
+    spark: s
     broker: b
 """
 ONE_OF_EACH = """
@@ -20,6 +21,9 @@ def test_fault(): pass
 
 @pytest.mark.properties
 def test_property(): pass
+
+@pytest.mark.spark
+def test_spark(): pass
 
 @pytest.mark.corpora
 def test_corpus(): pass
@@ -48,21 +52,21 @@ def run(suite: pytest.Pytester, source: str, *options: str, corpora: bool = True
 
 def test_full_run_passes_when_every_selected_group_ran(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--require-groups")
-    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora"])
-    result.assert_outcomes(passed=3, deselected=1)
+    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark"])
+    result.assert_outcomes(passed=4, deselected=1)
     assert result.ret == 0
 
 
 def test_absent_corpora_are_deselected_not_skipped(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--require-groups", corpora=False)
-    result.stdout.fnmatch_lines(["groups selected: faults, properties"])
-    result.assert_outcomes(passed=2, deselected=2)
+    result.stdout.fnmatch_lines(["groups selected: faults, properties, spark"])
+    result.assert_outcomes(passed=3, deselected=2)
     assert result.ret == 0
 
 
 def test_selected_group_that_ran_none_fails_the_full_run(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH.replace("@pytest.mark.faults", ""), "--require-groups")
-    result.stdout.fnmatch_lines(["groups selected that ran no test: faults", "*3 passed*"])
+    result.stdout.fnmatch_lines(["groups selected that ran no test: faults", "*4 passed*"])
     assert result.ret == 1
 
 
@@ -78,5 +82,5 @@ def test_partial_run_asks_nothing_of_groups(suite: pytest.Pytester) -> None:
 
 def test_broker_tests_run_on_request(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--broker")
-    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, broker"])
-    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark, broker"])
+    result.assert_outcomes(passed=4, failed=1)

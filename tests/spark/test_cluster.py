@@ -1,0 +1,143 @@
+"""A real cluster of Spark on loopback gives the local engine's answer, whatever is killed in the middle."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from tests.support.repeated_logs import RepeatedLogs, batch, moved
+from tests.support.spark_cluster import (
+    QUICK_JAVA,
+    SECONDS_OF_A_SCAN,
+    Cluster,
+    Driver,
+    cluster,
+    driver,
+    has_open,
+    processes,
+    wait_until,
+)
+from tests.support.spark_driver import local_document
+
+pytestmark = pytest.mark.spark
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+PARTITIONS, BATCHES, RECORDS = 8, 1000, 50
+TASKS = {
+    1: {"work_bytes": 1 << 40},
+    2: {"work_bytes": 72 << 20},
+    8: {"split_bytes": 1 << 20, "work_bytes": 17 << 20, "slices_a_task": 1},
+}
+"""Sizes that make so many tasks of `logs`."""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The one cluster of these tests."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The one driver of these tests, ended before the cluster is."""
+    assert running.workers
+    with driver(tmp_path_factory.mktemp("driver")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["once", "speculating"])
+def scans(running: Cluster, driven: Driver, request: pytest.FixtureRequest) -> Driver:
+    """The driver with a session there, with speculation or without, which tells of lost tasks."""
+    driven.session(
+        running.url,
+        spark_executor_memory="512m",
+        spark_executor_extraJavaOptions=QUICK_JAVA,
+        spark_log_level="WARN",
+        spark_speculation=str(request.param).lower(),
+        spark_speculation_interval="200ms",
+        spark_speculation_quantile="0.5",
+        spark_speculation_multiplier="1.5",
+    )
+    return driven
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> RepeatedLogs:
+    """Three brokers with eight partitions, some 120 MiB, that differ in one batch, in a torn tail, and in bytes that are none."""
+    one = batch(RECORDS, 100, "zstd")
+    made = RepeatedLogs(
+        tmp_path_factory.mktemp("logs") / "evidence", "orders", partitions=PARTITIONS, batches=BATCHES, batch=one, records=RECORDS
+    )
+    made.change(2, 1, 500, moved(batch(RECORDS, 100, "zstd", seed=2), 500 * RECORDS)[: len(one)])
+    made.change(1, 0, 77, bytes(30))
+    made.cut(3, 7, (BATCHES - 5) * len(one) - 7)
+    return made
+
+
+@pytest.fixture(scope="module")
+def judged(logs: RepeatedLogs) -> str:
+    """The local engine's answer about `logs`."""
+    answer = local_document([str(path) for path in logs.log_dirs], ScanOptions(jobs=2))
+    kinds = {one["kind"] for one in json.loads(answer)["findings"]}
+    assert {"SAME_EPOCH_DIVERGENCE", "FRAMING_LOST", "SEG_TORN_TAIL"} <= kinds
+    return answer
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+def test_samples_are_judged_as_by_the_local_engine(scans: Driver, sample: str) -> None:
+    paths = [str(path) for path in sorted((SAMPLES / sample).iterdir())]
+    assert scans.scan(*paths).document == local_document(paths, ScanOptions())
+
+
+@pytest.mark.corpora
+def test_a_real_brokers_archive_is_judged_as_by_the_local_engine(scans: Driver, corpora: Path) -> None:
+    archive = str(corpora / "kafka-4.3.0-unclean.tar.xz")
+    assert scans.scan(archive).document == local_document([archive], ScanOptions())
+
+
+@pytest.mark.parametrize("tasks", TASKS)
+def test_any_number_of_tasks_gives_the_same_bytes(scans: Driver, logs: RepeatedLogs, judged: str, tasks: int) -> None:
+    assert scans.scan(*logs.log_dirs, **TASKS[tasks]).document == judged
+
+
+@pytest.mark.parametrize("tasks", TASKS)
+def test_a_python_worker_killed_in_the_middle_changes_nothing(
+    running: Cluster, scans: Driver, logs: RepeatedLogs, judged: str, tasks: int
+) -> None:
+    lost = scans.log.read_text().count("Python worker exited unexpectedly")
+    scans.send_scan(*logs.log_dirs, **TASKS[tasks])
+    os.kill(reader_of(running, scans, logs), signal.SIGKILL)
+    assert scans.take().document == judged
+    assert scans.log.read_text().count("Python worker exited unexpectedly") > lost
+
+
+@pytest.mark.parametrize("tasks", [2, 8])
+def test_an_executor_killed_in_the_middle_changes_nothing(
+    running: Cluster, scans: Driver, logs: RepeatedLogs, judged: str, tasks: int
+) -> None:
+    lost = scans.log.read_text().count("Lost executor")
+    scans.send_scan(*logs.log_dirs, **TASKS[tasks])
+    parents = {one.pid: one.parent for one in processes()}
+    executor = parents[parents[reader_of(running, scans, logs)]]
+    assert executor in running.executors()
+    os.kill(executor, signal.SIGKILL)
+    assert scans.take().document == judged
+    assert scans.log.read_text().count("Lost executor") > lost
+
+
+def reader_of(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int:
+    """A Python worker that is just reading a log. Raises AssertionError if the scan ends before one is seen."""
+    found: list[int] = []
+
+    def seen() -> bool:
+        found[:] = [pid for pid in there.python_workers() if has_open(pid, logs.folder)]
+        return bool(found) or asked.ready()
+
+    wait_until(seen, "a worker that reads", SECONDS_OF_A_SCAN, pause=0.005)
+    assert found, "the scan ended before a worker was seen reading"
+    return found[0]

@@ -1,0 +1,305 @@
+"""A real standalone cluster of Spark on loopback, from the pip package: a master, two workers, and drivers, each a process.
+
+Everything is started in a session of the system's own, so that all that comes of it can be found, and nothing is left behind.
+"""
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+WORKERS: Final = 2
+SECONDS_TO_START: Final = 60.0
+SECONDS_TO_STOP: Final = 20.0
+SECONDS_OF_A_SCAN: Final = 300.0
+QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options with which a JVM that lives for seconds starts sooner and leaves the cores to others."""
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+PYTHON_DAEMON: Final = "pyspark.daemon"
+"""In the command lines of executors, and of the Python processes that they start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process as the system tells of it."""
+
+    pid: int
+    parent: int
+    session: int
+    command: str
+
+
+def processes() -> list[Running]:
+    """All that run on this machine; what ends meanwhile is left out, as are the dead that nobody has asked for."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            state, parent, _, session = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:4]
+            command = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if state not in "ZX":
+                found.append(Running(int(name), int(parent), int(session), command))
+    return found
+
+
+def executors(session: int) -> list[int]:
+    """Executors that a worker runs, by its session."""
+    return [one.pid for one in processes() if one.session == session and EXECUTOR in one.command]
+
+
+def python_workers(session: int) -> list[int]:
+    """Python processes that run tasks: the children of the daemons of a session."""
+    found = [one for one in processes() if one.session == session and PYTHON_DAEMON in one.command]
+    daemons = {one.pid for one in found}
+    return [one.pid for one in found if one.parent in daemons]
+
+
+def has_open(pid: int, below: Path, end: str = ".log") -> bool:
+    """Whether a process has a file open that lies below a directory and whose name ends so."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/{pid}/fd/{name}")
+                if target.endswith(end) and target.startswith(f"{below}{os.sep}"):
+                    return True
+    return False
+
+
+def peak_memory(pid: int) -> int:
+    """The most bytes of memory that a process has had resident (`VmHWM`); 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return 0 if found is None else int(found[1]) << 10
+    return 0
+
+
+def wait_until(met: Callable[[], bool], what: str, seconds: float, pause: float = 0.05) -> None:
+    """Return once `met`. Raises AssertionError when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(pause)
+
+
+def end(process: "subprocess.Popen[Any]") -> None:
+    """End a process that leads a session, and whatever still belongs to its session after it."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(SECONDS_TO_STOP)
+    deadline = time.monotonic() + SECONDS_TO_STOP
+    while left := [one.pid for one in processes() if one.session == process.pid]:
+        if process.poll() is None or time.monotonic() > deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+        process.poll()
+    process.wait(SECONDS_TO_STOP)
+
+
+def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, str]:
+    """The environment of Spark's processes: the pip package, loopback, and no other directory than `folder`."""
+    import pyspark
+
+    (folder / "conf").mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return kept | {
+        "SPARK_HOME": os.path.dirname(pyspark.__file__),
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_LOG_DIR": str(folder / "log"),
+        "SPARK_PID_DIR": str(folder / "pid"),
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+@dataclass
+class Cluster:
+    """A running cluster: `url` is its master's, `workers` are processes that lead their sessions."""
+
+    url: str
+    folder: Path
+    master: "subprocess.Popen[bytes]"
+    workers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
+
+    def executors(self) -> list[int]:
+        """Executors of all workers."""
+        return [pid for worker in self.workers for pid in executors(worker.pid)]
+
+    def python_workers(self) -> list[int]:
+        """Python processes that run tasks."""
+        return [pid for worker in self.workers for pid in python_workers(worker.pid)]
+
+    def said(self) -> str:
+        """What executors wrote to their standard error."""
+        return "\n".join(file.read_text(errors="replace") for file in sorted((self.folder / "work").glob("*/*/stderr")))
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """A cluster with a core at each of two workers, up when the block begins and ended with it."""
+    environment = spark_environment(folder)
+    spark_class = os.path.join(environment["SPARK_HOME"], "bin", "spark-class")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, *arguments: str) -> Path:
+        log = folder / f"{name}.log"
+        with log.open("wb") as written:
+            started.append(
+                subprocess.Popen(
+                    [spark_class, *arguments, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=written,
+                    stderr=written,
+                    env=environment,
+                    start_new_session=True,
+                )
+            )
+        return log
+
+    try:
+        log = start("master", _MASTER)
+        url = _said(log, started, re.compile(r"Starting Spark master at (spark://\S+)"))
+        running = Cluster(url, folder, started[0])
+        logs = [start(f"worker-{number}", _WORKER, "--cores", "1", "--memory", "1g", url) for number in range(WORKERS)]
+        for log in logs:
+            _said(log, started, re.compile(r"(Successfully registered with master)"))
+        running.workers = started[1:]
+        yield running
+    finally:
+        for process in reversed(started):
+            end(process)
+
+
+def _said(log: Path, started: "list[subprocess.Popen[bytes]]", wanted: re.Pattern[str]) -> str:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while (found := wanted.search(log.read_text(errors="replace"))) is None:
+        assert all(one.poll() is None for one in started), f"{log.name}: ended before it was up: {log.read_text()[-2000:]}"
+        assert time.monotonic() < deadline, f"{log.name}: does not come up: {log.read_text()[-2000:]}"
+        time.sleep(0.1)
+    return found[1]
+
+
+class Driver:
+    """A process with a session of Spark, which does what it is asked: `tests.support.spark_driver`."""
+
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / "driver.log"
+        with self.log.open("wb") as written:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "tests.support.spark_driver"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=written,
+                cwd=ROOT,
+                env=spark_environment(folder, python) | {"PYTHONPATH": str(ROOT)},
+                start_new_session=True,
+            )
+
+    def session(self, master: str, **configuration: str) -> None:
+        """Begin a new session, after the end of the one before; names of settings with `_` for `.`."""
+        self.ask({"do": "session", "master": master, "settings": configuration}).ok()
+
+    def scan(self, *paths: Path | str, seconds: float = SECONDS_OF_A_SCAN, **asked: Any) -> "Answer":
+        """What `send_scan` and `take` give."""
+        self.send_scan(*paths, **asked)
+        return self.take(seconds)
+
+    def send_scan(self, *paths: Path | str, **asked: Any) -> None:
+        """Ask for a scan; options of `ScanOptions` and `Sizes` by their names."""
+        self._send({"do": "scan", "paths": [str(path) for path in paths], **asked})
+
+    def ask(self, request: dict[str, Any], seconds: float = SECONDS_OF_A_SCAN) -> "Answer":
+        """Ask for something and wait for the answer."""
+        self._send(request)
+        return self.take(seconds)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def ready(self) -> bool:
+        """Whether there is an answer to be taken."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdout(), selectors.EVENT_READ)
+            return bool(selector.select(0))
+
+    def take(self, seconds: float = SECONDS_OF_A_SCAN) -> "Answer":
+        """The answer to what was asked last. Raises AssertionError if none comes."""
+        wait_until(lambda: self.ready() or self.process.poll() is not None, "the driver's answer", seconds)
+        line = self._stdout().readline()
+        assert line, f"the driver ended: {self.log.read_text(errors='replace')[-4000:]}"
+        return Answer(json.loads(line))
+
+    def _stdout(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def kill(self) -> None:
+        """SIGKILL to the Python process of the driver alone."""
+        self.process.kill()
+        self.process.wait(SECONDS_TO_STOP)
+
+    def close(self) -> None:
+        """End it, and all that it started."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(SECONDS_TO_STOP)
+        end(self.process)
+        self._stdout().close()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a driver answered: a JSON document, or an error."""
+
+    said: dict[str, Any]
+
+    def ok(self) -> "Answer":
+        """Itself. Raises AssertionError for an error."""
+        assert "error" not in self.said, self.said
+        return self
+
+    @property
+    def document(self) -> str:
+        """The scan's answer, of whichever engine."""
+        return str(self.ok().said["document"])
+
+    @property
+    def error(self) -> tuple[str, str, str]:
+        """(class, text, hint) of the error. Raises AssertionError if there was none."""
+        assert "error" in self.said, self.said
+        return self.said["error"], self.said["text"], self.said["hint"] or ""
+
+
+@contextlib.contextmanager
+def driver(folder: Path, python: str = sys.executable) -> Iterator[Driver]:
+    """A driver, ended with the block; `python` is the interpreter of its workers."""
+    made = Driver(folder, python)
+    try:
+        yield made
+    finally:
+        made.close()
