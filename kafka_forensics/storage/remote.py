@@ -57,7 +57,8 @@ class RemoteSource:
         self._lock = threading.Lock()
         self._listings: dict[str, Future[dict[str, Entry]]] = {}
         self._known: dict[str, dict[str, Entry]] = {}
-        self._directories: dict[str, list[str]] = {}
+        self._directories: dict[str, Sequence[str]] = {}
+        self._refused: dict[str, list[str]] = {}
         self._small = SmallObjects(self._pool, self._read_small)
         self._etags: dict[str, bytes] = {}
         self._count = 0
@@ -140,6 +141,9 @@ class RemoteSource:
                 raise
             self._unknown_now(path, error)
             return self._known[path]
+        with self._lock:
+            for name in self._refused.get(path, ()):  # now, and not when it was listed ahead: what is asked for decides
+                note(self.rejected, name)
         depth = path.count("/") + 2 if path else 1
         if depth <= self._ahead and not self._known:
             for entry in list(entries.values()):
@@ -165,13 +169,13 @@ class RemoteSource:
             if self._count > MAX_MEMBERS:
                 raise SourceError(path, f"more than {MAX_MEMBERS:,} objects: give the log directories as paths themselves")
         entries: dict[str, Entry] = {}
+        refused = self._refused[path] = []
         for info in sorted(infos, key=lambda one: (one.path, one.is_file)):
             name = _child_name(full, info.path)
             inner = (f"{path}/" if path else "") + (name or info.path[len(full) :].lstrip("/") or "/")
             entry = None if name is None else self._entry(inner, info)
             if entry is None or inner in entries:
-                with self._lock:
-                    note(self.rejected, inner[:MAX_NAME])
+                refused.append(inner[:MAX_NAME])
             else:
                 entries[inner] = entry
         return entries
