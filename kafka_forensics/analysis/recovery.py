@@ -19,7 +19,6 @@ from kafka_forensics.replication.recovery_facts import (
     LENGTH_TOO_SMALL,
     NEXT_OFFSET,
     OFFSET_REGRESSION,
-    PRODUCER_STATE,
     Cut,
     Forecast,
     LogFacts,
@@ -38,7 +37,6 @@ REASONS: Final = {
     BATCH_BEYOND_FILE: "batch_beyond_file",
     BATCH_INVALID: "batch_invalid",
     OFFSET_REGRESSION: "offsets_go_back",
-    PRODUCER_STATE: "marker_unreadable",
     END_BELOW_START: "log_end_below_log_start",
     NEXT_OFFSET: "last_batch_read_wrongly",
 }

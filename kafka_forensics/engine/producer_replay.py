@@ -1,4 +1,4 @@
-"""The part of a log whose producers a start would replay, read for what would end the start or the walk there."""
+"""The part of a log whose producers a start would replay, read for what would end the start there."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -89,9 +89,7 @@ def _batch(file: "ByteFile", column: "NDArray[np.int64]") -> ReplayedBatch:
     attributes = int(column[BatchColumn.ATTRIBUTES])
     return ReplayedBatch(
         int(column[BatchColumn.POSITION]),
-        int(column[BatchColumn.SIZE_IN_BYTES]),
         int(column[BatchColumn.BASE_OFFSET]),
-        int(column[BatchColumn.LAST_OFFSET]),
         int(column[BatchColumn.PRODUCER_ID]),
         bool(attributes & TRANSACTIONAL_MASK),
         _marker(file, column) if attributes & CONTROL_MASK else None,
@@ -107,10 +105,6 @@ def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> Marker:
     batch = decode_batch(file.read_at(position, min(size, MAX_COMPRESSED_BYTES)), position=position)
     record = next(batch.iter_records(), None)
     if record is None:
-        return Marker.UNREADABLE if batch.problems else Marker.EMPTY
+        return Marker.INVALID if batch.problems else Marker.EMPTY
     told = parse_control_record(record.key, record.value)
-    if told.problem == "key":
-        return Marker.UNREADABLE
-    if kind is None or record.value is None:
-        return Marker.FOREIGN
-    return kind if told.problem is None else Marker.UNREADABLE
+    return Marker.INVALID if kind is None or told.problem is not None else kind

@@ -1,7 +1,7 @@
 """Producers and transactions replayed as a start replays them: checks 26 and 27 of docs/recovery.md.
 
-Nothing of a replicated batch is refused for its sequence or epoch (AppendOrigin.REPLICATION); what is left can end the start, or
-the walk (ProducerAppendInfo, EndTransactionMarker, TransactionIndex.append of Kafka 4).
+Nothing of a replicated batch is refused for its sequence or epoch (AppendOrigin.REPLICATION); what is left to throw ends the start
+(ProducerAppendInfo, EndTransactionMarker, TransactionIndex.append of Kafka 4).
 """
 
 from dataclasses import dataclass, field
@@ -17,10 +17,8 @@ class Marker(Enum):
     COMMIT = "commit"
     EMPTY = "empty"
     """No record is left of it."""
-    UNREADABLE = "unreadable"
-    """Key or value is too short, or of a negative version: InvalidRecordException."""
-    FOREIGN = "foreign"
-    """A type that ends no transaction, or no value: another exception."""
+    INVALID = "invalid"
+    """Key or value cannot be read, or its type ends no transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +26,7 @@ class ReplayedBatch:
     """A batch of a producer; `marker` None of data."""
 
     position: int
-    size_in_bytes: int
     base_offset: int
-    last_offset: int
     producer_id: int
     is_transactional: bool
     marker: Marker | None = None
@@ -49,20 +45,20 @@ class ProducerReplay:
         self._segment, self._last_aborted = segment, None
 
     def step(self, batch: ReplayedBatch) -> ReplayFault | None:
-        """Add a batch of the segment; the fault if the start, or the walk, ends at it."""
+        """Add a batch of the segment; the fault if the start ends at it."""
         if batch.marker is None:
             return self._data(batch)
         if batch.marker is Marker.EMPTY:
             return None
-        if batch.marker in (Marker.UNREADABLE, Marker.FOREIGN):
-            return self._fault(batch, PRODUCER_STATE, ends_start=batch.marker is Marker.FOREIGN)
+        if batch.marker is Marker.INVALID:
+            return self._fault(batch, PRODUCER_STATE)
         if batch.producer_id not in self.open_producers:
             return None
         self.open_producers.discard(batch.producer_id)
         if batch.marker is Marker.COMMIT:
             return None
         if self._last_aborted is not None and self._last_aborted >= batch.base_offset:
-            return self._fault(batch, ABORTED_TXN_ORDER, ends_start=True)
+            return self._fault(batch, ABORTED_TXN_ORDER)
         self._last_aborted = batch.base_offset
         return None
 
@@ -71,9 +67,8 @@ class ProducerReplay:
             self.open_producers.add(batch.producer_id)
             return None
         if batch.producer_id in self.open_producers:
-            return self._fault(batch, PRODUCER_STATE, ends_start=True)
+            return self._fault(batch, PRODUCER_STATE)
         return None
 
-    def _fault(self, batch: ReplayedBatch, check: int, *, ends_start: bool) -> ReplayFault:
-        behind = batch.position + batch.size_in_bytes
-        return ReplayFault(self._segment, batch.position, behind, batch.base_offset, batch.last_offset + 1, check, ends_start)
+    def _fault(self, batch: ReplayedBatch, check: int) -> ReplayFault:
+        return ReplayFault(self._segment, batch.position, batch.base_offset, check)

@@ -228,18 +228,12 @@ def _replay_refused(loading: _Loading, first: int, bound: int) -> bool:
     return False
 
 
-def _replay_stop(loading: _Loading, number: int) -> bool:
-    """Have the walk of a segment end where replaying its producers ends it. True: the broker does not start."""
-    one = loading.segments[number]
+def _walk_refused(loading: _Loading, one: SegmentFacts) -> bool:
+    """Whether replaying the producers of a segment that is walked ends the start, before its walk ends."""
     for fault in loading.log.faults:
-        if fault.segment != one.base_offset or (one.stop is not None and one.stop.position <= fault.position):
-            continue
-        if fault.ends_start:
+        if fault.segment == one.base_offset and (one.stop is None or fault.position < one.stop.position):
             loading.steps.append(Step(fault.check, "refuse", segment_file(one.base_offset)))
             return True
-        if fault.end_position < one.size_in_bytes:
-            stop = Stop(fault.end_position, fault.end_offset, fault.check)
-            loading.segments[number] = replace(one, stop=stop)
     return False
 
 
@@ -273,14 +267,13 @@ def _recover(loading: _Loading) -> bool:
     floor = _floor(loading.log, loading.segments)
     if floor is not None and _replay_refused(loading, _newest_snapshot(loading.log, floor), floor):
         return True
-    for number, walked in enumerate(loading.segments):
-        if floor is not None and walked.base_offset < floor:
+    for number, one in enumerate(loading.segments):
+        if floor is not None and one.base_offset < floor:
             continue
-        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(walked.base_offset)))
+        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(one.base_offset)))
         loading.recovered.add(number)
-        if _replay_stop(loading, number):
+        if _walk_refused(loading, one):
             return True
-        one = loading.segments[number]
         if one.stop is None:
             continue
         if one.stop.check == OFFSET_OVERFLOW:

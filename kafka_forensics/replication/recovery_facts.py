@@ -81,19 +81,15 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFault:
-    """A batch at which replaying producers throws: at `position` of a segment, before `end_position`.
+    """A batch at `position` of a segment at which replaying producers throws: no catch is above it, so the broker does not start.
 
-    `ends_start`: it is the broker's end; else only the walk ends, behind the batch, which is kept. `base_offset` is the batch's,
-    `end_offset` the one behind its last.
+    Where an unreadable marker ends the walk itself, the batch is kept, and replaying it behind the walk throws again.
     """
 
     segment: int
     position: int
-    end_position: int
     base_offset: int
-    end_offset: int
     check: int
-    ends_start: bool
 
 
 @dataclass(frozen=True, slots=True)

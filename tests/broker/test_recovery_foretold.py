@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
@@ -31,6 +31,8 @@ VALUE = 1100
 WRITTEN = 2 * BATCHES
 """Log end of every partition: two records a batch."""
 PRODUCER = 7000
+LATER = WRITTEN - 6
+"""First offset of what is written on, see `write_on`."""
 
 
 def time_ms() -> int:
@@ -167,8 +169,12 @@ def lost_tail(one: Partition) -> None:
 
 
 def write_on(one: Partition, *batches: bytes) -> None:
-    log = one.file(-1)
-    log.write_bytes(log.read_bytes() + b"".join(batches))
+    """Put batches in the place of the active segment's last three, whose index entries go: a full index would end the start."""
+    cut = one.batches(-1)[-3][0]
+    log, index = one.file(-1), one.file(-1, "index")
+    log.write_bytes(log.read_bytes()[:cut] + b"".join(batches))
+    kept = [entry for entry in struct.iter_unpack(">ii", index.read_bytes()) if 0 < entry[1] < cut]
+    index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in kept))
 
 
 def of_producer(offset: int, producer_id: int = PRODUCER, *, is_transactional: bool = True) -> bytes:
@@ -196,11 +202,11 @@ def marker(offset: int, producer_id: int = PRODUCER) -> bytes:
     )
 
 
-def short_marker(offset: int) -> bytes:
-    """An ABORT whose value is cut off behind its version."""
+def odd_marker(key: bytes, value: bytes) -> bytes:
+    """A control batch whose record has these bytes, behind data of its producer."""
     return write_batch(
-        [RecordToWrite(b"\0\0\0\0", b"\0\0")],
-        base_offset=offset,
+        [RecordToWrite(key, value)],
+        base_offset=LATER + 1,
         base_timestamp=time_ms(),
         partition_leader_epoch=0,
         producer_id=PRODUCER,
@@ -211,22 +217,33 @@ def short_marker(offset: int) -> bytes:
 
 
 def unreadable_marker(one: Partition) -> None:
-    """The walk ends behind it: the batch that follows goes."""
-    write_on(one, of_producer(WRITTEN), short_marker(WRITTEN + 1), of_producer(WRITTEN + 2))
+    """An ABORT whose key is cut short: it ends the walk, is kept, and ends the replay behind the walk."""
+    write_on(one, of_producer(LATER), odd_marker(b"\0\0", bytes(6)), of_producer(LATER + 2))
+
+
+def short_marker(one: Partition) -> None:
+    """An ABORT whose value is cut off behind its version."""
+    write_on(one, of_producer(LATER), odd_marker(bytes(4), bytes(2)))
+
+
+def foreign_marker(one: Partition) -> None:
+    """A control record of a leader's under a producer's id."""
+    write_on(one, of_producer(LATER), odd_marker(b"\0\0\0\2", bytes(6)))
 
 
 def data_outside_its_transaction(one: Partition) -> None:
-    write_on(one, of_producer(WRITTEN), of_producer(WRITTEN + 1, is_transactional=False))
+    write_on(one, of_producer(LATER), of_producer(LATER + 1, is_transactional=False))
 
 
 def aborts_out_of_order(one: Partition) -> None:
     other = PRODUCER + 1
-    write_on(one, of_producer(WRITTEN), of_producer(WRITTEN + 1, other), marker(WRITTEN + 2), marker(WRITTEN + 2, other))
+    write_on(one, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 2, other))
 
 
-def open_transaction(one: Partition) -> None:
-    """Ordinary transactional data: nothing is cut."""
-    write_on(one, of_producer(WRITTEN), marker(WRITTEN + 1), of_producer(WRITTEN + 2, PRODUCER + 1))
+def two_transactions(one: Partition) -> None:
+    """Ordinary ones, one within the other, both aborted: nothing is cut."""
+    other = PRODUCER + 1
+    write_on(one, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 3, other))
 
 
 AFTER_A_CRASH: dict[str, Callable[[Partition], None]] = {
@@ -244,8 +261,7 @@ AFTER_A_CRASH: dict[str, Callable[[Partition], None]] = {
     "split": half_split,
     "no-logs": no_logs,
     "lost-tail": lost_tail,
-    "marker": unreadable_marker,
-    "open": open_transaction,
+    "aborted": two_transactions,
 }
 AFTER_A_CLEAN_STOP: dict[str, Callable[[Partition], None]] = {
     "untouched": untouched,
@@ -260,8 +276,7 @@ AFTER_A_CLEAN_STOP: dict[str, Callable[[Partition], None]] = {
     "swap": empty_swap_of_active,
     "magic": index_beyond,
     "lost-tail": lost_tail,
-    "marker": lost_tail,
-    "open": untouched,
+    "aborted": two_transactions,
 }
 """Topic → what is done to it; names are the topics' of the other round."""
 
@@ -303,9 +318,21 @@ class Lab:
         wait_until("all partitions have a leader", self._led, timeout_seconds=30)
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": "none", "log_level": 0})
         try:
-            return {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) for topic in AFTER_A_CRASH}
+            found: dict[str, tuple[int, int]] = {}
+            wait_until("all partitions answer", lambda: self._answered(consumer, found), timeout_seconds=30)
+            return found
         finally:
             consumer.close()
+
+    def _answered(self, consumer: Consumer, found: dict[str, tuple[int, int]]) -> bool:
+        """Whether all offsets are in `found` now; a broker may be named as leader before it knows of it."""
+        try:
+            found |= {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) for topic in AFTER_A_CRASH}
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return False
+        return True
 
     def _led(self) -> bool:
         topics = self.cluster.admin().list_topics(timeout=10).topics
@@ -353,22 +380,29 @@ def small_length(one: Partition) -> None:
 
 
 REFUSED = [
-    (small_length, True),
-    (index_into_batch, True),
-    (older_copy, False),
-    (data_outside_its_transaction, False),
-    (data_outside_its_transaction, True),
-    (aborts_out_of_order, False),
-    (unreadable_marker, True),
+    (small_length, True, ""),
+    (index_into_batch, True, ""),
+    (older_copy, False, ""),
+    (data_outside_its_transaction, False, "InvalidTxnStateException: Expected transactional write"),
+    (data_outside_its_transaction, True, "InvalidTxnStateException: Expected transactional write"),
+    (aborts_out_of_order, False, "The last offset of appended transactions must increase sequentially"),
+    (unreadable_marker, False, "InvalidRecordException"),
+    (unreadable_marker, True, "InvalidRecordException"),
+    (short_marker, False, "BufferUnderflowException"),
+    (short_marker, True, "BufferUnderflowException"),
+    (foreign_marker, False, "IllegalArgumentException: Invalid control record type"),
 ]
+"""What is done, whether after a clean stop, and the broker's last words where other reasons would be thinkable."""
 
 
-@pytest.mark.parametrize(("harm", "clean"), REFUSED)
-def test_a_broker_that_is_foretold_to_refuse_refuses(lab: Lab, harm: Callable[[Partition], None], clean: bool) -> None:
+@pytest.mark.parametrize(("harm", "clean", "words"), REFUSED)
+def test_a_broker_that_is_foretold_to_refuse_refuses(lab: Lab, harm: Callable[[Partition], None], clean: bool, words: str) -> None:
     lab.restore(clean=clean)
     harm(Partition(lab.log_dir / "length-0"))
     outlook = lab.foretold()["length"]
     assert (outlook.starts, outlook.log_end_offset) == (False, None)
     with pytest.raises(LabError, match="ended while starting"):
         lab.cluster.start(1)
-    assert "length-0" in lab.cluster.server(1).last_words(10_000)
+    last_words = lab.cluster.server(1).last_words(10_000)
+    assert "length-0" in last_words
+    assert words in last_words

@@ -12,7 +12,7 @@ P, Q = 1, 2
 
 
 def batch(offset: int, producer_id: int = P, marker: Marker | None = None, *, txn: bool = True) -> ReplayedBatch:
-    return ReplayedBatch(offset * 100, 100, offset, offset, producer_id, txn, marker)
+    return ReplayedBatch(offset * 100, offset, producer_id, txn, marker)
 
 
 def replayed(*batches: ReplayedBatch, opened: tuple[int, ...] = ()) -> ReplayFault | None:
@@ -31,18 +31,17 @@ def test_ordinary_histories_have_no_fault() -> None:
 @pytest.mark.parametrize("opened", [False, True])
 def test_data_outside_an_open_transaction_ends_the_start(opened: bool) -> None:
     found = replayed(*([] if opened else [batch(0)]), batch(5, txn=False), opened=(P,) if opened else ())
-    assert found == ReplayFault(0, 500, 600, 5, 6, 26, ends_start=True)
+    assert found == ReplayFault(0, 500, 5, 26)
 
 
-def test_markers_that_cannot_be_read_end_the_walk_and_other_control_records_the_start() -> None:
-    assert replayed(batch(3, marker=Marker.UNREADABLE)) == ReplayFault(0, 300, 400, 3, 4, 26, ends_start=False)
-    assert replayed(batch(3, marker=Marker.FOREIGN)) == ReplayFault(0, 300, 400, 3, 4, 26, ends_start=True)
+def test_markers_that_cannot_be_read_end_the_start() -> None:
+    assert replayed(batch(3, marker=Marker.INVALID)) == ReplayFault(0, 300, 3, 26)
 
 
 def test_aborts_out_of_order_end_the_start_within_a_segment_alone() -> None:
     first = (batch(1), batch(2, Q), batch(9, marker=Marker.ABORT))
     again = batch(9, Q, Marker.ABORT)
-    assert replayed(*first, again) == ReplayFault(0, 900, 1000, 9, 10, 27, ends_start=True)
+    assert replayed(*first, again) == ReplayFault(0, 900, 9, 27)
     assert replayed(*first, replace(again, marker=Marker.COMMIT)) is None
     assert replayed(*first, batch(9, 3, Marker.ABORT)) is None
     replay = ProducerReplay(set())
@@ -58,22 +57,14 @@ def log(*faults: ReplayFault, **given: object) -> LogFacts:
     return replace(facts, **given)  # type: ignore[arg-type]
 
 
-def fault(offset: int, check: int = 26, *, ends_start: bool = True) -> ReplayFault:
-    return ReplayFault(offset // 10 * 10, 300, 400, offset, offset + 1, check, ends_start)
+def fault(offset: int, check: int = 26) -> ReplayFault:
+    return ReplayFault(offset // 10 * 10, 300, offset, check)
 
 
 def test_faults_in_walked_segments() -> None:
     forecast = foretell(log(fault(13)))
     assert (forecast.refused, [(one.check, one.action) for one in forecast.steps]) == (True, [(17, "recover"), (26, "refuse")])
     assert foretell(log(fault(13, 27))).refused
-    forecast = foretell(log(fault(13, ends_start=False)))
-    assert (forecast.refused, forecast.log_end_offset, forecast.segments) == (False, 14, (0, 10))
-    assert [(one.position, one.check, one.start_offset, one.segments_deleted) for one in forecast.cuts] == [(400, 26, 14, (20,))]
-
-
-def test_a_marker_at_the_segment_s_end_cuts_nothing() -> None:
-    ended = replace(fault(13, ends_start=False), end_position=1000)
-    assert foretell(log(ended)).log_end_offset == 30
 
 
 def test_what_stands_behind_a_cut_is_not_replayed() -> None:
@@ -85,7 +76,6 @@ def test_what_stands_behind_a_cut_is_not_replayed() -> None:
 def test_below_the_walk_only_what_no_snapshot_covers_is_replayed() -> None:
     assert replayed_from(log()) == 0
     assert foretell(log(fault(5))).refused
-    assert foretell(log(fault(5, ends_start=False))).refused
     assert not foretell(log(fault(5, 27))).refused
     covered = log(fault(5), snapshots=(SnapshotFacts(10),))
     assert (replayed_from(covered), foretell(covered).refused) == (10, False)

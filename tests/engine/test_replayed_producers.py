@@ -1,0 +1,91 @@
+"""Logs whose producers a start could not replay: a scan foretells that the broker does not start."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine import local, producer_replay
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import RecoveryOutlook
+from kafka_forensics.replication.recovery_facts import INDEX_FILE_MISSING
+from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, flipped
+
+P, Q = 7000, 7001
+
+
+def data(offset: int, producer_id: int = P, *, is_transactional: bool = True) -> bytes:
+    return write_batch(
+        [RecordToWrite(None, b"x" * 40)],
+        base_offset=offset,
+        base_timestamp=BASE_TIMESTAMP,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=offset,
+        is_transactional=is_transactional,
+    )
+
+
+def control(offset: int, key: bytes, value: bytes) -> bytes:
+    return write_batch(
+        [RecordToWrite(key, value)],
+        base_offset=offset,
+        base_timestamp=BASE_TIMESTAMP,
+        producer_id=P,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control_batch=True,
+    )
+
+
+def abort(offset: int, producer_id: int = P) -> bytes:
+    numbers = {"producer_id": producer_id, "producer_epoch": 0, "coordinator_epoch": 0, "timestamp": BASE_TIMESTAMP}
+    return write_marker(False, base_offset=offset, **numbers)  # noqa: FBT003 - the writer's one flag
+
+
+def outlook(root: Path, *batches: bytes) -> RecoveryOutlook:
+    put_replica(root / "copies", 1, b"".join(batches))
+    [one] = local.scan([str(root / "copies" / "broker-1")], ScanOptions(jobs=1)).partitions
+    found = one.replicas[0].recovery
+    assert found is not None
+    return replace(found, checks=[check for check in found.checks if check != INDEX_FILE_MISSING])
+
+
+SOUND = (data(0), data(1, Q), abort(2), data(3), abort(4, Q), data(5, 9, is_transactional=False), abort(6))
+FAULTS = {
+    "outside": (data(0), data(1, is_transactional=False)),
+    "key": (data(0), control(1, b"\0\0", bytes(6))),
+    "value": (data(0), control(1, bytes(4), b"\0\0")),
+    "type": (data(0), control(1, b"\0\0\0\2", bytes(6))),
+}
+
+
+def test_ordinary_transactions_hinder_no_start(tmp_path: Path) -> None:
+    one = outlook(tmp_path, *SOUND)
+    assert (one.starts, one.log_end_offset, one.checks) == (True, 7, [17])
+
+
+@pytest.mark.parametrize("case", sorted(FAULTS))
+def test_what_cannot_be_replayed_ends_the_start(tmp_path: Path, case: str) -> None:
+    one = outlook(tmp_path, *FAULTS[case])
+    assert (one.starts, one.log_end_offset, one.checks) == (False, None, [17, 26])
+    assert one.steps[-1] == f"refuse {0:020d}.log"
+
+
+def test_markers_of_aborts_that_go_back_end_the_start(tmp_path: Path) -> None:
+    one = outlook(tmp_path, data(0), data(1, Q), abort(2), abort(2, Q))
+    assert (one.starts, one.checks) == (False, [17, 27])
+
+
+def test_behind_damage_nothing_is_replayed(tmp_path: Path) -> None:
+    one = outlook(tmp_path, data(0), flipped(data(1, Q), 70), data(2, is_transactional=False))
+    assert (one.starts, one.log_end_offset) == (True, 1)
+
+
+def test_a_long_log_is_read_again_only_where_something_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_replay, "MAX_REPLAYED_BYTES", 10)
+    assert not outlook(tmp_path / "loud", *FAULTS["outside"]).starts
+    monkeypatch.setattr(producer_replay, "_SUSPECT", ("NOTHING",))
+    assert outlook(tmp_path / "quiet", *FAULTS["outside"]).starts
