@@ -4,12 +4,15 @@ There is no `pushFilters`, and there must be none while Spark 4.3 and older are 
 use of the DataFrame, which then gives wrong rows without a word. What shall not be read is said by options and by `schema`.
 """
 
+import os
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from kafka_forensics.engine.paths import open_paths
+from kafka_forensics.engine.paths import open_paths, split_name
+from kafka_forensics.errors import PathMissingError
+from kafka_forensics.spark.data_source_errors import in_words
 from kafka_forensics.spark.options import parse_options
 from kafka_forensics.spark.reader import KafkaLogReader
 from kafka_forensics.spark.schemas import chosen_columns, spark_schema
@@ -21,8 +24,12 @@ class KafkaLogDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         """Raises UsageError for options and paths that make no sense, before anything is planned."""
         super().__init__(options)
-        self._parsed = parse_options(options)
-        open_paths(self._parsed.paths, storage_options=self._parsed.storage)
+        with in_words():
+            self._parsed = parse_options(options)
+            try:
+                open_paths(self._parsed.paths, storage_options=self._parsed.storage)
+            except PathMissingError as error:
+                raise _where_it_was_looked_for(error, self._parsed.paths) from error
 
     @classmethod
     def name(cls) -> str:
@@ -35,4 +42,13 @@ class KafkaLogDataSource(DataSource):
 
     def reader(self, schema: Any) -> KafkaLogReader:
         """A reader of the columns in `schema`. Raises UsageError for what the fact does not have."""
-        return KafkaLogReader(self._parsed, chosen_columns(self._parsed.query.fact, schema))
+        with in_words():
+            return KafkaLogReader(self._parsed, chosen_columns(self._parsed.query.fact, schema))
+
+
+def _where_it_was_looked_for(error: PathMissingError, paths: list[str]) -> PathMissingError:
+    """The error, saying from where relative paths count: Spark's workers may run elsewhere than its user."""
+    if all(os.path.isabs(split_name(path)[1]) for path in paths):
+        return error
+    told = [*([error.hint] if error.hint else []), f"relative paths count from {os.getcwd()}, where Spark's Python runs"]
+    return PathMissingError(str(error), hint="; ".join(told))

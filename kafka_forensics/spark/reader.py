@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kafka_forensics.engine.fact_splits import plan_tasks
 from kafka_forensics.engine.fact_splits_query import FROM_SCANS
 from kafka_forensics.engine.fact_splits_read import read_task
+from kafka_forensics.spark.data_source_errors import in_words
 from kafka_forensics.spark.options import SourceOptions
 from kafka_forensics.spark.schemas import arrow_schema
 
@@ -33,15 +34,17 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One for each task, in the order of topics, partitions, brokers and offsets; none if there is nothing to read."""
-        return [FactTask(one) for one in plan_tasks(self._options.paths, self._query, self._options.storage)]
+        with in_words():
+            return [FactTask(one) for one in plan_tasks(self._options.paths, self._query, self._options.storage)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of a task, in the types that Spark takes."""
         if not isinstance(partition, FactTask):
             return  # how Spark calls this where there are no tasks
         schema = arrow_schema(self._query.fact, self._query.columns)
-        for batch in self._rows(partition.task):
-            yield in_schema(batch, schema)
+        with in_words():
+            for batch in self._rows(partition.task):
+                yield in_schema(batch, schema)
 
     def _rows(self, task: str) -> "Iterator[pa.RecordBatch]":
         query, storage = self._query, self._options.storage

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import warnings
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +54,8 @@ def builder(master: str) -> "SparkSession.Builder":
     from pyspark.sql import SparkSession
 
     _run_this_python()
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     made = SparkSession.builder.appName("kafka-forensics").master(master)
     for name, value in _QUIET.items():
         made = made.config(name, value)
@@ -68,14 +71,26 @@ def started(master: str) -> "SparkSession":
 
 
 def connected(remote: str) -> "SparkSession":
-    """A session of a Connect server. Raises UsageError if what its client needs is not installed."""
+    """A session of a Connect server, or with `local[N]` of one that is started here.
+
+    Raises UsageError if what its client needs is not installed.
+    """
     require_pyspark()
     for module, package in (("grpc", "grpcio"), ("grpc_status", "grpcio-status"), ("google.rpc", "googleapis-common-protos")):
         if not _is_there(module):
             raise UsageError(f"the client of Spark Connect needs {package}", hint=_INSTALL)
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.remote(remote).getOrCreate()
+    made = SparkSession.builder.remote(remote)
+    if remote.startswith("local"):
+        require_java()
+        _run_this_python()
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        for name, value in _QUIET.items():
+            made = made.config(name, value)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Failed to set", UserWarning)  # the server has taken them, the session may not again
+        return made.getOrCreate()
 
 
 def _is_there(module: str) -> bool:
