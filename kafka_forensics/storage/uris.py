@@ -33,11 +33,6 @@ class RemotePlace:
         return f"RemotePlace({self.name!r})"
 
 
-def is_uri(path: str) -> bool:
-    """Whether `path` begins like a URI."""
-    return URI.match(path) is not None
-
-
 def remote_place(uri: str) -> RemotePlace:
     """What `uri` names. Nothing in it is decoded: a key with a percent sign is written as it is. Raises UsageError."""
     match = URI.match(uri)
