@@ -9,7 +9,7 @@ import re
 import threading
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination
@@ -17,15 +17,13 @@ from kafka_forensics.cli.streams import Destination
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
-
 _STAGES: Final = re.compile(rb"\[Stage (\d+):[^\]]*?\((\d+) \+ \d+\) / (\d+)\]")
 _LINES_KEPT: Final = 40
 _PIECE: Final = 4096
 
 
 @contextmanager
-def stopping(screen: Destination, remote: str | None, master: str | None, jobs: int, *, quiet: bool) -> "Iterator[SparkSession]":
+def stopping(screen: Destination, remote: str | None, master: str | None, jobs: int, *, quiet: bool) -> "Iterator[Any]":
     """A session of a Connect server, of a master, or of this machine with `jobs` cores; stopped at the end.
 
     Raises UsageError where it cannot be had.

@@ -8,6 +8,7 @@ from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 
 TopicPartition = tuple[str, int]
@@ -120,11 +121,7 @@ def inputs_of(one: Slice, around: Surroundings) -> Inputs:
     """The slice as inputs, to be judged like any others."""
     log_dirs = {id(each): each for each in [*(plan.log_dir for plan in one.replicas), *(log_dir for log_dir, _ in one.aside)]}
     by_name = {(str(each.broker), each.name): each for each in log_dirs.values()}
-    empty = LogDirectory("", {}, [], [], [])
-    known = [
-        by_name.get((str(each.broker), each.name)) or _stranger(each, empty, next(iter(log_dirs.values())).source)
-        for each in around.neighbours
-    ]
+    known = [by_name.get((str(each.broker), each.name)) or _stranger(each) for each in around.neighbours]
     inputs = Inputs(known, one.replicas, relatives=one.relatives, features=around.features, controller=one.controller)
     if one.aside:
         inputs.aside[one.topic, one.partition] = one.aside
@@ -133,8 +130,9 @@ def inputs_of(one: Slice, around: Surroundings) -> Inputs:
     return inputs
 
 
-def _stranger(one: Neighbour, found: LogDirectory, source: ByteSource) -> LogDir:
-    return LogDir(source, one.name, found, one.broker, one.meta, one.clean_shutdown)
+def _stranger(one: Neighbour) -> LogDir:
+    """A log directory of which nothing is read here."""
+    return LogDir(LocalSource(one.name), one.name, LogDirectory("", {}, [], [], []), one.broker, one.meta, one.clean_shutdown)
 
 
 def noticed(inputs: Inputs) -> Noticed:

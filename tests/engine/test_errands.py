@@ -1,0 +1,42 @@
+"""A scan carried piece by piece, packed and out of order, gives what the local engine gives, row for row."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli import output_json
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import ScanResult
+from tests.support import errand_engine
+from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+CASES = [case for cases in SECTIONS.values() for case in cases if case.during is None]
+
+
+def text(result: ScanResult) -> str:
+    return "".join(output_json.document(result))
+
+
+def named(case: Case) -> str:
+    return f"{case.fault} {case.injected}"
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+@pytest.mark.parametrize("split_bytes", [1 << 28, 2048])
+def test_samples_are_judged_alike(sample: str, split_bytes: int) -> None:
+    paths = [str(path) for path in sorted((SAMPLES / sample).iterdir()) if path.is_dir()]
+    options = ScanOptions()
+    carried = errand_engine.scan(paths, options, split_bytes=split_bytes, work_bytes=10_000, seed=split_bytes)
+    assert text(carried) == text(local.scan(paths, options))
+
+
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_every_fault_is_judged_alike(case: Case, tmp_path: Path) -> None:
+    brokers = case.make(tmp_path)
+    paths, options = [str(path) for path in brokers.log_dirs], ScanOptions(live=case.live, deep=case.deep)
+    largest = max((file.stat().st_size for file in tmp_path.rglob("*.log") if file.is_file()), default=0)  # one is 8 TiB of hole
+    carried = errand_engine.scan(paths, options, split_bytes=max(512, largest >> 6), work_bytes=3000, seed=len(case.injected))
+    assert text(carried) == text(local.scan(paths, options))
