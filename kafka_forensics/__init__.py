@@ -1,20 +1,22 @@
 """Kafka log-segment forensics: which replicas part, what was lost, which copy to keep.
 
 ``scan(paths)`` gives a `ScanResult`: findings, partitions, replicas, and every fact behind them as Arrow tables;
+``scan_snapshots(root)`` scans several snapshots, and compares each replica with itself over time;
 ``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.model.results import ScanResult
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "read_batches", "read_records", "scan"]
+__all__ = ["__version__", "read_batches", "read_records", "scan", "scan_snapshots"]
 
 
 def scan(
@@ -50,9 +52,54 @@ def scan(
     return reader.result
 
 
+def scan_snapshots(
+    snapshots: "str | Sequence[str] | Mapping[str, str | Sequence[str]]",
+    *,
+    order: "Sequence[str]" = (),
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: str | int | None = None,
+    jobs: int = 1,
+    live: bool = False,
+    deep: bool | None = None,
+    as_of_ms: int | None = None,
+    storage_options: "Mapping[str, str] | None" = None,
+) -> "SnapshotsResult":
+    """Scan several snapshots of the same brokers, and compare each replica with itself from each snapshot to the next.
+
+    `snapshots` is a folder of snapshots, whose names sort as text and numbers; or their paths, the oldest first; or their paths by
+    their names. `order` chooses among them and puts them in order; the rest is as in `scan` (docs/changes.md). Raises UsageError
+    for paths that make no sense, and for fewer than two snapshots.
+    """
+    from kafka_forensics.engine.facts import FactReader
+    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.snapshots import changes
+    from kafka_forensics.export.snapshot_views import SnapshotsViews
+    from kafka_forensics.export.views import ScanViews, words
+
+    name = None if broker is None else str(broker)
+    reached = tuple((storage_options or {}).items())
+    options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)
+    compared = changes(snapshots, options, chosen=order)
+    readers = {}
+    for one in compared.snapshots:
+        result = compared.result.snapshots[one.name]
+        readers[one.name] = reader = FactReader(one.inputs, options, result, one.witnesses, words)
+        result.views = ScanViews(reader, json_document)
+    compared.result.views = SnapshotsViews(readers, compared.result, _changes_document)
+    return compared.result
+
+
 def json_document(result: "ScanResult") -> "Iterable[str]":
     """The JSON document of the command line, whose module is not loaded before it is asked for."""
     from kafka_forensics.cli.output_json import document
+
+    return document(result)
+
+
+def _changes_document(result: "SnapshotsResult") -> "Iterable[str]":
+    """The same of several snapshots."""
+    from kafka_forensics.cli.changes_output import document
 
     return document(result)
 

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from kafka_forensics import __version__
+from kafka_forensics.cli.changes import changes
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.compare import compare
 from kafka_forensics.cli.doctor import doctor
@@ -39,6 +40,7 @@ PROGRAM: Final = "kafka-forensics"
 COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
     "scan": (scan, "Find what is wrong, where, and what was lost."),
     "compare": (compare, "Show replicas side by side around their first difference."),
+    "changes": (changes, "Show what became of each replica from one snapshot to the next."),
     "dump": (dump, "Show what is in a file or directory: batches, records, entries, damage."),
     "epochs": (epochs, "Show leader epochs: checkpoints against batches and the controller's history."),
     "find": (find, "Find which replicas hold a record."),

@@ -196,9 +196,10 @@ class FactReader:
         if name == "group_offsets":
             return group_facts(self.witnesses, self.options, payloads=self.payloads)
         assert name == "findings"
-        return record_batches(FACTS[name].schema, (self._finding(one) for one in self.result.findings))
+        return record_batches(FACTS[name].schema, map(self.finding_row, self.result.findings))
 
-    def _finding(self, one: Finding) -> tuple[object, ...]:
+    def finding_row(self, one: Finding) -> tuple[object, ...]:
+        """The row of `findings` about a finding."""
         place = one.place
         message, advice = self.words(one)
         return (

@@ -4,6 +4,7 @@ import sys
 from typing import Final
 
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS
+from kafka_forensics.model.schemas.changes import CHANGES_FACT, SNAPSHOT_FACTS
 from kafka_forensics.model.schemas.columns import about
 
 _PREFACE: Final = """# Facts
@@ -57,11 +58,20 @@ findings = pandas.read_parquet("DIR/findings")
 ## The tables
 """
 
+_SNAPSHOTS: Final = """
+## Over several snapshots
+
+`kafka_forensics.scan_snapshots(root).facts(name)` gives every table above for all snapshots together, with the snapshot's name in a
+column `snapshot` before the others, and this one besides.
+"""
+
 
 def page() -> str:
     """The page as Markdown."""
     pieces = [_PREFACE.format(version=FACT_SCHEMA_VERSION)]
-    for fact in FACTS.values():
+    for fact in (*FACTS.values(), *SNAPSHOT_FACTS.values()):
+        if fact is CHANGES_FACT:
+            pieces.append(_SNAPSHOTS)
         pieces.append(f"\n### {fact.name}\n\n{fact.about}\n\n| column | type | null | meaning |\n|---|---|---|---|\n")
         for field in fact.schema:
             kind = str(field.type).replace(" not null", "")

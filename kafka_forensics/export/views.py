@@ -63,17 +63,17 @@ def _page(result: ScanResult, rows: int) -> str:
         f"{totals.partitions:,} partitions, {totals.replicas:,} replicas on {totals.brokers:,} brokers;"
         f" {totals.segments:,} segments, {totals.batches:,} batches, {totals.records:,} records; {bytes_read}"
     )
-    pieces = [f"<div><p><b>{_severity(result.verdict)}</b> {_cell(sums)}</p>"]
+    pieces = [f"<div><p><b>{html_severity(result.verdict)}</b> {html_cell(sums)}</p>"]
     if result.incomplete:
         first = result.incomplete[0]
-        pieces.append(f"<p>incomplete: {len(result.incomplete):,} inputs, {_cell(f'{first.path}: {first.reason}')}</p>")
+        pieces.append(f"<p>incomplete: {len(result.incomplete):,} inputs, {html_cell(f'{first.path}: {first.reason}')}</p>")
     judged = [one for one in result.partitions if one.verdict not in ("clean", "info")]
     pieces.append(
-        _table("partitions that are not clean", _PARTITION_HEADS, [_partition(one) for one in judged[:rows]], len(judged))
+        html_table("partitions that are not clean", _PARTITION_HEADS, [_partition(one) for one in judged[:rows]], len(judged))
     )
     worst = sorted(result.findings, key=lambda one: -one.severity.rank)
     told = [one for one in worst if one.severity is not Severity.INFO] or worst
-    pieces.append(_table("findings, worst first", _FINDING_HEADS, [_finding(one) for one in told[:rows]], len(told)))
+    pieces.append(html_table("findings, worst first", _FINDING_HEADS, [finding_cells(one) for one in told[:rows]], len(told)))
     return "".join(pieces) + "</div>"
 
 
@@ -84,29 +84,36 @@ _FINDING_HEADS: Final = ("kind", "severity", "confidence", "what", "advice")
 def _partition(one: PartitionSummary) -> list[str]:
     ends = ", ".join(f"{replica.broker}: {replica.log_end_offset}" for replica in one.replicas)
     least = "" if one.high_watermark_at_least is None else str(one.high_watermark_at_least)
-    return [_cell(f"{one.topic}-{one.partition}"), _severity(one.verdict), *map(_cell, (one.agreement.kind, ends, least))]
+    return [
+        html_cell(f"{one.topic}-{one.partition}"),
+        html_severity(one.verdict),
+        *map(html_cell, (one.agreement.kind, ends, least)),
+    ]
 
 
-def _finding(one: Finding) -> list[str]:
+def finding_cells(one: Finding) -> list[str]:
+    """Cells of a row about a finding: kind, severity, confidence, what, advice."""
     said, do = words(one)
-    return [_cell(one.kind), _severity(one.severity.value), *map(_cell, (one.confidence.value, said, do or ""))]
+    return [html_cell(one.kind), html_severity(one.severity.value), *map(html_cell, (one.confidence.value, said, do or ""))]
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
+def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
+    """A table of a page under its title, its cells already HTML; nothing without rows. `count`: rows there are in all."""
     if not rows:
         return ""
     more = f" (the first {len(rows):,} of {count:,})" if len(rows) < count else ""
-    head = "".join(f"<th>{_cell(each)}</th>" for each in heads)
+    head = "".join(f"<th>{html_cell(each)}</th>" for each in heads)
     cells = ("".join(f"<td style='text-align:left'>{each}</td>" for each in row) for row in rows)
     body = "".join(f"<tr>{each}</tr>" for each in cells)
-    return f"<p>{_cell(title)}{more}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p>{html_cell(title)}{more}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _severity(name: str) -> str:
-    return f'<span style="color:{_COLOURS.get(name, "inherit")}">{_cell(name)}</span>'
+def html_severity(name: str) -> str:
+    """A severity in its colour."""
+    return f'<span style="color:{_COLOURS.get(name, "inherit")}">{html_cell(name)}</span>'
 
 
-def _cell(value: str) -> str:
+def html_cell(value: str) -> str:
     """`value` as text of a page: cut, control and bidirectional characters spelled out, nothing of it markup."""
     short = value if len(value) <= _CELL_CHARACTERS else value[: _CELL_CHARACTERS - 1] + "…"
     plain = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in short)

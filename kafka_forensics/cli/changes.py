@@ -1,0 +1,105 @@
+"""`changes`: what became of each replica from one snapshot of the brokers to the next."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafka_forensics.cli import options
+from kafka_forensics.cli.choices import choose
+from kafka_forensics.cli.scan import log_to, without_payloads
+from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Severity
+
+if TYPE_CHECKING:
+    from kafka_forensics.model.changes import SnapshotsResult
+
+Snapshots = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ROOT | OLD NEW...",
+        help="A folder of snapshots (ROOT/2026-11-20/broker-1/...), also s3://bucket/snapshots; or two and more snapshots, the"
+        " oldest first, each what `scan` takes. NAME=PATH names a snapshot, and the same NAME again adds a path to it.",
+    ),
+]
+Chosen = Annotated[
+    list[str] | None,
+    typer.Option("--snapshot", metavar="NAME", help="Only this snapshot; given again, in this order [default: all, by name]."),
+]
+
+
+def changes(
+    snapshots: Snapshots,
+    snapshot: Chosen = None,
+    topic: options.Topic = None,
+    partition: options.Partition = None,
+    broker: options.Broker = None,
+    jobs: options.Jobs = None,
+    storage_option: options.StorageOption = None,
+    format_name: options.Format = None,
+    output: options.Output = None,
+    fail_on: options.FailOn = "error",
+    as_of: options.AsOf = None,
+    live: options.Live = False,
+    deep: options.Deep = None,
+    show_payloads: options.ShowPayloads = False,
+    no_color: options.NoColor = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+    debug: options.Debug = False,
+) -> int:
+    """What became of each replica from one snapshot to the next: appended, cut off, cleaned, deleted, moved, damaged.
+
+    Scans every snapshot and compares each broker's replicas with themselves over time. Committed records that were cut off are
+    findings; `scan` tells what is wrong within a snapshot. Ends with status 0 if nothing was found between them from --fail-on
+    upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
+    """
+    wanted = chosen_format(format_name, output)
+    choose("severity", fail_on, options.FAIL_ON)
+    check_output(output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
+    asked = options.scan_options(
+        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=deep, as_of=as_of, storage=storage_option
+    )
+    screen = destination(sys.stderr, no_color=no_color)
+    if verbose or debug:
+        log_to(screen)
+    result = _run(snapshots, asked, screen, snapshot or [], quiet=quiet)
+    if not show_payloads:
+        result.findings = [without_payloads(finding) for finding in result.findings]
+    with open_output(output, no_color=no_color) as to:
+        from kafka_forensics.cli.changes_output import write_changes
+
+        write_changes(result, wanted, to, verbose=verbose or debug)
+    _say_summary(result, screen, quiet=quiet)
+    return _exit_status(result, fail_on)
+
+
+def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":
+    from kafka_forensics.cli.progress import Progress
+    from kafka_forensics.engine import snapshots
+
+    with Progress(screen, quiet=quiet) as progress:
+        return snapshots.changes(given, asked, progress, chosen).result
+
+
+def _exit_status(result: "SnapshotsResult", fail_on: str) -> int:
+    """3 if some input could not be read, else 1 if a finding between snapshots is at or above `fail_on`, else 0."""
+    if result.is_incomplete:
+        return 3
+    if fail_on == "none":
+        return 0
+    return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in result.findings))
+
+
+def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:
+    from kafka_forensics.cli.changes_output import incomplete_rows, summary_lines
+    from kafka_forensics.cli.safe_text import printable
+
+    lines = [] if quiet else summary_lines(result)
+    lines += [f"note: {printable(note)}" for note in result.notes]
+    for name, gap in incomplete_rows(result):
+        where = "" if name is None else f"snapshot {printable(name)}: "
+        lines.append(f"incomplete: {where}{printable(gap.path)}: {printable(gap.reason)}")
+    screen.stream.writelines(line + "\n" for line in lines)
+    screen.stream.flush()

@@ -1,0 +1,104 @@
+"""The answer about several snapshots in other forms: tables with their snapshot's name, the JSON document, a page for notebooks."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.engine.change_rows import change_batches
+from kafka_forensics.engine.facts import FactReader
+from kafka_forensics.engine.facts_rows import record_batches, repeated
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export.views import MAX_PAGE_BYTES, finding_cells, html_cell, html_severity, html_table
+from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
+from kafka_forensics.wording.change_words import change_words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS: Final = 60
+_CHANGE_HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
+_FINDING_HEADS: Final = ("kind", "severity", "confidence", "what", "advice")
+_SNAPSHOT_HEADS: Final = ("snapshot", "verdict", "partitions", "replicas", "findings")
+_QUIET: Final = frozenset({ChangeKind.UNCHANGED, ChangeKind.APPENDED, ChangeKind.DELETED, ChangeKind.CLEANED})
+"""What goes on every day; told behind everything else."""
+
+
+class SnapshotsViews:
+    """The `SnapshotViews` of an answer, over the readers of each snapshot's facts; `document` makes the JSON."""
+
+    def __init__(
+        self, readers: dict[str, FactReader], result: SnapshotsResult, document: Callable[[SnapshotsResult], Iterable[str]]
+    ) -> None:
+        self._readers = readers
+        self._result = result
+        self._document = document
+
+    def table(self, fact: str) -> "pa.Table":
+        """`changes`, or a fact of every snapshot in their order. Raises UsageError if there is no such fact."""
+        import pyarrow as pa
+
+        from kafka_forensics.model.schemas import FACTS
+        from kafka_forensics.model.schemas.changes import SNAPSHOT, SNAPSHOT_FACTS
+
+        if fact in SNAPSHOT_FACTS:
+            return pa.Table.from_batches(change_batches(self._result.changes), SNAPSHOT_FACTS[fact].schema)
+        if fact not in FACTS:
+            raise UsageError(f"there is no fact {fact[:80]!r}", hint=f"choose from {', '.join([*FACTS, *SNAPSHOT_FACTS])}")
+        found = []
+        for name, reader in self._readers.items():
+            table = reader.table(fact)
+            found.append(table.add_column(0, SNAPSHOT, repeated(name, table.num_rows)))
+        if fact == "findings":
+            found.append(self._between())
+        return pa.concat_tables(found).replace_schema_metadata(FACTS[fact].schema.metadata)
+
+    def _between(self) -> "pa.Table":
+        """The findings between snapshots, each under the name of the newer one."""
+        import pyarrow as pa
+
+        from kafka_forensics.model.schemas import FACTS
+        from kafka_forensics.model.schemas.changes import SNAPSHOT
+
+        findings = self._result.findings
+        schema = FACTS["findings"].schema
+        reader = next(iter(self._readers.values()))
+        table = pa.Table.from_batches(record_batches(schema, map(reader.finding_row, findings)), schema)
+        return table.add_column(0, SNAPSHOT, pa.array([str(one.evidence["to_snapshot"]) for one in findings], pa.string()))
+
+    def json(self) -> str:
+        """The document that `changes --format json` prints."""
+        return "".join(self._document(self._result))
+
+    def html(self) -> str:
+        """Snapshots, findings between them, changes with the uncommon first; fewer of them if they would not fit."""
+        rows = _ROWS
+        while len((text := _page(self._result, rows)).encode()) >= MAX_PAGE_BYTES:
+            rows //= 2
+        return text
+
+
+def _page(result: SnapshotsResult, rows: int) -> str:
+    changed = [one for one in result.changes if one.kind is not ChangeKind.UNCHANGED]
+    sums = (
+        f"{len(result.snapshots):,} snapshots; {len(changed):,} changes, {len(result.changes) - len(changed):,} replicas unchanged"
+    )
+    pieces = [f"<div><p><b>{html_severity(result.verdict)}</b> {html_cell(sums)}</p>"]
+    pieces += [f"<p>{html_cell(note)}</p>" for note in result.notes[:rows]]
+    scans = [
+        [
+            html_cell(name),
+            html_severity(one.verdict),
+            *(f"{count:,}" for count in (len(one.partitions), len(one.replicas), len(one.findings))),
+        ]
+        for name, one in result.snapshots.items()
+    ]
+    pieces.append(html_table("snapshots", _SNAPSHOT_HEADS, scans[:rows], len(scans)))
+    worst = sorted(result.findings, key=lambda one: -one.severity.rank)
+    pieces.append(html_table("findings between snapshots", _FINDING_HEADS, list(map(finding_cells, worst[:rows])), len(worst)))
+    first = sorted(changed, key=lambda one: one.kind in _QUIET)
+    pieces.append(html_table("changes", _CHANGE_HEADS, [_change(one) for one in first[:rows]], len(changed)))
+    return "".join(pieces) + "</div>"
+
+
+def _change(one: Change) -> list[str]:
+    place = f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot
+    return [html_cell(each) for each in (*place, f"[{one.offset_start}, {one.offset_end})", change_words(one))]

@@ -1,0 +1,79 @@
+"""A change between two snapshots in a few words."""
+
+from typing import Final
+
+from kafka_forensics.model.changes import Change, ChangeKind
+
+REASONS: Final = {
+    "retention": "by retention, or as the leader did",
+    "log_start_moved": "the log start moved: DeleteRecords, or as the leader did",
+    "topic_deleted": "the topic was deleted",
+    "topic_gone": "no broker given has the topic any more",
+    "topic_recreated": "the topic was made anew under another id",
+    "topic_created": "the topic is new",
+    "partition_added": "the partition is new",
+    "replica_added": "a further replica",
+    "moved_to_other_brokers": "the partition moved to other brokers",
+    "replica_being_deleted": "its directory waits to be deleted",
+    "replica_stray": "its directory was set aside as stray",
+    "replica_gone": "its directory is not there",
+    "broker_not_given": "nothing of the broker is in the other snapshot",
+    "log_dir_not_given": "its log directory is not in the other snapshot",
+    "unreadable": "not all of it could be read",
+    "same_records_again": "the same records came back in another epoch",
+    "tail": "the log ends in damage there now",
+    "batch": "batches rotted",
+    "framing": "frames of batches are lost",
+    "header": "headers differ outside of what the CRC covers",
+    "reencoded": "equal records in other batches",
+    "repaired": "damaged batches are sound again",
+    "other_batches": "other batches in the same offsets",
+    "cleaned_copy": "cleaned batches that differ",
+    "against_the_rules": "also what cleaning never takes",
+    "log_start": "the log starts earlier than it did",
+    "gap": "offsets that were missing are there",
+}
+"""What a `reason` says."""
+
+
+def change_words(one: Change) -> str:
+    """What happened to the range, without where: `cut off in epoch 0, replaced from epoch 2 on; 70 records; committed to 370`."""
+    told = [_what(one)]
+    if one.reason is not None:
+        told.append(REASONS.get(one.reason, one.reason.replace("_", " ")))
+    counts = [f"{amount} {noun if amount == 1 else plural}" for amount, noun, plural in _counts(one) if amount is not None]
+    told += [", ".join(counts)] if counts else []
+    if one.committed_end is not None:
+        holders = ", ".join(map(str, one.held_by))
+        told.append(f"committed to {one.committed_end}, {f'still on {holders}' if holders else 'on no replica given any more'}")
+    return "; ".join(told)
+
+
+def _what(one: Change) -> str:
+    epochs = f" in epoch{'s' if len(one.leader_epochs) > 1 else ''} {_spanned(one.leader_epochs)}" if one.leader_epochs else ""
+    match one.kind:
+        case ChangeKind.APPENDED:
+            return f"appended{epochs}"
+        case ChangeKind.TRUNCATED:
+            return f"cut off{epochs}" + ("" if one.replaced_by is None else f", replaced in epoch {one.replaced_by}")
+        case ChangeKind.CLEANED:
+            return "cleaned"
+        case ChangeKind.MOVED:
+            return "moved to another log directory"
+        case ChangeKind.NOT_COMPARED:
+            return "not compared"
+        case _:
+            return one.kind.value
+
+
+def _spanned(epochs: tuple[int, ...]) -> str:
+    """`2`, `2 and 5`, `2 to 9`."""
+    if len(epochs) > 2:
+        return f"{epochs[0]} to {epochs[-1]}"
+    return " and ".join(map(str, epochs))
+
+
+def _counts(one: Change) -> tuple[tuple[int | None, str, str], ...]:
+    if one.kind in (ChangeKind.UNCHANGED, ChangeKind.NOT_COMPARED):
+        return ()
+    return (one.batches, "batch", "batches"), (one.records, "record", "records"), (one.bytes, "byte", "bytes")
