@@ -22,7 +22,7 @@ def register(spark: "SparkSession") -> None:
 
     Raises UsageError if pyspark is not installed or too old.
     """
-    from kafka_forensics.spark.session import require_pyspark
+    from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
     from kafka_forensics.spark.data_source import KafkaLogDataSource
@@ -63,7 +63,7 @@ def default_builder(master: str = "local[*]") -> "SparkSession.Builder":
     The environment variables `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` are set unless they are already; whatever is configured
     on the builder afterwards wins. Raises UsageError if pyspark or Java is not there.
     """
-    from kafka_forensics.spark.session import builder
+    from kafka_forensics.spark.sessions import builder
 
     return builder(master)
 
@@ -73,7 +73,7 @@ def session(master: str = "local[*]", *, remote: str | None = None) -> "SparkSes
 
     The data source is registered. Raises UsageError if pyspark or Java is not there.
     """
-    from kafka_forensics.spark.session import connected, started
+    from kafka_forensics.spark.sessions import connected, started
 
     spark = started(master) if remote is None else connected(remote)
     register(spark)

@@ -10,7 +10,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.export.views import ScanViews, words
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import fact_named
-from kafka_forensics.spark.scan import scan_inputs
+from kafka_forensics.spark.job import scan_inputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

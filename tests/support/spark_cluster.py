@@ -24,6 +24,8 @@ SECONDS_TO_STOP: Final = 20.0
 SECONDS_OF_A_SCAN: Final = 300.0
 QUICK_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options with which a JVM that lives for seconds starts sooner and leaves the cores to others."""
+_DRIVE: Final = "import sys; sys.path.append(sys.argv[1]); from tests.support.spark_driver import main; main()"
+"""Run elsewhere than in the project, whose package would be found there by workers that do not have it."""
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
@@ -111,7 +113,7 @@ def end(process: "subprocess.Popen[Any]") -> None:
     process.wait(SECONDS_TO_STOP)
 
 
-def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, str]:
+def spark_environment(folder: Path) -> dict[str, str]:
     """The environment of Spark's processes: the pip package, loopback, and no other directory than `folder`."""
     import pyspark
 
@@ -127,7 +129,7 @@ def spark_environment(folder: Path, python: str = sys.executable) -> dict[str, s
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
-        "PYSPARK_PYTHON": python,
+        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
 
@@ -202,23 +204,23 @@ def _said(log: Path, started: "list[subprocess.Popen[bytes]]", wanted: re.Patter
 class Driver:
     """A process with a session of Spark, which does what it is asked: `tests.support.spark_driver`."""
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "driver.log"
         with self.log.open("wb") as written:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-m", "tests.support.spark_driver"],
+                [sys.executable, "-W", "ignore", "-c", _DRIVE, str(ROOT)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=written,
-                cwd=ROOT,
-                env=spark_environment(folder, python) | {"PYTHONPATH": str(ROOT)},
+                cwd=folder,
+                env=spark_environment(folder),
                 start_new_session=True,
             )
 
-    def session(self, master: str, **configuration: str) -> None:
-        """Begin a new session, after the end of the one before; names of settings with `_` for `.`."""
-        self.ask({"do": "session", "master": master, "settings": configuration}).ok()
+    def session(self, master: str, *, python: str = sys.executable, **settings: str) -> None:
+        """Begin a new session whose workers run `python`, after the end of the one before; settings with `_` for `.`."""
+        self.ask({"do": "session", "master": master, "python": python, "settings": settings}).ok()
 
     def scan(self, *paths: Path | str, seconds: float = SECONDS_OF_A_SCAN, **asked: Any) -> "Answer":
         """What `send_scan` and `take` give."""
@@ -226,7 +228,7 @@ class Driver:
         return self.take(seconds)
 
     def send_scan(self, *paths: Path | str, **asked: Any) -> None:
-        """Ask for a scan; options of `ScanOptions` and `Sizes` by their names."""
+        """Ask for a scan; options of `ScanOptions` and `Sizes` by their names, `meanwhile` and `when` as `spark_driver` takes them."""
         self._send({"do": "scan", "paths": [str(path) for path in paths], **asked})
 
     def ask(self, request: dict[str, Any], seconds: float = SECONDS_OF_A_SCAN) -> "Answer":
@@ -296,9 +298,9 @@ class Answer:
 
 
 @contextlib.contextmanager
-def driver(folder: Path, python: str = sys.executable) -> Iterator[Driver]:
-    """A driver, ended with the block; `python` is the interpreter of its workers."""
-    made = Driver(folder, python)
+def driver(folder: Path) -> Iterator[Driver]:
+    """A driver, ended with the block."""
+    made = Driver(folder)
     try:
         yield made
     finally:

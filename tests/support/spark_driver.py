@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
@@ -14,17 +17,52 @@ from kafka_forensics.engine.local import scan_inputs as scan_here
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.spark.scan import USUAL, Sizes, scan_inputs
-from kafka_forensics.spark.session import builder
+from kafka_forensics.spark import job
+from kafka_forensics.spark.sessions import builder
 from tests.support.spark_cluster import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Change = Sequence[Any]
+"""What happens to evidence: its name in `CHANGES`, the path, and what else it needs."""
 
-def local_document(paths: list[str], options: ScanOptions) -> str:
-    """What the local engine says of the paths, as `scanned` writes it."""
-    return written(scan_here(gather(paths, options), options))
+
+def _truncate(path: str, size_in_bytes: int) -> None:
+    os.truncate(path, size_in_bytes)
+
+
+def _to_directory(path: str) -> None:
+    os.unlink(path)
+    os.mkdir(path)
+
+
+def _to_pipe(path: str) -> None:
+    os.unlink(path)
+    os.mkfifo(path)
+
+
+CHANGES: Final[dict[str, Callable[..., None]]] = {
+    "remove": os.unlink,
+    "remove-tree": shutil.rmtree,
+    "truncate": _truncate,
+    "to-directory": _to_directory,
+    "to-pipe": _to_pipe,
+}
+
+
+def change(evidence: Change) -> None:
+    """Let it happen."""
+    name, path, *rest = evidence
+    CHANGES[name](path, *rest)
+
+
+def local_document(paths: list[str], options: ScanOptions, meanwhile: Change | None = None) -> str:
+    """What the local engine says of the paths, to which something happens after they are listed."""
+    inputs = gather(paths, options)
+    if meanwhile is not None:
+        change(meanwhile)
+    return written(scan_here(inputs, options))
 
 
 def written(result: ScanResult) -> str:
@@ -43,15 +81,40 @@ def _options(asked: dict[str, Any]) -> ScanOptions:
 
 
 def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
+    """The answer to `scan`, while `meanwhile` happens `when` the paths are "listed", or the workers "probed"."""
     options = _options(asked)
-    sizes: Sizes = replace(USUAL, **_chosen(asked, Sizes))
-    result, _ = scan_inputs(spark, gather(asked["paths"], options), options, sizes)
+    sizes = replace(job.USUAL, **_chosen(asked, job.Sizes))
+    inputs = gather(asked["paths"], options)
+    meanwhile = asked.get("meanwhile")
+    if meanwhile is not None and asked["when"] == "listed":
+        change(meanwhile)
+        meanwhile = None
+    with _after_probe(meanwhile):
+        result, _ = job.scan_inputs(spark, inputs, options, sizes)
     return {"document": written(result)}
+
+
+@contextmanager
+def _after_probe(meanwhile: Change | None) -> Iterator[None]:
+    """Let something happen right after workers have been asked whether they can do the work."""
+    right = job.probe
+
+    def probe(*given: Any) -> None:
+        right(*given)
+        if meanwhile is not None:
+            change(meanwhile)
+
+    job.probe = probe
+    try:
+        yield
+    finally:
+        job.probe = right
 
 
 def _started(before: "SparkSession | None", asked: dict[str, Any]) -> "SparkSession":
     if before is not None:
         before.stop()
+    os.environ["PYSPARK_PYTHON"] = asked["python"]
     made = builder(asked["master"]).config("spark.driver.memory", "512m").config("spark.driver.extraJavaOptions", QUICK_JAVA)
     for name, value in asked["settings"].items():
         made = made.config(name.replace("_", "."), value)
@@ -77,7 +140,3 @@ def main() -> None:
         answers.flush()
     if spark is not None:
         spark.stop()
-
-
-if __name__ == "__main__":
-    main()
