@@ -6,7 +6,6 @@ scanned, and started on. A round without the clean-shutdown mark is a crash to t
 
 import shutil
 import struct
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.results import RecoveryOutlook
-from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from lab.cluster import Cluster
 from lab.errors import LabError
 from lab.files import copy_tree, parse_offset_checkpoint
 from lab.jvm import wait_until
 from lab.workload import SMALL_SEGMENTS, Writer
+from tests.support.producer_batches import PRODUCER, marker, odd_marker, of_producer
 
 pytestmark = pytest.mark.broker
 
@@ -30,13 +29,8 @@ BATCHES = 40
 VALUE = 1100
 WRITTEN = 2 * BATCHES
 """Log end of every partition: two records a batch."""
-PRODUCER = 7000
 LATER = WRITTEN - 6
 """First offset of what is written on, see `write_on`."""
-
-
-def time_ms() -> int:
-    return int(time.time() * 1000)
 
 
 @dataclass(frozen=True)
@@ -177,58 +171,19 @@ def write_on(one: Partition, *batches: bytes) -> None:
     index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in kept))
 
 
-def of_producer(offset: int, producer_id: int = PRODUCER, *, is_transactional: bool = True) -> bytes:
-    return write_batch(
-        [RecordToWrite(None, b"x")],
-        base_offset=offset,
-        base_timestamp=time_ms(),
-        partition_leader_epoch=0,
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-        is_transactional=is_transactional,
-    )
-
-
-def marker(offset: int, producer_id: int = PRODUCER) -> bytes:
-    return write_marker(
-        False,  # noqa: FBT003 - the writer's one flag
-        base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=0,
-        coordinator_epoch=0,
-        timestamp=time_ms(),
-        partition_leader_epoch=0,
-    )
-
-
-def odd_marker(key: bytes, value: bytes) -> bytes:
-    """A control batch whose record has these bytes, behind data of its producer."""
-    return write_batch(
-        [RecordToWrite(key, value)],
-        base_offset=LATER + 1,
-        base_timestamp=time_ms(),
-        partition_leader_epoch=0,
-        producer_id=PRODUCER,
-        producer_epoch=0,
-        is_transactional=True,
-        is_control_batch=True,
-    )
-
-
 def unreadable_marker(one: Partition) -> None:
     """An ABORT whose key is cut short: it ends the walk, is kept, and ends the replay behind the walk."""
-    write_on(one, of_producer(LATER), odd_marker(b"\0\0", bytes(6)), of_producer(LATER + 2))
+    write_on(one, of_producer(LATER), odd_marker(LATER + 1, b"\0\0", bytes(6)), of_producer(LATER + 2))
 
 
 def short_marker(one: Partition) -> None:
     """An ABORT whose value is cut off behind its version."""
-    write_on(one, of_producer(LATER), odd_marker(bytes(4), bytes(2)))
+    write_on(one, of_producer(LATER), odd_marker(LATER + 1, bytes(4), bytes(2)))
 
 
 def foreign_marker(one: Partition) -> None:
     """A control record of a leader's under a producer's id."""
-    write_on(one, of_producer(LATER), odd_marker(b"\0\0\0\2", bytes(6)))
+    write_on(one, of_producer(LATER), odd_marker(LATER + 1, b"\0\0\0\2", bytes(6)))
 
 
 def data_outside_its_transaction(one: Partition) -> None:
