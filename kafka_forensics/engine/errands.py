@@ -25,9 +25,10 @@ from kafka_forensics.engine.slices import Noticed, Slice, inputs_of, noticed
 from kafka_forensics.engine.splits import Split, numbered_split
 from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.engine.witnesses import read_witnesses
-from kafka_forensics.errors import SourceError
+from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.archive import reading_order
+from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteSource
 
@@ -50,8 +51,15 @@ def _common(packed: bytes) -> Common:
 
 
 def opener(options: ScanOptions) -> Callable[[str, str], ByteSource]:
-    """Opens sources for `unpack`; a process keeps some of them."""
-    return lambda name, place: _opened(name, place, options)
+    """Opens sources for `unpack`; a process keeps some of them. One that cannot be opened any more says so whenever it is read."""
+
+    def opened(name: str, place: str) -> ByteSource:
+        try:
+            return _opened(name, place, options)
+        except (PathMissingError, SourceError) as error:
+            return LostSource(name, error)
+
+    return opened
 
 
 def tell_witnesses(common: bytes, work: bytes) -> bytes:

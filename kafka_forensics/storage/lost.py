@@ -1,0 +1,34 @@
+"""A source that was there when it was listed, and cannot be opened any more."""
+
+from typing import NoReturn
+
+from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError
+from kafka_forensics.storage.source import ByteFile, Entry
+
+
+class LostSource:
+    """Stands for evidence at `name` that `error` kept from being opened: whatever is asked of it raises SourceError."""
+
+    def __init__(self, name: str, error: ForensicsError) -> None:
+        self.name = name
+        self.seekable = True
+        self.rejected: list[str] = []
+        self.problems: list[str] = []
+        self._reason = error.reason if isinstance(error, SourceError) else str(error)
+        if isinstance(error, PathMissingError):
+            self._reason = "no such file or directory"
+
+    def list(self, path: str = "") -> list[Entry]:
+        """Raises SourceError."""
+        self._refuse(path)
+
+    def stat(self, path: str) -> Entry:
+        """Raises SourceError."""
+        self._refuse(path)
+
+    def open(self, path: str) -> ByteFile:
+        """Raises SourceError."""
+        self._refuse(path)
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise SourceError(path, self._reason)
