@@ -40,11 +40,11 @@ def a_log(evidence: Path) -> Path:
     return max(Path(paths_of(evidence)[0]).rglob("*.log"), key=lambda path: path.stat().st_size)
 
 
-def expected(evidence: Path, meanwhile: Change, **options: int) -> str:
+def expected(evidence: Path, meanwhile: Change) -> str:
     """The local engine's answer when the same happens to the same files, which are there again."""
     shutil.rmtree(evidence)
     shutil.copytree(SAMPLE, evidence)
-    return local_document(paths_of(evidence), ScanOptions(**options), meanwhile)
+    return local_document(paths_of(evidence), ScanOptions(), meanwhile)
 
 
 def test_a_log_that_is_gone_is_tried_again_and_then_reported(scans: Driver, evidence: Path) -> None:

@@ -228,7 +228,7 @@ class Driver:
         return self.take(seconds)
 
     def send_scan(self, *paths: Path | str, **asked: Any) -> None:
-        """Ask for a scan; options of `ScanOptions` and `Sizes` by their names, `meanwhile` and `when` as `spark_driver` takes them."""
+        """Ask for a scan; options of `ScanOptions` and `Sizes` by their names, and what `spark_driver` takes beside them."""
         self._send({"do": "scan", "paths": [str(path) for path in paths], **asked})
 
     def ask(self, request: dict[str, Any], seconds: float = SECONDS_OF_A_SCAN) -> "Answer":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 
 from kafka_forensics.cli.output_json import document
-from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.local import scan_inputs as scan_here
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import ForensicsError
@@ -105,8 +105,8 @@ def _after_probe(meanwhile: Change | None) -> Iterator[None]:
     """Let something happen right after workers have been asked whether they can do the work."""
     right = job.probe
 
-    def probe(*given: Any) -> None:
-        right(*given)
+    def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
+        right(spark, inputs, options)
         if meanwhile is not None:
             change(meanwhile)
 
