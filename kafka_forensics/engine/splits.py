@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -51,7 +52,7 @@ def splits_of(replica: int, plan: ReplicaPlan) -> list[Split]:
 def segments_of(plan: ReplicaPlan) -> list[tuple[SegmentFiles, int | None]]:
     """The segments with a log, each with the base offset of the one that follows."""
     logs = [segment for segment in plan.directory.segments if segment.log is not None]
-    return list(zip(logs, [*(one.base_offset for one in logs[1:]), None], strict=True))
+    return list(zip_longest(logs, (one.base_offset for one in logs[1:])))
 
 
 def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> int:

@@ -210,3 +210,12 @@ def test_batches_written_anew_hide_no_conflict_behind_them(tmp_path: Path, monke
     assert offsets(only(result, "SAME_EPOCH_DIVERGENCE")) == (60, 64)
     one = only(result, "BATCHES_REENCODED")
     assert (offsets(one), one.evidence["batches"]) == ((0, 60), 60)
+
+
+def test_a_partition_directory_without_any_log_is_scanned(tmp_path: Path) -> None:
+    broker = tmp_path / "broker-1"
+    (broker / "t-0").mkdir(parents=True)
+    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (broker / "t-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    result = local.scan([str(broker)], ScanOptions())
+    assert [(one.topic, one.replicas[0].segments) for one in result.partitions] == [("t", 0)]
