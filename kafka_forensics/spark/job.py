@@ -36,6 +36,9 @@ Batches = Iterator["pa.RecordBatch"]
 ROW_SCHEMA: Final = "slice bigint, replica int, segment bigint, start bigint, packed binary"
 """A stretch's state, or with replica -1 the slice itself."""
 ANSWER_SCHEMA: Final = "slice bigint, packed binary"
+_OTHER_VERSION: Final = "Spark's workers have kafka-forensics"
+_INSTALL: Final = "install the same kafka-forensics for the interpreter of the workers (PYSPARK_PYTHON)"
+_SHARE: Final = "every worker must be able to read the paths: use shared storage, or a URI like s3://"
 _ROWS_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 20
 
@@ -204,9 +207,9 @@ def _attempts(spark: "SparkSession") -> int:
 
     try:
         master = str(spark.conf.get("spark.master", ""))
-        if master.startswith("local"):
-            retries = master.rpartition(",")[2].rstrip("]")
-            return int(retries) if "," in master and retries.isdigit() else 1
+        if re.match(r"local(?:\[|$)", master):
+            retries = re.fullmatch(r"local\[[^,]*,\s*(\d+)\s*\]", master)
+            return 1 if retries is None else int(retries[1])
         return int(str(spark.conf.get("spark.task.maxFailures", "4")))
     except (PySparkException, ValueError):
         return 1
@@ -214,29 +217,47 @@ def _attempts(spark: "SparkSession") -> int:
 
 def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     """Ask one task whether workers can do the work. Raises UsageError that says what is missing there."""
-    from pyspark.errors import PythonException
-
     columns = {"name": [source.name for source in inputs.sources], "place": [place_of(source) for source in inputs.sources]}
     asked = _table(spark, columns, "name string, place string").coalesce(1)
     try:
         told = asked.mapInArrow(partial(_look, __version__, pack(options)), "problem string").toArrow()
-    except PythonException as error:
-        missing = re.search(r"No module named '([\w.]+)'", str(error))
-        if missing is None:
+    except _failures() as error:
+        reason = _reason(str(error))
+        if reason is None:
             raise
-        raise UsageError(
-            f"Spark's workers have no module {missing[1]}",
-            hint="install kafka-forensics for the interpreter of the workers (PYSPARK_PYTHON)",
-        ) from error
-    for problem in told.column("problem"):
-        raise UsageError(str(problem), hint="every worker must be able to read the paths: use shared storage, or a URI like s3://")
+        raise UsageError(f"Spark's workers {reason}", hint=_INSTALL) from error
+    for problem in map(str, told.column("problem").to_pylist()):
+        other = problem.startswith(_OTHER_VERSION)
+        raise UsageError(problem, hint=_INSTALL if other else _SHARE)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What Spark raises where tasks fail; a client of Connect alone comes without Py4J."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:
+        return (PySparkException,)
+    return PySparkException, Py4JError
+
+
+def _reason(text: str) -> str | None:
+    """What workers lack, from the text of an exception; None if it tells of something else."""
+    if (missing := re.search(r"No module named '([\w.]+)'", text)) is not None:
+        return f"have no module {missing[1]}"
+    if (program := re.search(r'Cannot run program "([^"\n]+)"', text)) is not None:
+        return f"cannot run {program[1]}"
+    if (differs := re.search(r"^.*(?:PYTHON_VERSION_MISMATCH|Can't get attribute).*$", text, re.MULTILINE)) is not None:
+        return f"cannot do the work: {differs[0].strip()}"
+    return None
 
 
 def _look(version: str, options: bytes, batches: Batches) -> Batches:
     """On a worker: whether it is of our version and sees every path."""
     import pyarrow as pa
 
-    problems = [] if version == __version__ else [f"Spark's workers have kafka-forensics {__version__}, and this is {version}"]
+    problems = [] if version == __version__ else [f"{_OTHER_VERSION} {__version__}, and this is {version}"]
     known: ScanOptions | None = None if problems else unpack(options)
     for batch in batches:
         for name, place in zip(batch.column("name"), batch.column("place"), strict=True):
