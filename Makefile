@@ -7,7 +7,7 @@ KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-broker check format bench lab clean
+.PHONY: help demo test test-broker check format bench bench-spark lab clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
@@ -16,6 +16,7 @@ help:
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
+	@echo 'make bench-spark  measure the scan on Spark against the local engine'
 	@echo 'make lab          make the sample log directories again'
 
 $(BIN)/python:
@@ -57,6 +58,9 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m bench
+
+bench-spark: $(VENV)/.installed-dev
+	$(BIN)/python -m bench.spark
 
 lab: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.make_samples

@@ -1,0 +1,113 @@
+"""`python -m bench.spark`: the scan on Spark against the local engine, what it shuffles, and what its workers hold."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from bench.spark_clusters import GIB, make_cluster, one_log, total_bytes, warm
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+WORK: Final = Path(__file__).parent / "work"
+TIMEOUT_SECONDS: Final = 1800
+TIB: Final = 1 << 40
+RATIOS: Final = ("local[2] / local", "local[1] / local[2]")
+
+
+def head(*columns: str) -> None:
+    """The head of a Markdown table."""
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+
+
+def run(where: str, jobs: int, paths: list[Path], *, deep: bool) -> dict[str, Any]:
+    """One measured scan in a process of its own."""
+    told = str(jobs) if where == "none" else str(WORK / "events")
+    command = [sys.executable, "-m", "bench.spark_run", where, told, "deep" if deep else "shallow", *map(str, paths)]
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command[:6])} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def against_local(name: str, size_in_bytes: int, partitions: int, *, deep: bool) -> None:
+    """One row: local engine, Spark on two cores, Spark on one."""
+    brokers = make_cluster(one_log(name, size_in_bytes), partitions, WORK)
+    warm(brokers)
+    here = run("none", 2, brokers, deep=deep)
+    two, one = (run(f"local[{cores}]", 0, brokers, deep=deep) for cores in (2, 1))
+    assert here["findings"] == two["findings"] == one["findings"], (here, two, one)
+    row = [
+        f"{name}, {3 * partitions} replicas",
+        f"{total_bytes(brokers) / GIB:.1f}",
+        f"{here['seconds']:.1f}",
+        f"{two['seconds']:.1f}",
+        f"{one['seconds']:.1f}",
+        f"{two['seconds'] / here['seconds']:.2f}",
+        f"{one['seconds'] / two['seconds']:.2f}",
+        str(two["tasks"]),
+        f"{max(two['peak_worker_mib'], one['peak_worker_mib']):.0f}",
+    ]
+    print("| " + " | ".join(row) + " |", flush=True)
+
+
+def shuffled(size_in_bytes: int, partitions: int, blocks: int) -> None:
+    """One row: bytes shuffled at so many blocks that differ."""
+    workload = one_log("small", size_in_bytes)
+    brokers = make_cluster(workload, partitions, WORK, blocks)
+    warm(brokers)
+    told, total = run("local[2]", 0, brokers, deep=False), total_bytes(brokers)
+    held = size_in_bytes // len(workload.templates[0]) // (1 << 16) * 3 * partitions
+    row = [
+        f"{total / GIB:.1f}",
+        str(held),
+        str(blocks),
+        str(told["tasks"]),
+        f"{told['shuffled']:,}",
+        f"{told['shuffled'] / total * TIB / (1 << 20):.1f}",
+        f"{told['results']:,}",
+        f"{told['peak_worker_mib']:.0f}",
+    ]
+    print("| " + " | ".join(row) + " |", flush=True)
+
+
+def main() -> None:
+    """Parse the flags, measure, print Markdown tables."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes of logs (1.0 needs about 8 GiB of disk)")
+    parser.add_argument("--only", action="append", choices=("zstd", "small", "shuffle"))
+    arguments = parser.parse_args()
+    only = arguments.only or ["zstd", "small", "shuffle"]
+    gib = int(arguments.scale * GIB)
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
+    if only != ["shuffle"]:
+        head("workload", "GiB", "local --jobs 2 s", *("local[2] s", "local[1] s"), *RATIOS, "tasks", "peak worker MiB")
+    if "zstd" in only:
+        against_local("zstd", gib, 3, deep=True)
+    if "small" in only:
+        against_local("small", 2 * gib, 8, deep=False)
+    if "shuffle" in only:
+        print()
+        head(
+            "GiB",
+            "blocks held",
+            "blocks that differ",
+            "tasks",
+            "bytes shuffled",
+            "MiB per TiB",
+            "bytes to the driver",
+            "peak worker MiB",
+        )
+        for partitions in (1, 3, 8):
+            shuffled(2 * gib, partitions, 0)
+        for blocks in (1, 100):
+            shuffled(2 * gib, 3, blocks)
+
+
+main()

@@ -1,0 +1,103 @@
+"""`python -m bench.spark_run MASTER EVENTS PATH...`: one scan after a warm-up in one session, measured, as a line of JSON.
+
+MASTER is `local[N]`, or `none` for the local engine with the jobs that EVENTS then says.
+"""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import ScanResult
+
+_POLL_SECONDS = 0.2
+
+
+def main() -> None:
+    """Run, measure, print."""
+    where, told, deep, *paths = sys.argv[1:]
+    options = ScanOptions(jobs=int(told) if where == "none" else 1, deep=deep == "deep")
+    print(json.dumps(_local(paths, options) if where == "none" else _spark(where, told, paths, options)))
+
+
+def _local(paths: list[str], options: ScanOptions) -> dict[str, Any]:
+    local.scan([paths[0]], options)
+    begin = time.perf_counter()
+    result = local.scan(paths, options)
+    return {"seconds": time.perf_counter() - begin, "findings": _findings(result)}
+
+
+def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> dict[str, Any]:
+    from kafka_forensics.spark import default_builder
+    from kafka_forensics.spark.result import scanned
+
+    Path(events).mkdir(parents=True, exist_ok=True)
+    log = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": Path(events).absolute().as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    builder = default_builder(master).config("spark.eventLog.rolling.enabled", "false")
+    for name, value in log.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    application = spark.conf.get("spark.app.id")
+    scanned(spark, [paths[0]], options)
+    watch = _Watch()
+    watch.start()
+    started, begin = time.time() * 1000, time.perf_counter()
+    result = scanned(spark, paths, options)
+    seconds, ended = time.perf_counter() - begin, time.time() * 1000
+    watch.done.set()
+    spark.stop()
+    told = {"seconds": seconds, "findings": _findings(result), "peak_worker_mib": watch.peak_kib / 1024}
+    return told | _metrics(Path(events) / str(application), started, ended)
+
+
+def _findings(result: ScanResult) -> dict[str, int]:
+    kinds = [one.kind for one in result.findings]
+    return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+
+
+def _metrics(log: Path, started: float, ended: float) -> dict[str, int]:
+    """What Spark says of the tasks that ended between two times (ms): tasks, bytes shuffled, bytes given to the driver."""
+    tasks = shuffled = results = 0
+    with open(log, encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            if event["Event"] != "SparkListenerTaskEnd" or not started <= event["Task Info"]["Finish Time"] <= ended:
+                continue
+            metrics = event["Task Metrics"]
+            tasks += 1
+            shuffled += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+            results += metrics["Result Size"]
+    return {"tasks": tasks, "shuffled": shuffled, "results": results}
+
+
+class _Watch(threading.Thread):
+    """Looks again and again for the most memory that a Python worker of this process's Spark holds."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.done = threading.Event()
+        self.peak_kib = 0
+
+    def run(self) -> None:
+        """Look until it is done."""
+        while not self.done.wait(_POLL_SECONDS):
+            for status in Path("/proc").glob("[0-9]*/status"):
+                try:
+                    command = (status.parent / "cmdline").read_bytes()
+                    text = status.read_text()
+                except OSError:
+                    continue  # ended meanwhile
+                if b"pyspark" in command and b"daemon" in command:
+                    peak = next((line.split()[1] for line in text.splitlines() if line.startswith("VmHWM")), "0")
+                    self.peak_kib = max(self.peak_kib, int(peak))
+
+
+main()
