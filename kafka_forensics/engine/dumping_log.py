@@ -237,8 +237,8 @@ class _Judge:
         self._states: RecordStates | None = None
         self._tell = teller(file.topic)
 
-    def state(self, column: list[int], offset: int, *, is_valid: bool) -> str:
-        """The state of the record at `offset` in a batch; of one whose CRC is wrong it is unknown, whatever its flags say."""
+    def state(self, column: list[int], *, is_valid: bool) -> str:
+        """The state of the records of a batch; of one whose CRC is wrong it is unknown, whatever its flags say."""
         if not is_valid:
             return UNKNOWN
         attributes, producer_id = txn_facts(column)
@@ -246,7 +246,7 @@ class _Judge:
             return NONE
         if self._states is None:
             self._states = RecordStates(self._log, goes_on=self._file.goes_on)
-        return self._states.state(attributes, producer_id, offset)
+        return self._states.state(attributes, producer_id, column[BatchColumn.POSITION])
 
     def meaning(self, record: Record, *, payloads: bool) -> dict[str, Any] | None:
         """The fields of an internal topic's record, None of any other topic."""
@@ -289,7 +289,7 @@ def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, j
             len(record.headers),
             is_valid,
             *control[:2],
-            judge.state(column, record.offset, is_valid=is_valid),
+            judge.state(column, is_valid=is_valid),
             control[2],
             *((record.key, record.value, record.headers) if options.show_payloads else ()),
         )

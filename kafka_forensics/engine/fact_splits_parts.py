@@ -182,13 +182,13 @@ class _LateStates(RecordStates):
         self._read = read
         self._states: RecordStates | None = None
 
-    def state(self, attributes: int, producer_id: int, offset: int) -> str:
+    def state(self, attributes: int, producer_id: int, position: int) -> str:
         """As `RecordStates.state`."""
         if self._read is None or not attributes & TRANSACTIONAL_MASK or attributes & CONTROL_MASK or producer_id < 0:
             return NONE
         if self._states is None:
             self._states = self._read()
-        return self._states.state(attributes, producer_id, offset)
+        return self._states.state(attributes, producer_id, position)
 
 
 def _known_batch(file: "ByteFile", index: "OffsetIndex | None", wanted: int) -> int:

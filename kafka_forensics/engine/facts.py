@@ -78,7 +78,7 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
                 batch = file.read_at(position, int(columns[BatchColumn.SIZE_IN_BYTES, row]))
                 transaction = txn_facts(columns[:, row])
                 rows = (
-                    record_row(one, position, states.state(*transaction, one.offset)) for one in decode_batch(batch).iter_records()
+                    record_row(one, position, states.state(*transaction, position)) for one in decode_batch(batch).iter_records()
                 )
                 yield from record_batches(RECORDS, rows)
 

@@ -154,9 +154,8 @@ def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
                     Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
                 )
                 continue
-            transaction = txn_facts(columns[:, row])
+            state = states.state(*txn_facts(columns[:, row]), position)
             for record in decode_batch(one.file.read_at(position, size), position=position).iter_records():
-                state = states.state(*transaction, record.offset)
                 yield *one.place, *record_row(record, position, state, payloads=reading.payloads)
 
 

@@ -28,7 +28,9 @@ MAX_MARKERS: Final = 1 << 22
 """Markers of a segment that are held; what would be ended by a later one is unknown."""
 NONE, COMMITTED, ABORTED, OPEN, UNKNOWN = "none", "committed", "aborted", "open", "unknown"
 _KIND_BITS: Final = 2
-_MAX_OFFSET: Final = 1 << 60
+_NOWHERE: Final = 1 << 61
+_STEP_BYTES: Final = 1 << 20
+"""Bytes that are read behind a part before it is asked whether all transactions are ended."""
 
 
 class RecordStates:
@@ -46,56 +48,41 @@ class RecordStates:
         endings: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         broken: list[int] = []
         held = 0
-        lost_before = False
         self._goes_on = goes_on
         self._cut = False
         unended = _Unended()
         for chunk in _chunks(file, start, end, unended):
             columns = chunk.columns
             good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-            broken += [int(offset) for offset in columns[BatchColumn.BASE_OFFSET, ~good]]
-            if lost_before and chunk.rows:
-                broken.append(int(columns[BatchColumn.BASE_OFFSET, 0]))
-                lost_before = False
-            for position in (one.position for one in chunk.damage):
-                behind = np.flatnonzero(columns[BatchColumn.POSITION] >= position)
-                if behind.size:
-                    broken.append(int(columns[BatchColumn.BASE_OFFSET, behind[0]]))
-                else:
-                    lost_before = True
+            broken += [one.position for one in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
             control = columns[BatchColumn.CONTROL_RECORD_TYPE]
             is_marker = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
-            bases = columns[BatchColumn.BASE_OFFSET]
-            is_marker &= (columns[BatchColumn.PRODUCER_ID] >= 0) & (bases >= 0) & (bases < _MAX_OFFSET)
+            is_marker &= columns[BatchColumn.PRODUCER_ID] >= 0
             rows = np.flatnonzero(good & is_marker)
             self._cut = self._cut or held + rows.size > limit
             rows = rows[: max(limit - held, 0)]
             held += rows.size
             kinds = np.where(control[rows] == CONTROL_COMMIT, 2, np.where(control[rows] == CONTROL_ABORT, 1, 0))
             producers.append(columns[BatchColumn.PRODUCER_ID, rows])
-            endings.append(columns[BatchColumn.BASE_OFFSET, rows] << _KIND_BITS | kinds)
-            unended.end(producers[-1], columns[BatchColumn.BASE_OFFSET, rows])
-        if lost_before:
-            broken.append(_MAX_OFFSET)
+            endings.append(columns[BatchColumn.POSITION, rows] << _KIND_BITS | kinds)
+            unended.end(producers[-1], columns[BatchColumn.POSITION, rows])
         names, ends = np.concatenate(producers), np.concatenate(endings)
         order = np.lexsort((ends, names))
         self._producers, self._endings = names[order], ends[order]
         self._broken = np.sort(np.array(broken, np.int64))
 
-    def state(self, attributes: int, producer_id: int, offset: int) -> str:
-        """none, committed, aborted, open or unknown, of a record at `offset` whose batch has these attributes.
+    def state(self, attributes: int, producer_id: int, position: int) -> str:
+        """none, committed, aborted, open or unknown, of the records of the batch at `position`, which has these attributes.
 
         Markers themselves are none. Unknown is a record whose marker cannot be read, may stand in lost bytes or, where the log
         goes on, in a later segment.
         """
         if not attributes & TRANSACTIONAL_MASK or attributes & CONTROL_MASK or producer_id < 0:
             return NONE
-        if not 0 <= offset < _MAX_OFFSET:
-            return UNKNOWN
         first, behind = (int(np.searchsorted(self._producers, producer_id, side=side)) for side in ("left", "right"))
-        at = first + int(np.searchsorted(self._endings[first:behind], (offset + 1) << _KIND_BITS))
-        marker = self._endings[at] >> _KIND_BITS if at < behind else 2 * _MAX_OFFSET
-        damage = int(np.searchsorted(self._broken, offset, side="right"))
+        at = first + int(np.searchsorted(self._endings[first:behind], (position + 1) << _KIND_BITS))
+        marker = self._endings[at] >> _KIND_BITS if at < behind else _NOWHERE
+        damage = int(np.searchsorted(self._broken, position, side="right"))
         if damage < len(self._broken) and self._broken[damage] <= marker:
             return UNKNOWN
         if at == behind:
@@ -111,7 +98,7 @@ def txn_facts(column: "Sequence[int] | NDArray[np.int64]") -> tuple[int, int]:
 
 
 class _Unended:
-    """Transactions that were met, by producer with the last offset of their data, and not their ends."""
+    """Transactions that were met, by producer with the position of their last data, and not their ends."""
 
     def __init__(self) -> None:
         self._last: dict[int, int] = {}
@@ -121,13 +108,13 @@ class _Unended:
         attributes = columns[BatchColumn.ATTRIBUTES]
         data = (attributes & TRANSACTIONAL_MASK != 0) & (attributes & CONTROL_MASK == 0) & (columns[BatchColumn.MAGIC] >= 2)
         data &= (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
-        for producer_id, offset in columns[[BatchColumn.PRODUCER_ID, BatchColumn.LAST_OFFSET]][:, data].T.tolist():
-            self._last[producer_id] = max(offset, self._last.get(producer_id, -1))
+        for producer_id, position in columns[[BatchColumn.PRODUCER_ID, BatchColumn.POSITION]][:, data].T.tolist():
+            self._last[producer_id] = position
 
-    def end(self, producers: "NDArray[np.int64]", offsets: "NDArray[np.int64]") -> None:
+    def end(self, producers: "NDArray[np.int64]", positions: "NDArray[np.int64]") -> None:
         """Take out what these markers end."""
-        for producer_id, offset in zip(producers.tolist(), offsets.tolist(), strict=True) if self._last else ():
-            if self._last.get(producer_id, offset) < offset:
+        for producer_id, position in zip(producers.tolist(), positions.tolist(), strict=True) if self._last else ():
+            if self._last.get(producer_id, position) < position:
                 del self._last[producer_id]
 
     def __bool__(self) -> bool:
@@ -143,10 +130,12 @@ def _chunks(file: "ByteFile", start: int, end: int | None, unended: _Unended) ->
     for chunk in reader.chunks(start, end):
         unended.begin(chunk.columns)
         yield chunk
-    for chunk in reader.chunks(reader.landed) if unended else ():
-        yield chunk
-        if not unended:
+    position = reader.landed
+    while unended and position < file.size_in_bytes:
+        yield from reader.chunks(position, position + _STEP_BYTES)
+        if reader.landed <= position:
             return
+        position = reader.landed
 
 
 def later_segments(source: "ByteSource") -> bool:

@@ -33,8 +33,13 @@ def busy() -> DataLog:
 
 def states(data: bytes, *, goes_on: bool = False, limit: int = 100) -> list[str]:
     known = RecordStates(MemoryFile(data), goes_on=goes_on, limit=limit)
-    asked = [(APP_ID, 0), (OTHER_ID, 3), (APP_ID, 6), (APP_ID, 9)]
-    return [known.state(TXN, producer_id, offset) for producer_id, offset in asked]
+    asked = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
+    return [known.state(TXN, producer_id, position_of(offset)) for producer_id, offset in asked]
+
+
+def position_of(offset: int) -> int:
+    """Of the batch with this base offset."""
+    return next(one.position for one in busy().batches if one.base_offset == offset)
 
 
 def bytes_of(log: DataLog) -> bytes:
@@ -45,8 +50,26 @@ def test_the_next_marker_of_the_producer_decides() -> None:
     assert states(bytes_of(busy())) == ["committed", "aborted", "aborted", "open"]
     assert states(bytes_of(busy()), goes_on=True) == ["committed", "aborted", "aborted", "unknown"]
     known = RecordStates(MemoryFile(bytes_of(busy())), goes_on=False)
-    assert [known.state(*one) for one in ((0, APP_ID, 0), (TXN | 0x20, APP_ID, 4), (TXN, -1, 0))] == ["none"] * 3
-    assert [known.state(TXN, 77, 0), known.state(TXN, APP_ID, 2**63 - 1)] == ["open", "unknown"]
+    marker = position_of(4)
+    assert [known.state(*one) for one in ((0, APP_ID, 0), (TXN | 0x20, APP_ID, marker), (TXN, -1, 0))] == ["none"] * 3
+    assert [known.state(TXN, 77, 0), known.state(TXN, APP_ID, marker)] == ["open", "aborted"]
+
+
+def test_of_a_part_is_read_what_its_records_need() -> None:
+    data = bytes_of(busy())
+    whole = RecordStates(MemoryFile(data), goes_on=False)
+    asked = [(APP_ID, 0), (OTHER_ID, 2), (APP_ID, 5), (APP_ID, 9)]
+    for start, end in ((0, position_of(4)), (position_of(2), position_of(7)), (position_of(4), len(data))):
+        part = RecordStates(MemoryFile(data), goes_on=False, start=start, end=end)
+        inside = [(producer_id, place) for producer_id, offset in asked if start <= (place := position_of(offset)) < end]
+        assert inside
+        assert [part.state(TXN, *one) for one in inside] == [whole.state(TXN, *one) for one in inside]
+    more = data + b"".join(batch(100 + number, value=bytes(1 << 20)) for number in range(8))
+    closed, unclosed = MemoryFile(more), MemoryFile(more)
+    RecordStates(closed, goes_on=False, start=0, end=position_of(7))
+    RecordStates(unclosed, goes_on=False, start=0, end=len(data))
+    assert closed.furthest_byte < 4 << 20
+    assert unclosed.furthest_byte == len(more)
 
 
 def test_what_may_stand_in_lost_bytes_is_unknown() -> None:
