@@ -150,8 +150,7 @@ class _Told:
         """Add the row of what went at the end."""
         old, new = self.old, self.new
         counts, epochs = self._counts(old, offsets, whole_rest=new), _epochs(old, offsets)
-        bad = new.state.continuity.damage_at_end is not None or new.state.continuity.bad_tail is not None
-        if fork is None and bad:
+        if fork is None and _ends_in_damage(new):
             self.row(ChangeKind.DAMAGED, offsets, counts=counts, leader_epochs=epochs, reason="tail")
             return
         place = None if fork is None else fork.epochs[1]
@@ -182,8 +181,9 @@ class _Told:
         if self.old.state.unread or self.new.state.unread:
             return
         old_gaps, new_gaps = _gaps(self.old), _gaps(self.new)
-        eaten = [*self.new.course.eaten.values()]
-        for offsets in _clipped(_without(eaten, [*old_gaps, *self.old.course.eaten.values()]), limits):
+        rotten = [(one.offset, one.end_offset) for one in before if one.kind == "damaged"]
+        known = [*rotten, *old_gaps, *self.old.course.eaten.values()]
+        for offsets in _clipped(_without(self.new.course.eaten.values(), known), limits):
             self.row(ChangeKind.DAMAGED, offsets, reason="framing")
         for offsets in _clipped(_without(new_gaps, old_gaps), limits):
             self.row(ChangeKind.MISSING, offsets, leader_epochs=_epochs(self.old, offsets))
@@ -206,6 +206,13 @@ class _Told:
             if min(rest) >= 0:
                 return rest
         return counted(replica, self.reader, *offsets)
+
+
+def _ends_in_damage(replica: Replica) -> bool:
+    """Whether bytes that are no good batch stand behind the last one."""
+    state, last = replica.state, max(replica.context.segment_base_offsets, default=0)
+    torn = any(segment == last for segment, _ in state.framing.damage.get("SEG_TORN_TAIL", ()))
+    return torn or state.continuity.damage_at_end is not None or state.continuity.bad_tail is not None
 
 
 def _took_its_place(one: Difference) -> bool:

@@ -89,9 +89,10 @@ class Change:
     """More numbers, as JSON knows them, by stable names."""
 
     def sort_key(self) -> tuple[Any, ...]:
-        """Order in every output, beside that of the snapshots: topic, partition, broker, offsets, kind."""
+        """Order in every output, beside that of the snapshots: topic, partition, broker, offsets; what went before what came."""
         broker = (0, self.broker, "") if isinstance(self.broker, int) else (1, 0, self.broker)
-        return self.topic, self.partition, broker, self.offset_start, self.offset_end, self.kind.value
+        came = self.kind in (ChangeKind.APPENDED, ChangeKind.CREATED)
+        return self.topic, self.partition, broker, self.offset_start, came, self.offset_end, self.kind.value
 
 
 class SnapshotViews(Protocol):

@@ -1,0 +1,67 @@
+"""Compacted partitions over time: what the cleaner may take, and what it never takes."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.snapshots import changes
+from kafka_forensics.model.changes import SnapshotsResult
+from kafka_forensics.wording import message
+from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, history
+from tests.support.snapshot_trees import NEW, OLD, findings, rows
+
+END = history().end
+BROKERS = (1, 2, 3)
+
+
+def told(root: Path, **options: int) -> SnapshotsResult:
+    return changes(str(root), ScanOptions(**options)).result  # type: ignore[arg-type]
+
+
+def cleaned_between(root: Path, dropped: set[int], *, later: History | None = None, as_of_ms: int | None = None) -> SnapshotsResult:
+    """What is told of all three brokers dropping these offsets between two snapshots, while `later` was written on."""
+    compacted(root / OLD, {broker: history().left(roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, 1))
+    story = later or history()
+    compacted(root / NEW, {broker: story.left(dropped, roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, CLEANED))
+    return changes(str(root), ScanOptions(as_of_ms=as_of_ms)).result
+
+
+def test_superseded_records_are_cleaned(tmp_path: Path) -> None:
+    result = cleaned_between(tmp_path, {0})
+    assert rows(result) == [(broker, "cleaned", None, 0, CLEANED) for broker in BROKERS]
+    assert {one.records for one in result.changes} == {1}
+    assert result.findings == []
+
+
+def test_a_key_superseded_behind_the_end_of_the_older_log_is_explained(tmp_path: Path) -> None:
+    result = cleaned_between(tmp_path, {0, 1, 2}, later=history().put(("b", "9")).put(("a", "9")))
+    kinds = [(one.broker, one.kind.value, one.offset_start, one.offset_end) for one in result.changes]
+    assert kinds == [row for broker in BROKERS for row in ((broker, "cleaned", 0, CLEANED), (broker, "appended", END, END + 2))]
+    assert {one.evidence.get("keys_superseded") for one in result.changes if one.kind == "cleaned"} == {2}
+    assert result.findings == []
+
+
+@pytest.mark.parametrize("as_of_ms", [None, FUTURE_MS])
+def test_a_tombstone_that_had_done_its_work_is_explained(tmp_path: Path, as_of_ms: int | None) -> None:
+    result = cleaned_between(tmp_path, {0, 3, 4}, as_of_ms=as_of_ms)
+    assert rows(result) == [(broker, "cleaned", None, 0, CLEANED) for broker in BROKERS]
+    assert result.findings == []
+
+
+def test_the_latest_record_of_a_key_is_never_taken(tmp_path: Path) -> None:
+    result = cleaned_between(tmp_path, {1})
+    assert rows(result) == [(broker, "cleaned", "against_the_rules", 0, CLEANED) for broker in BROKERS]
+    assert findings(result) == [("KEYS_LOST_SINCE", "critical", 1, 2)] * 3
+    assert message(result.findings[0]) == (
+        f"t-0 on broker 1: snapshot {NEW} lacks the latest record of 1 key at offset 1 that snapshot {OLD} has, and no rule of"
+        " compaction explains it; nothing is there of 1 key."
+    )
+    within = [one for scan in result.snapshots.values() for one in scan.findings if one.severity.rank > 0]
+    assert within == []  # all replicas of a snapshot agree: only time tells
+
+
+def test_a_copy_of_a_cleaned_log_is_unchanged(tmp_path: Path) -> None:
+    for name in (OLD, NEW):
+        compacted(tmp_path / name, {1: history().left({0}, roll=CLEANED)}, {1: CLEANED})
+    assert rows(told(tmp_path)) == [(1, "unchanged", None, 0, END)]

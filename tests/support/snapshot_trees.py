@@ -1,0 +1,100 @@
+"""Snapshots of three brokers with one partition, written at two times, and what is told of the time between."""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.snapshots import changes
+from kafka_forensics.model.changes import Change, SnapshotsResult
+from tests.support.faults import HEALTHY, HIGH_WATERMARK, Log, histories, write_checkpoint
+
+OLD, NEW = "2026-11-20", "2026-11-21"
+EVERY = (1, 2, 3)
+Row = tuple[int | str, str, str | None, int, int]
+"""Broker, kind, reason, first offset, end."""
+
+
+def grown(log: Log = HEALTHY, batches: int = 2, *, roll: bool = False, epoch: int | None = None, tag: str = "") -> Log:
+    """The log with more batches of three records each behind it."""
+    longer = copy.deepcopy(log)
+    longer.tag = tag
+    if roll:
+        longer.roll()
+    longer.lead(longer.leader_epoch if epoch is None else epoch)
+    for _ in range(batches):
+        longer.plain()
+    return longer
+
+
+def cut(log: Log, end: int) -> Log:
+    """The log up to `end`, where a batch begins."""
+    shorter = copy.deepcopy(log)
+    shorter.batches = [one for one in shorter.batches if one.base_offset < end]
+    shorter.segments = [one for one in shorter.segments if one < end]
+    shorter.epochs = [one for one in shorter.epochs if one.start_offset < end]
+    shorter.snapshots = {offset: entries for offset, entries in shorter.snapshots.items() if offset < end}
+    shorter.aborted = {
+        segment: [one for one in entries if one.last_offset < end] for segment, entries in shorter.aborted.items() if segment < end
+    }
+    shorter.producers = {}
+    shorter.next_offset = end
+    shorter.leader_epoch = shorter.epochs[-1].leader_epoch
+    return shorter
+
+
+def expired(log: Log, segment: int) -> Log:
+    """The log from a segment on."""
+    later = copy.deepcopy(log)
+    later.batches = [one for one in later.batches if one.segment >= segment]
+    later.segments = [one for one in later.segments if one >= segment]
+    later.aborted = {base: entries for base, entries in later.aborted.items() if base >= segment}
+    later.snapshots = {offset: entries for offset, entries in later.snapshots.items() if offset >= segment}
+    later.epochs = [one for one in later.epochs if one.start_offset >= segment] or later.epochs[-1:]
+    return later
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """A folder of snapshots."""
+
+    root: Path
+
+    def put(self, name: str, logs: dict[int, Log] | Log, high_watermark: int = HIGH_WATERMARK, *, log_start: int = 0) -> Path:
+        """A snapshot in which brokers (all three, if one log is given) have these logs and this high watermark."""
+        folder = self.root / name
+        given = dict.fromkeys(EVERY, logs) if isinstance(logs, Log) else logs
+        histories(folder, given, {broker: min(high_watermark, log.next_offset) for broker, log in given.items()})
+        for broker in given:
+            write_checkpoint(folder / f"b{broker}", "log-start", log_start)
+        return folder
+
+    def told(self, **options: Any) -> SnapshotsResult:
+        """What a comparison of all of them says; the same, whichever way it is asked."""
+        return changes(str(self.root), ScanOptions(**options)).result
+
+
+def rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:
+    """Every change in short; those alone whose fields are as `wanted`."""
+    return [short(one) for one in result.changes if all(getattr(one, name) == value for name, value in wanted.items())]
+
+
+def short(one: Change) -> Row:
+    """A change in short."""
+    return one.broker, one.kind.value, one.reason, one.offset_start, one.offset_end
+
+
+def on_each(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = EVERY) -> list[Row]:
+    """The same rows on every broker."""
+    return [(broker, *row) for broker in brokers for row in told]
+
+
+def findings(result: SnapshotsResult) -> list[tuple[str, str, int | None, int | None]]:
+    """Findings between snapshots in short: kind, severity, offsets."""
+    return [(one.kind, one.severity.value, one.place.offset_start, one.place.offset_end) for one in result.findings]
+
+
+def worst_within(result: SnapshotsResult) -> int:
+    """Rank of the worst finding within any snapshot."""
+    return max((one.severity.rank for scan in result.snapshots.values() for one in scan.findings), default=0)
