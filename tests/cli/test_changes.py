@@ -1,0 +1,208 @@
+"""`changes`: its inputs, formats and exit statuses, over the samples and over trees written for it."""
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+import kafka_forensics as kf
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.output_json import json_schema
+from kafka_forensics.engine.change_rows import CHANGE_COLUMNS
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.model.schemas.changes import CHANGES_FACT
+from tests.support.faults import HEALTHY, LOG_END
+from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, grown
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+BEFORE, AFTER = str(SAMPLES / "healthy"), str(SAMPLES / "unclean-election")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `changes …`: exit status, stdout, stderr."""
+
+    def run_changes(*arguments: str | Path) -> tuple[int, str, str]:
+        status = outcome(["changes", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run_changes
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Snapshots:
+    """Two snapshots: broker 1 went on, and broker 2 cut what was committed."""
+    made = Snapshots(tmp_path / "snapshots")
+    made.put(OLD, HEALTHY)
+    made.put(NEW, {1: grown(), 2: cut(HEALTHY, 55), 3: HEALTHY})
+    return made
+
+
+def validated(document: Any) -> None:
+    shared = Resource.from_contents(json_schema("scan"))
+    registry: Registry[Any] = Registry().with_resource(str(shared.id()), shared)
+    Draft202012Validator(json_schema("changes"), registry=registry).validate(document)
+
+
+def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
+    status, out, err = run(BEFORE, AFTER, "--format", "json")
+    assert status == 0
+    document = json.loads(out)
+    validated(document)
+    assert document["summary"]["changes"] == {
+        **dict.fromkeys(document["summary"]["changes"], 0),
+        "appended": 3,
+        "created": 3,
+        "unchanged": 36,
+    }
+    changed = [(one["topic"], one["broker"], one["kind"]) for one in document["changes"] if one["kind"] != "unchanged"]
+    grew = [("__cluster_metadata", broker, "appended") for broker in (1, 2, 3)]
+    assert changed == [*grew, *(("audit", broker, "created") for broker in (1, 2, 3))]
+    assert (document["findings"], document["notes"]) == ([], [])
+    assert err.splitlines()[0] == "clean: nothing found between 2 snapshots, healthy and unclean-election"
+
+
+def test_a_sample_compared_with_a_copy_in_which_committed_records_are_cut(run: Run, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(AFTER, tmp_path / OLD)
+    shutil.copytree(AFTER, tmp_path / NEW)
+    shutil.rmtree(tmp_path / NEW / "broker-2" / "audit-0")
+    shutil.copytree(tmp_path / NEW / "broker-1" / "audit-0", tmp_path / NEW / "broker-2" / "audit-0")
+    status, out, _ = run(tmp_path, "--topic", "audit", "--format", "jsonl")
+    assert status == 1
+    objects = [json.loads(line) for line in out.splitlines()]
+    (lost,) = [one for one in objects if one["type"] == "finding"]
+    assert (lost["kind"], lost["severity"], lost["offset_start"], lost["offset_end"]) == (
+        "COMMITTED_TRUNCATED_SINCE",
+        "critical",
+        300,
+        370,
+    )
+    of_two = [(one["kind"], one["offset_start"], one["offset_end"]) for one in objects if one.get("broker") == 2]
+    assert of_two == [("truncated", 300, 370), ("appended", 300, 345)]
+
+
+def test_every_format_tells_the_same_rows(run: Run, trees: Snapshots) -> None:
+    status, out, err = run(trees.root, "--format", "tsv")
+    heads, *rows = [line.split("\t") for line in out.splitlines()]
+    assert (status, tuple(heads), len(rows)) == (0, CHANGE_COLUMNS, 3)
+    assert "warning: 1 warning between 2 snapshots" in err
+    _, out, _ = run(trees.root, "--format", "jsonl")
+    objects = [json.loads(line) for line in out.splitlines()]
+    assert [one["type"] for one in objects] == ["snapshot"] * 2 + ["change"] * 3 + ["finding", "summary"]
+    _, out, _ = run(trees.root, "--format", "table")
+    assert "appended in epoch 2; 2 batches, 6 records" in " ".join(out.split())
+    assert "unchanged" not in out
+    assert "COMMITTED_TRUNCATED_SINCE" in out
+    _, out, _ = run(trees.root, "--format", "table", "-v")
+    assert "unchanged" in out
+    _, out, _ = run(trees.root, "--format", "markdown")
+    assert "| t-0 | 2 | 2026-11-20 | 2026-11-21 | \\[55, 75) | cut off" in out
+
+
+@pytest.mark.parametrize(("fail_on", "status"), [("none", 0), ("warning", 1), ("error", 0), ("info", 1)])
+def test_status_follows_the_worst_between_snapshots(run: Run, trees: Snapshots, fail_on: str, status: int) -> None:
+    assert run(trees.root, "--fail-on", fail_on)[0] == status
+
+
+def test_snapshots_may_be_archives_named_or_in_pieces(run: Run, trees: Snapshots, tmp_path: Path) -> None:
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    for name in (OLD, NEW):
+        with tarfile.open(archives / f"{name}.tar.gz", "w:gz") as archive:
+            archive.add(trees.root / name, name)
+    old, new = trees.root / OLD, trees.root / NEW
+    pieces = [f"{name}={folder / each}" for name, folder in ((OLD, old), (NEW, new)) for each in ("b1", "b2", "b3")]
+    expected = [change_in_short(line) for line in run(trees.root, "--format", "jsonl")[1].splitlines()]
+    for given in ([archives], [f"{OLD}={old}", f"{NEW}={new}"], [old, new], pieces):
+        _, out, _ = run(*given, "--format", "jsonl")
+        assert [change_in_short(line) for line in out.splitlines()] == expected
+
+
+def change_in_short(line: str) -> tuple[Any, ...]:
+    row = json.loads(line)
+    return tuple(row.get(name) for name in ("type", "broker", "from_snapshot", "kind", "offset_start", "offset_end", "bytes"))
+
+
+def test_snapshots_are_chosen_and_put_in_order(run: Run, trees: Snapshots) -> None:
+    trees.put("latest", grown())
+    _, out, _ = run(trees.root, "--snapshot", OLD, "--snapshot", "latest", "--format", "jsonl")
+    kinds = [json.loads(line)["kind"] for line in out.splitlines() if '"change"' in line]
+    assert kinds == ["appended"] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{root}", "--snapshot", "2026-11-22"], "there is no snapshot 2026-11-22"),
+        (["{root}", "--snapshot", OLD], f"there is nothing to compare: snapshots here: {OLD}"),
+        (["{root}", "--snapshot", OLD, "--snapshot", OLD], f"snapshot {OLD} was chosen twice"),
+        (["{root}/" + OLD, "{root}/" + OLD], f"two snapshots are called {OLD}"),
+        (["a={root}/" + OLD, "b={root}/" + OLD], "is given as snapshot a and as snapshot b"),
+        (["{root}/" + OLD], "no broker is in two snapshots that follow each other"),
+        (["{root}/nowhere", "{root}/" + OLD], "nowhere"),
+        (["{root}/" + OLD + "/b1/meta.properties"], "is one snapshot and not a folder of them"),
+        (["{root}", "--topic", "x*"], "nothing fits --topic x*"),
+        (["{root}", "--broker", "9"], "there is no such broker"),
+        (["{root}", "--output", "{root}/out.json"], "out.json"),
+    ],
+)
+def test_what_makes_no_sense_is_said(run: Run, trees: Snapshots, arguments: list[str], words: str) -> None:
+    status, out, err = run(*(each.format(root=trees.root) for each in arguments))
+    assert (status, out) == (2, "")
+    assert words in err
+    assert "hint:" in err or "cannot" in err or "given as" in err or "nowhere" in err or "inside" in err
+
+
+def test_an_empty_snapshot_is_an_error(run: Run, trees: Snapshots) -> None:
+    (trees.root / "2026-11-22").mkdir()
+    status, _, err = run(trees.root)
+    assert status == 2
+    assert "there is no Kafka log in" in err
+
+
+def test_python_gives_rows_tables_and_a_page(trees: Snapshots) -> None:
+    result = kf.scan_snapshots({"a": str(trees.root / OLD), "b": [str(trees.root / NEW)]})
+    assert repr(result) == "<SnapshotsResult warning: 2 snapshots, 3 changes, 1 findings between them>"
+    assert result.to_arrow().schema.equals(CHANGES_FACT.schema)
+    assert tuple(CHANGES_FACT.schema.names) == CHANGE_COLUMNS
+    assert result.to_arrow().column("kind").to_pylist() == ["appended", "truncated", "unchanged"]
+    assert result.to_pandas()["held_by"].map(list).tolist() == [[], ["1", "3"], []]
+    validated(json.loads(result.to_json()))
+    page = result._repr_html_() or ""
+    assert "COMMITTED_TRUNCATED_SINCE" in page
+    assert len(page) < 100_000
+    with pytest.raises(UsageError, match="there is no fact"):
+        result.facts("batch")
+
+
+def test_facts_of_all_snapshots_stand_under_their_names(trees: Snapshots) -> None:
+    result = kf.scan_snapshots([f"a={trees.root / OLD}", f"b={trees.root / NEW}"], order=["b", "a"])
+    assert list(result.snapshots) == ["b", "a"]
+    for name, fact in FACTS.items():
+        table = result.facts(name)
+        assert table.schema.names == ["snapshot", *fact.schema.names]
+        parts = [scan.facts(name).num_rows for scan in result.snapshots.values()]
+        assert table.num_rows == sum(parts) + (len(result.findings) if name == "findings" else 0)
+    ends = result.facts("replicas").to_pylist()
+    assert [(one["snapshot"], one["log_end_offset"]) for one in ends if one["broker"] == "1"] == [
+        ("b", LOG_END + 6),
+        ("a", LOG_END),
+    ]
+
+
+def test_hostile_names_reach_no_terminal_raw(run: Run, trees: Snapshots, tmp_path: Path) -> None:
+    bad = "a\x1b[31mb\n"
+    for format_name in ("table", "tsv", "json", "jsonl", "markdown"):
+        status, out, err = run(f"{bad}={trees.root / OLD}", f"c={trees.root / NEW}", "--format", format_name)
+        assert status == 0
+        assert "\x1b" not in out + err
