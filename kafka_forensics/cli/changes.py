@@ -7,9 +7,10 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.scan import log_to, without_payloads
+from kafka_forensics.cli.scan import log_to
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.export.payloads import without_payloads
 from kafka_forensics.model.findings import Severity
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.scan import exit_status, log_to, without_payloads
+from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
+from kafka_forensics.export.payloads import without_payloads
 
 if TYPE_CHECKING:
     from kafka_forensics.engine.side_by_side import SideBySide

@@ -1,18 +1,14 @@
 """`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
 
-import dataclasses
 import sys
-from typing import Final
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.export.payloads import without_payloads
+from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
-
-_PAYLOAD_NAMES: Final = frozenset({"key", "keys", "value", "values", "header", "headers", "payload"})
-_HIDDEN: Final = "(hidden; --show-payloads shows it)"
 
 
 def scan(
@@ -91,21 +87,6 @@ def exit_status(result: ScanResult, fail_on: str) -> int:
     if fail_on == "none":
         return 0
     return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in result.findings))
-
-
-def without_payloads(finding: Finding) -> Finding:
-    """`finding` with what came out of records hidden in its evidence, at any depth."""
-    return dataclasses.replace(finding, evidence={name: _hidden(name, value) for name, value in finding.evidence.items()})
-
-
-def _hidden(name: str, value: object) -> object:
-    if name in _PAYLOAD_NAMES and value is not None and not isinstance(value, int):  # a checkpoint's value is a number
-        return _HIDDEN
-    if isinstance(value, dict):
-        return {inner: _hidden(inner, each) for inner, each in value.items()}
-    if isinstance(value, list):
-        return [_hidden("", each) for each in value]
-    return value
 
 
 def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> None:
