@@ -5,7 +5,7 @@ An errand is given what all of them have in common (`Common`, packed) and its ow
 errand gives depends on the files alone, so that any attempt gives the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -33,11 +33,13 @@ from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteSource
 
 SOURCES_KEPT: Final = 64
-"""Sources that a process keeps open for its next errands."""
+"""Sources that a process keeps open for its next errands of a scan."""
 
 
 @lru_cache(maxsize=SOURCES_KEPT)
-def _opened(name: str, place: str, options: ScanOptions) -> ByteSource:
+def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSource:
+    """A source, opened once for `scan`: what an earlier scan has seen of it may be no more."""
+    assert scan
     source = open_source(place, options.storage_options)
     vars(source)["name"] = name  # as the user typed it, wherever this process was started
     return source
@@ -45,31 +47,46 @@ def _opened(name: str, place: str, options: ScanOptions) -> ByteSource:
 
 @lru_cache(maxsize=4)
 def _common(packed: bytes) -> Common:
-    """The common part, unpacked once in a process."""
+    """The common part, unpacked once in a process, which then lets go of what another scan had opened."""
+    _opened.cache_clear()
     common: Common = unpack(packed)
     return common
 
 
-def opener(options: ScanOptions) -> Callable[[str, str], ByteSource]:
+def opener(known: Common) -> Callable[[str, str], ByteSource]:
     """Opens sources for `unpack`; a process keeps some of them. One that cannot be opened any more says so whenever it is read."""
 
     def opened(name: str, place: str) -> ByteSource:
         try:
-            return _opened(name, place, options)
+            return _opened(name, place, known.options, known.key.tobytes())
         except (PathMissingError, SourceError) as error:
             return LostSource(name, error)
 
     return opened
 
 
-def tell_witnesses(common: bytes, work: bytes) -> bytes:
-    """Read the witnesses: a packed `WitnessWork` into a packed `WitnessAnswer`."""
+def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes:
+    """Read the witnesses: a packed `WitnessWork` into a packed `WitnessAnswer`.
+
+    With `strict`, raises SourceError where a log cannot be read.
+    """
     known = _common(common)
     use_compiled(known.compiled)
-    asked: WitnessWork = unpack(work, opener(known.options))
+    asked: WitnessWork = unpack(work, opener(known))
     inputs = inputs_of(Slice("", -1, asked.internal), known.around)
     inputs.internal, inputs.replicas = inputs.replicas, []
-    return pack(WitnessAnswer(read_witnesses(inputs), noticed(inputs)))
+    witnesses = read_witnesses(inputs)
+    if strict:
+        _refuse(inputs.incomplete, inputs)
+    return pack(WitnessAnswer(witnesses, noticed(inputs)))
+
+
+def _refuse(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
+    """Raise SourceError for the first gap, which may not be there at the next attempt; but a broken archive stays one."""
+    if any(source.problems for source in inputs.sources):
+        return
+    for one in gaps:
+        raise SourceError(one.path, one.reason)
 
 
 def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
@@ -79,11 +96,11 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
     """
     known = _common(common)
     use_compiled(known.compiled)
-    asked: FoldWork = unpack(work, opener(known.options))
+    asked: FoldWork = unpack(work, opener(known))
     for part, split in _in_reading_order(asked, known.split_bytes):
         indexes = part.recent.of(part.plan, split)
         for folded in fold_split(part.plan, split, known.key, indexes, never, deep=known.deep):
-            if strict and folded.incomplete is not None:
+            if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
                 raise SourceError(folded.incomplete.path, folded.incomplete.reason)
             yield StretchRow(part.slice, part.replica, split.segment.base_offset, folded.split.start, pack(_stretch(folded)))
 
@@ -123,22 +140,29 @@ def _stretch(one: Folded) -> Stretch:
     return Stretch(split.start, split.end, split.first, split.next_base_offset, one.landed, one.incomplete, state)
 
 
-def judge(common: bytes, rows: Iterator[StretchRow]) -> bytes:
-    """Judge one slice: its rows, first the packed `Slice`, then stretches by replica, segment and start; a packed `SliceAnswer`."""
+def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
+    """Judge one slice: its rows, first the packed `Slice`, then stretches by replica, segment and start; a packed `SliceAnswer`.
+
+    With `strict`, raises SourceError where something cannot be read that could be when it was folded.
+    """
     known = _common(common)
     use_compiled(known.compiled)
-    one: Slice = unpack(next(rows).packed, opener(known.options))
+    one: Slice = unpack(next(rows).packed, opener(known))
     inputs = inputs_of(one, known.around)
     incomplete: list[Incomplete] = []
+    when_folded: set[Incomplete] = set()
     merged: list[Merged] = []
     stretches = _Rows(rows)
     for number, plan in enumerate(one.replicas):
-        merged.append(_replica(plan, inputs, stretches.of(number), known, incomplete))
+        merged.append(_replica(plan, inputs, _noting(stretches.of(number), when_folded), known, incomplete))
     if merged:
         answer = SliceAnswer(judged(merged, known.key, known.options), [], incomplete, Noticed())
     else:
         lone = leftovers_judged((one.topic, one.partition), [], inputs, [], inputs.incomplete)
         answer = SliceAnswer(None, lone, incomplete, Noticed())
+    if strict:
+        gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
+        _refuse((one for one in gaps if one not in when_folded), inputs)
     answer.noticed = noticed(inputs)
     return pack(answer)
 
@@ -157,7 +181,18 @@ class _Rows:
             self._next = next(self._groups, None)
 
 
-def _replica(plan: ReplicaPlan, inputs: Inputs, rows: Iterator[StretchRow], known: Common, incomplete: list[Incomplete]) -> Merged:
+def _noting(rows: Iterator[StretchRow], gaps: set[Incomplete]) -> Iterator[tuple[int, Stretch]]:
+    """(segment, stretch) of the rows; what could not be read when they were folded is added to `gaps`."""
+    for row in rows:
+        one: Stretch = unpack(row.packed)
+        if one.incomplete is not None:
+            gaps.add(one.incomplete)
+        yield row.segment, one
+
+
+def _replica(
+    plan: ReplicaPlan, inputs: Inputs, rows: Iterator[tuple[int, Stretch]], known: Common, incomplete: list[Incomplete]
+) -> Merged:
     """One replica put together."""
 
     def told(one: Folded) -> None:
@@ -170,12 +205,14 @@ def _replica(plan: ReplicaPlan, inputs: Inputs, rows: Iterator[StretchRow], know
     return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold), refold, told)
 
 
-def _folded(plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Callable[[Split], Iterator[Folded]]) -> Iterator[Folded]:
+def _folded(
+    plan: ReplicaPlan, rows: Iterator[tuple[int, Stretch]], refold: Callable[[Split], Iterator[Folded]]
+) -> Iterator[Folded]:
     """The stretches of a replica; a segment whose stretches do not meet, or whose index must be looked at closely, folded anew."""
     files = {one.base_offset: one for one in plan.directory.segments}
-    for base_offset, of_segment in groupby(rows, key=lambda one: one.segment):
+    for base_offset, of_segment in groupby(rows, key=lambda one: one[0]):
         segment = files[base_offset]
-        stretches: list[Stretch] = [unpack(row.packed) for row in of_segment]
+        stretches = [one for _, one in of_segment]
         indexes = [one.state.index for one in stretches if one.state.index is not None]
         if _meet(stretches) and not (len(indexes) == len(stretches) and needs_entries(indexes)):
             for one in stretches:

@@ -85,7 +85,8 @@ def _witnesses(spark: "SparkSession", inputs: Inputs, common: Common) -> Witness
     work = witness_work(inputs)
     if not work.internal and len({one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}) < 2:
         return Witnesses()
-    rows = _table(spark, {"packed": [pack(work)]}, "packed binary").mapInArrow(partial(_tell, pack(common)), "packed binary")
+    asked = _table(spark, {"packed": [pack(work)]}, "packed binary")
+    rows = asked.mapInArrow(partial(_tell, pack(common), _attempts(spark)), "packed binary")
     answer: WitnessAnswer = _unpacked(inputs, rows.toArrow().column("packed")[0])
     _notice(inputs, answer.noticed)
     inputs.controller = answer.witnesses.controller
@@ -108,7 +109,7 @@ def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: 
         heads.unionByName(states)
         .repartition(tasks, "slice")
         .sortWithinPartitions("slice", "replica", "segment", "start")
-        .mapInArrow(partial(_judge, told), ANSWER_SCHEMA)
+        .mapInArrow(partial(_judge, told, _attempts(spark)), ANSWER_SCHEMA)
         .toArrow()
     )
     ordered = answers.sort_by("slice")
@@ -141,21 +142,27 @@ def _notice(inputs: Inputs, seen: Noticed) -> None:
         inputs.manifest.record(source, entry)
 
 
-def _tell(common: bytes, batches: Batches) -> Batches:
-    """On a worker: read the witnesses."""
-    import pyarrow as pa
-
-    for batch in batches:
-        for work in batch.column("packed"):
-            yield pa.record_batch({"packed": pa.array([tell_witnesses(common, work.as_py())], pa.binary())})
-
-
-def _fold(common: bytes, attempts: int, batches: Batches) -> Batches:
-    """On a worker: fold. A log that cannot be read fails the task, to be tried again, until the last attempt says so instead."""
+def _strict(attempts: int) -> bool:
+    """On a worker: whether a log that cannot be read fails the task, to be tried again; the last attempt says so instead."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    strict = context is not None and context.attemptNumber() + 1 < attempts
+    return context is not None and context.attemptNumber() + 1 < attempts
+
+
+def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: read the witnesses."""
+    import pyarrow as pa
+
+    strict = _strict(attempts)
+    for batch in batches:
+        for work in batch.column("packed"):
+            yield pa.record_batch({"packed": pa.array([tell_witnesses(common, work.as_py(), strict=strict)], pa.binary())})
+
+
+def _fold(common: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: fold."""
+    strict = _strict(attempts)
     for batch in batches:
         for work in batch.column("packed"):
             yield from _rows_as_batches(fold(common, work.as_py(), strict=strict))
@@ -185,12 +192,13 @@ def _as_batch(rows: list[StretchRow], schema: "pa.Schema") -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _judge(common: bytes, batches: Batches) -> Batches:
+def _judge(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: judge slice after slice, from rows in their order, the slice itself before its states."""
     import pyarrow as pa
 
+    strict = _strict(attempts)
     for number, rows in groupby(_rows(batches), key=lambda row: row.slice):
-        packed = judge(common, rows)
+        packed = judge(common, rows, strict=strict)
         yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
 
 

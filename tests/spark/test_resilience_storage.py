@@ -1,0 +1,109 @@
+"""Object storage that fails while Spark scans it: tasks are tried again, and what stays unreadable is said, alone."""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, s3_proxy, s3_server
+from tests.support.spark_cluster import Driver, driver
+from tests.support.spark_driver import local_document
+
+pytestmark = pytest.mark.spark
+
+SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+EVIDENCE = "s3://evidence/snapshots/2026-11-20"
+LOG = max((SAMPLE / "broker-1").rglob("*.log"), key=lambda path: path.stat().st_size)
+SNAPSHOT = max((SAMPLE / "broker-1" / "orders-0").glob("*.snapshot"))
+FAILED = "ERROR Executor: Exception in task"
+FORBIDDEN = 403
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Proxy]:
+    """A proxy before a server with two topics of the sample."""
+    folder = tmp_path_factory.mktemp("evidence")
+    for log_dir in SAMPLE.iterdir():
+        left_out = [path.name for path in log_dir.iterdir() if path.is_dir() and path.name not in {"audit-0", "orders-0"}]
+        shutil.copytree(log_dir, folder / log_dir.name, ignore=shutil.ignore_patterns(*left_out))
+    with s3_server() as server, s3_proxy(server) as before:
+        server.upload(folder, "evidence", "snapshots/2026-11-20")
+        yield before
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver that tries a task four times and tells of each that failed."""
+    with driver(tmp_path_factory.mktemp("driver")) as made:
+        made.session("local[2,4]", spark_log_level="WARN")
+        yield made
+
+
+def options(storage: S3Proxy) -> tuple[tuple[str, str], ...]:
+    names = {"endpoint": storage.endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY, "region": "us-east-1"}
+    return tuple(names.items())
+
+
+@pytest.fixture(scope="module")
+def judged(storage: S3Proxy) -> str:
+    """The local engine's answer while nothing fails."""
+    storage.fault = None
+    answer = local_document([EVIDENCE], ScanOptions(storage_options=options(storage)))
+    assert json.loads(answer)["incomplete"] == []
+    return answer
+
+
+def refuse(storage: S3Proxy, file: Path, times: int) -> None:
+    """Forbid the first so many readings of a file's object."""
+    name = "/".join(file.parts[-3:])
+    lock = threading.Lock()
+    left = times
+
+    def fault(method: str, path: str, _: int) -> int | None:
+        nonlocal left
+        with lock:
+            if method != "GET" or name not in path or left == 0:
+                return None
+            left -= 1
+            return FORBIDDEN
+
+    storage.fault = fault
+
+
+@pytest.mark.parametrize("file", [LOG, SNAPSHOT], ids=["log", "snapshot"])
+def test_what_can_be_read_again_later_changes_nothing(storage: S3Proxy, scans: Driver, judged: str, file: Path) -> None:
+    before = len(scans.log.read_text())
+    refuse(storage, file, times=2)
+    answer = scans.scan(EVIDENCE, storage_options=options(storage)).document
+    said = scans.log.read_text()[before:]
+    assert FAILED in said
+    assert f"{EVIDENCE}/{'/'.join(file.parts[-3:])}: " in said
+    assert answer == judged
+    assert SECRET_KEY not in scans.log.read_text()
+
+
+@pytest.mark.parametrize("file", [LOG, SNAPSHOT], ids=["log", "snapshot"])
+def test_what_stays_unreadable_is_said_and_the_rest_is_judged(storage: S3Proxy, scans: Driver, file: Path) -> None:
+    before = len(scans.log.read_text())
+    refuse(storage, file, times=-1)
+    answer = scans.scan(EVIDENCE, storage_options=options(storage)).document
+    assert scans.log.read_text()[before:].count(FAILED) == 3
+    gaps = [one["path"] for one in json.loads(answer)["incomplete"]]
+    assert gaps == [f"{EVIDENCE}/{'/'.join(file.parts[-3:])}"]
+    assert answer == local_document([EVIDENCE], ScanOptions(storage_options=options(storage)))
+
+
+def test_an_object_that_is_shorter_than_listed_is_no_end_of_a_log(storage: S3Proxy, scans: Driver) -> None:
+    name = "/".join(LOG.parts[-3:])
+
+    def fault(method: str, path: str, _: int) -> bytes | None:
+        return LOG.read_bytes()[:1000] if method == "GET" and name in path else None
+
+    storage.fault = fault
+    answer = scans.scan(EVIDENCE, storage_options=options(storage)).document
+    assert [one["path"] for one in json.loads(answer)["incomplete"]] == [f"{EVIDENCE}/{name}"]
+    assert answer == local_document([EVIDENCE], ScanOptions(storage_options=options(storage)))
