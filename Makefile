@@ -2,12 +2,13 @@
 
 PYTHON ?= python3
 VENV := .venv
+SPARK40 := .venv-spark40
 BIN := $(VENV)/bin
 KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-broker check format bench bench-spark lab clean
+.PHONY: help demo java test test-broker check format bench bench-spark lab clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
@@ -41,7 +42,18 @@ demo: $(VENV)/.installed
 	  test $$status -eq 1 || { echo "make: the scan of sample_logs/$$sample ended with $$status instead of 1" >&2; exit 1; }; \
 	done
 
-test: $(VENV)/.installed-dev
+# The oldest Spark that is supported, over all else of $(VENV).
+$(SPARK40)/.installed: $(VENV)/.installed-dev
+	$(BIN)/python -m venv $(SPARK40)
+	$(SPARK40)/bin/pip install --quiet 'pyspark==4.0.*'
+	$(BIN)/python -c 'import sys, sysconfig; print(sys.argv[1], sysconfig.get_path("purelib"), sep="\n")' '$(CURDIR)' \
+	  > "$$($(SPARK40)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz_shared.pth"
+	@touch $@
+
+java:
+	@sh tests/spark/java.sh
+
+test: $(VENV)/.installed-dev $(SPARK40)/.installed java
 	$(BIN)/pytest --require-groups
 
 test-broker: $(VENV)/.installed-dev
@@ -66,4 +78,4 @@ lab: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.make_samples
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SPARK40) .mypy_cache .pytest_cache .ruff_cache .hypothesis

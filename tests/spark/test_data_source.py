@@ -1,0 +1,109 @@
+"""The data source in Spark: the oldest and the newest that are supported, Classic and Connect, and what they say about mistakes."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import kafka_forensics as kf
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.spark.schemas import arrow_schema
+from tests.support.spark_battery import FACTS, answers, digest
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "sample_logs" / "unclean-election"
+NEWEST, OLDEST = ROOT / ".venv" / "bin" / "python", ROOT / ".venv-spark40" / "bin" / "python"
+SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def local() -> ScanResult:
+    return kf.scan(str(SAMPLE))
+
+
+def assert_right(told: dict[str, Any], local: ScanResult) -> None:
+    """The answers of the battery are those of the local engine."""
+    wanted = {fact: local.facts(fact).cast(arrow_schema(fact, tuple(local.facts(fact).column_names))) for fact in FACTS}
+    assert told["digests"] == {fact: digest(table) for fact, table in wanted.items()}
+    assert told["again"] == told["digests"]["batches"]
+    topics = wanted["batches"]["topic"].to_pylist()
+    orders, payments = topics.count("orders"), topics.count("payments")
+    union = [["orders", orders], ["payments", payments]]
+    assert [list(map(list, told[name])) for name in ("union", "union_once_more")] == [union, union]
+    assert (told["whole_after_filter"], told["filtered"]) == (orders + payments, orders)
+    two = [row for row in wanted["batches"].to_pylist() if row["broker"] in {"1", "2"}]
+    assert told["subset"] == [["last_offset", "topic"], len(two), max(row["last_offset"] for row in two)]
+    assert told["tasks"] > 1
+    for name, words in (
+        ("unknown_option", "UsageError: there is no option 'topic' of kafka_log: did you mean topics?"),
+        ("unknown_fact", "UsageError: there is no fact 'batchs': did you mean batches?"),
+        ("missing_path", f"PathMissingError: {SAMPLE}-x: no such file or directory: did you mean {SAMPLE}?"),
+        ("unknown_column", "UsageError: the fact batches has no column 'ofset': did you mean "),
+    ):
+        first, _, behind = told[name].partition("\n")
+        assert words in first, "our sentence stands in the first line"
+        assert "Traceback" not in behind
+
+
+def test_in_this_spark(spark: SparkSession, local: ScanResult) -> None:
+    told = answers(spark, SAMPLE)
+    assert_right(told, local)
+    assert told["version"].startswith("4.3.")
+
+
+@pytest.mark.timeout(SECONDS + 60)
+@pytest.mark.parametrize(
+    ("python", "where", "version"),
+    [(NEWEST, "remote=local[2]", "4.3."), (OLDEST, "local[2]", "4.0."), (OLDEST, "remote=local[2]", "4.0.")],
+    ids=["4.3-connect", "4.0-classic", "4.0-connect"],
+)
+def test_in_another_spark_from_an_environment_that_is_not_activated(
+    tmp_path: Path, local: ScanResult, python: Path, where: str, version: str
+) -> None:
+    """With a module beside it that breaks Spark's own discovery of data sources."""
+    assert python.is_file(), "`make test` makes the environments"
+    (tmp_path / "pyspark_broken.py").write_text("raise RuntimeError('this module is broken')\n")
+    java = shutil.which("java")
+    places = ["/usr/bin", "/bin", *([os.path.dirname(java)] if java else [])]
+    environment = {"PATH": os.pathsep.join(places), "PYTHONPATH": f"{tmp_path}:{ROOT}", "HOME": str(Path.home())}
+    environment |= {name: os.environ[name] for name in ("JAVA_HOME", "XDG_CACHE_HOME") if name in os.environ}
+    command = [str(python), "-m", "tests.support.spark_battery", where, str(SAMPLE)]
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout)
+    assert told["version"].startswith(version)
+    assert_right(told, local)
+
+
+def test_bad_bytes_are_rows_or_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    copy = tmp_path / "broker-1"
+    shutil.copytree(SAMPLE / "broker-1", copy)
+    log = max(copy.glob("orders-*/*.log"), key=lambda path: path.stat().st_size)
+    content = bytearray(log.read_bytes())
+    content[100] ^= 0xFF
+    log.write_bytes(content)
+    read = spark.read.format("kafka_log").option("fact", "spans")
+    bad = read.load(str(copy)).filter("damage_kind IS NOT NULL").select("file", "damage_kind", "position").collect()
+    assert [tuple(row) for row in bad] == [(f"{log.parent.name}/{log.name}", "BATCH_CRC_MISMATCH", 0)]
+    with pytest.raises(PySparkException, match=rf"FormatError: {log}: BATCH_CRC_MISMATCH at byte 0"):
+        read.option("on_corrupt", "strict").load(str(copy)).count()
+
+
+def test_nothing_to_read_is_no_row_and_no_log_directory_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "meta.properties").write_text("version=1\nnode.id=1\n")
+    assert spark.read.format("kafka_log").load(str(tmp_path / "broker")).collect() == []
+    (tmp_path / "empty").mkdir()
+    for path, words in ((str(tmp_path / "empty"), "there is no Kafka log in"), ("", "an empty path")):
+        with pytest.raises(PySparkException, match=words):
+            spark.read.format("kafka_log").load(path).count()
+    with pytest.raises(PySparkException, match="no path was given"):
+        spark.read.format("kafka_log").load().count()

@@ -1,0 +1,141 @@
+"""What may be said to the data source, and what it says of what cannot be meant. No JVM runs here."""
+
+import ast
+import inspect
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+from kafka_forensics.errors import PathMissingError, UsageError
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.spark import data_source, reader
+from kafka_forensics.spark.options import parse_options
+from kafka_forensics.spark.schemas import arrow_schema, chosen_columns, spark_schema
+from tests.support.source_facts import source
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+HEALTHY = SAMPLES / "healthy"
+
+
+def test_names_in_any_case_and_values_as_people_write_them() -> None:
+    given = {
+        "PATH": str(HEALTHY),
+        "Topics": "orders, pay*",
+        "partitions": "0,2-4",
+        "brokers": "1,b",
+        "OFFSET_FROM": "10",
+        "timestamp_from": "2026-11-20T08:30:00Z",
+        "timestamp_to": "1800000000000",
+        "on_corrupt": "STRICT",
+        "split_bytes": "64m",
+        "payloads": "False",
+        "storage.Endpoint": "localhost:9",
+        "storage.secret_key": "hidden",
+    }
+    parsed = parse_options(given)
+    query = parsed.query
+    assert (query.fact, query.topics, query.partitions, query.brokers) == (
+        "batches",
+        ("orders", "pay*"),
+        ((0, 0), (2, 4)),
+        ("1", "b"),
+    )
+    assert (query.offset_from, query.offset_to) == (10, None)
+    assert (query.timestamp_from, query.timestamp_to) == (1795163400000, 1800000000000)
+    assert (query.strict, query.split_bytes, query.payloads) == (True, 64 << 20, False)
+    assert parsed.storage == (("endpoint", "localhost:9"), ("secret_key", "hidden"))
+    assert "hidden" not in repr(parsed)
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "hint"),
+    [
+        ({"topic": "x"}, "there is no option 'topic' of kafka_log", "did you mean topics?"),
+        ({"fact": "record"}, "there is no fact 'record'", "did you mean records?"),
+        ({"topics": "a,,b"}, "there is a name missing", None),
+        ({"partitions": "one"}, "'one' is no number", None),
+        ({"offset_from": "ten"}, "which is no offset", None),
+        ({"offset_to": "9" * 19}, "which is no offset", None),
+        ({"timestamp_from": "yesterday"}, "which is no time", None),
+        ({"on_corrupt": "strikt"}, "on_corrupt is 'strikt'", "did you mean strict?"),
+        ({"payloads": "maybe"}, "payloads is 'maybe'", "choose from true, false"),
+        ({"split_bytes": "12"}, "split_bytes is '12'", None),
+        ({"paths": "[1]"}, "no JSON list of texts", None),
+        ({"path": "  "}, "an empty path", None),
+        ({"fact": "spans", "offset_from": "1"}, "offset_from does not apply to the fact spans", None),
+        ({"fact": "findings", "on_corrupt": "strict"}, "on_corrupt=strict does not apply to the fact findings", None),
+    ],
+)
+def test_what_cannot_be_meant(options: dict[str, str], words: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_options({"path": str(HEALTHY)} | options)
+    assert words in str(caught.value)
+    assert hint is None or caught.value.hint == hint
+
+
+def test_paths_patterns_and_names() -> None:
+    pattern = str(HEALTHY / "broker-*")
+    every = [str(HEALTHY / f"broker-{number}") for number in (1, 2, 3)]
+    assert parse_options({"path": pattern}).paths == every
+    assert parse_options({"paths": json.dumps([every[0], f"b={every[1]}"])}).paths == [every[0], f"b={every[1]}"]
+    assert parse_options({"path": "s3://bucket/snap*/broker-1"}).paths == ["s3://bucket/snap*/broker-1"]
+    with pytest.raises(PathMissingError, match="nothing matches"):
+        parse_options({"path": str(HEALTHY / "nobody-*")})
+    with pytest.raises(UsageError, match="no path was given"):
+        parse_options({})
+
+
+def test_a_relative_path_is_told_from_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PathMissingError, match=f"relative paths count from {tmp_path}"):
+        source(Path("nowhere"))
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_schemas_are_those_of_the_model(fact: str) -> None:
+    declared, made = FACTS[fact].schema, spark_schema(fact)
+    assert made.names == declared.names
+    assert all(field.nullable and field.metadata["comment"] for field in made)
+    arrow = arrow_schema(fact, tuple(made.names))
+    for field, wider in zip(declared, arrow, strict=True):
+        assert (
+            wider.type == pa.int64()
+            if field.type == pa.uint32()
+            else str(field.type).replace(" not null", "") in str(wider.type).replace("element:", "item:")
+        )
+
+
+def test_a_subset_of_columns_in_any_order() -> None:
+    asked = StructType([StructField("last_offset", LongType()), spark_schema("batches")["topic"]])
+    made = source(HEALTHY).reader(asked)
+    (task,) = made.partitions()
+    batches = list(made.read(task))
+    assert {tuple(zip(one.schema.names, map(str, one.schema.types), strict=True)) for one in batches} == {
+        (("last_offset", "int64"), ("topic", "string"))
+    }
+    assert chosen_columns("batches", pa.schema([("topic", pa.string())])) == ("topic",)
+    for wrong, words in (
+        (StructType([StructField("offset", LongType())]), "the fact batches has no column 'offset'"),
+        (StructType([StructField("last_offset", IntegerType())]), "last_offset of the fact batches is bigint, not int"),
+        (StructType([StructField("last_offset", LongType(), nullable=False)]), "is nullable"),
+        (StructType([StructField("topic", spark_schema("batches")["topic"].dataType)] * 2), "asked for twice"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            source(HEALTHY).reader(wrong)
+
+
+def test_no_filter_is_pushed() -> None:
+    """Spark 4.3 and older keep a pushed filter for later uses of a DataFrame, whose rows are wrong then."""
+    for module in (data_source, reader):
+        names = {node.name for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.FunctionDef)}
+        assert "pushFilters" not in names
+    assert "pushFilters" not in vars(reader.KafkaLogReader)
+
+
+def test_tasks_hold_nothing_but_text() -> None:
+    tasks = source(HEALTHY, fact="records", split_bytes=4096).reader(spark_schema("records")).partitions()
+    assert len(tasks) > 5
+    assert all(list(map(type, vars(task).values())) == [str] for task in tasks if vars(task))
