@@ -15,7 +15,7 @@ from typing import Any, Final
 from kafka_forensics.engine.fact_splits_pieces import Piece, encode
 from kafka_forensics.engine.fact_splits_query import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.engine.facts_spans import SPAN_BYTES
-from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, broker_order, gather_log_dirs
+from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
 from kafka_forensics.engine.scanning import DEEP_BELOW_BYTES
 from kafka_forensics.engine.selection import listed
 from kafka_forensics.errors import SourceError, UsageError
@@ -51,6 +51,11 @@ def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[
     total = sum(_size(segment.log) for _, directory in replicas for segment in directory.segments)
     deep = query.fact == "spans" and total <= DEEP_BELOW_BYTES
     return _tasks(((one[0].source, _units(*one, query)) for one in replicas), query, deep=deep)
+
+
+def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool) -> list[str]:
+    """Tasks for the replicas that a scan has gathered, in their order; `deep` is what `Reading.deep` is."""
+    return _tasks(((one.log_dir.source, _units(one.log_dir, one.directory, query)) for one in plans), query, deep=deep)
 
 
 def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery, *, deep: bool) -> list[str]:

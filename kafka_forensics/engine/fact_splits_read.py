@@ -119,7 +119,37 @@ def _piece_batches(piece: Piece, source: "ByteSource", query: FactQuery, *, deep
         raise SourceError(typed_path(source, error.path) if inside else error.path or source.name, error.reason) from error
 
 
+def piece_facts(
+    piece: Piece, source: "ByteSource", query: FactQuery, note: Callable[[Incomplete], None], *, deep: bool, strict: bool
+) -> Batches:
+    """Record batches of a piece as `Fact.own` says; what could not be read goes to `note`, as in the local engine.
+
+    With `strict`, raises SourceError for what may be readable at the next attempt.
+    """
+    reads = _READERS[query.fact]
+    if not (strict or piece.is_part):
+        yield from reads(Reading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep))
+        return
+    reading = PieceReading(_plan(piece, source), note, lambda _: None, payloads=query.payloads, deep=deep, piece=piece, query=query)
+    try:
+        yield from reads(reading)
+    except SourceError as error:
+        if strict:
+            raise
+        note(Incomplete(error.path or source.name, error.reason))
+
+
 def _reading(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool) -> PieceReading:
+    def note(one: Incomplete) -> None:
+        if query.strict:
+            raise FormatError(one.reason, path=one.path)
+        logging.getLogger(__name__).warning("%s: %s", one.path, one.reason)
+
+    payloads = query.payloads and not _PAYLOADS.isdisjoint(query.columns)
+    return PieceReading(_plan(piece, source), note, lambda _: None, payloads=payloads, deep=deep, piece=piece, query=query)
+
+
+def _plan(piece: Piece, source: "ByteSource") -> ReplicaPlan:
     log_dir = LogDir(source, piece.log_dir, LogDirectory("", {}, [], [], []), piece.broker)
     directory = PartitionDirectory(
         path="",
@@ -140,15 +170,7 @@ def _reading(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool
     context = ReplicaContext(piece.topic, piece.partition, piece.broker, piece.log_dir, piece.directory)
     following = [] if piece.next_base_offset is None else [piece.next_base_offset]
     context.segment_base_offsets = [*(one.base_offset for one in piece.segments if one.log is not None), *following]
-    plan = ReplicaPlan(log_dir, directory, context, _log_bytes(piece))
-
-    def note(one: Incomplete) -> None:
-        if query.strict:
-            raise FormatError(one.reason, path=one.path)
-        logging.getLogger(__name__).warning("%s: %s", one.path, one.reason)
-
-    payloads = query.payloads and not _PAYLOADS.isdisjoint(query.columns)
-    return PieceReading(plan, note, lambda _: None, payloads=payloads, deep=deep, piece=piece, query=query)
+    return ReplicaPlan(log_dir, directory, context, _log_bytes(piece))
 
 
 def _with_keys(batch: "pa.RecordBatch", piece: Piece, fact: str) -> "pa.RecordBatch":

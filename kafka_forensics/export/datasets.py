@@ -7,16 +7,16 @@ row group of one file.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafka_forensics import __version__
 from kafka_forensics.engine.facts import FactReader, Part
 from kafka_forensics.engine.facts_rows import cut, text
 from kafka_forensics.export.names import directory_of
-from kafka_forensics.export.target import MANIFEST, HashedFile, Target
+from kafka_forensics.export.target import MANIFEST, Files, HashedFile, Place
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, Fact
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Dataset:
 
 
 @dataclass(slots=True)
-class _Written:
-    """A file of a dataset, for the manifest."""
+class Written:
+    """A file of a dataset, for the manifest; `keys` are those of its replica, if its fact is about replicas."""
 
     path: str
     keys: dict[str, Any]
@@ -77,7 +77,7 @@ class _Manifest:
         self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool)},\n')
         self._put(f' "options": {json.dumps(options)},\n "files": [')
 
-    def add(self, one: _Written) -> None:
+    def add(self, one: Written) -> None:
         """A file that is whole."""
         self._put(f"{',' if self.lines else ''}\n  {one.line()}")
         self.lines += 1
@@ -92,59 +92,77 @@ class _Manifest:
         self.file.write(piece.encode("ascii"))
 
 
-def export_facts(reader: FactReader, target: Target, names: Sequence[str]) -> list[Dataset]:
-    """Write a dataset for each fact of `names`, then the manifest, then the seal. Raises UsageError where it cannot be written."""
+def export_facts(
+    reader: FactReader, target: Place, names: Sequence[str], written: Mapping[str, Sequence[Written]] | None = None
+) -> list[Dataset]:
+    """Write a dataset for each fact of `names`, then the manifest, then the seal; of facts in `written` the files are there.
+
+    Raises UsageError where it cannot be written.
+    """
     with target.file(MANIFEST) as file:
         manifest = _Manifest(file)
         manifest.begin(reader)
         for name in names:
-            manifest.datasets.append(_write_dataset(FACTS[name], reader.parts(name), target, manifest))
+            there = None if written is None else written.get(name)
+            files = _dataset_files(FACTS[name], reader.parts(name), target) if there is None else there
+            manifest.datasets.append(_write_dataset(FACTS[name], files, target, manifest))
         reader.incomplete += reader.changed()
         manifest.end(reader)
     target.finish()
     return manifest.datasets
 
 
-def _write_dataset(fact: Fact, parts: Iterable[Part], target: Target, manifest: _Manifest) -> Dataset:
-    dataset = Dataset(fact.name)
-    used: dict[str, int] = {}
+def folder_of(fact: Fact, topic: str, partition: int, broker: str) -> tuple[str, dict[str, Any]]:
+    """(directory below the target, keys) of a replica's files."""
+    return f"{fact.name}/{directory_of(topic, partition, broker)}", {"topic": topic, "partition": partition, "broker": broker}
+
+
+def name_of(folder: str, number: int) -> str:
+    """The path of the file with this number in a directory."""
+    return f"{folder}/part-{number:05}.parquet"
+
+
+def _dataset_files(fact: Fact, parts: Iterable[Part], target: Place) -> Iterator[Written]:
+    used: dict[str, Iterator[int]] = {}
     for part in parts:
-        folder, keys = fact.name, {}
+        folder, keys = fact.name, dict[str, Any]()
         if fact.by_replica:
             assert part.topic is not None
             assert part.partition is not None
             assert part.broker is not None
-            folder = f"{fact.name}/{directory_of(part.topic, part.partition, part.broker)}"
-            keys = {"topic": part.topic, "partition": part.partition, "broker": part.broker}
-        used = {folder: used.get(folder, 0)}  # parts of one directory follow each other
-        for one in _write_part(fact.own, cut(part.batches, fact.own), target, folder, keys, used):
-            _count(dataset, manifest, one)
+            folder, keys = folder_of(fact, part.topic, part.partition, part.broker)
+        used = {folder: used.get(folder, count())}  # parts of one directory follow each other
+        yield from write_part(fact.own, part.batches, target, (name_of(folder, number) for number in used[folder]), keys)
+
+
+def _write_dataset(fact: Fact, files: Iterable[Written], target: Place, manifest: _Manifest) -> Dataset:
+    dataset = Dataset(fact.name)
+    for one in files:
+        _count(dataset, manifest, one)
     if not dataset.files:
-        empty = f"{fact.name}/part-00000.parquet"
-        with target.file(empty) as file:
-            written = _Written(empty, {})
+        written = Written(name_of(fact.name, 0), {})
+        with target.file(written.path) as file:
             _write_file(file, _plain(fact.schema, {}), iter(()), written)
         _count(dataset, manifest, written)
     return dataset
 
 
-def _count(dataset: Dataset, manifest: _Manifest, one: _Written) -> None:
+def _count(dataset: Dataset, manifest: _Manifest, one: Written) -> None:
     dataset.rows += one.rows
     dataset.files += 1
     dataset.size_in_bytes += one.size_in_bytes
     manifest.add(one)
 
 
-def _write_part(
-    schema: "pa.Schema", groups: "Iterator[pa.Table]", target: Target, folder: str, keys: dict[str, Any], used: dict[str, int]
-) -> Iterator[_Written]:
-    """Files of as many row groups as there are; none if there are no rows."""
+def write_part(
+    schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]", files: Files, names: Iterator[str], keys: dict[str, Any]
+) -> Iterator[Written]:
+    """Files of as many row groups as there are, called by `names`; none if there are no rows."""
+    groups = cut(batches, schema)
     schema = _plain(schema, keys)
     for first in groups:
-        path = f"{folder}/part-{used[folder]:05}.parquet"
-        used[folder] += 1
-        written = _Written(path, keys)
-        with target.file(path) as file:
+        written = Written(next(names), keys)
+        with files.file(written.path) as file:
             _write_file(file, schema, chain([first], groups), written)
         yield written
 
@@ -157,7 +175,7 @@ def _plain(schema: "pa.Schema", keys: dict[str, Any]) -> "pa.Schema":
     return pa.schema([field.remove_metadata() for field in schema]).with_metadata({**(schema.metadata or {}), **told})
 
 
-def _write_file(file: HashedFile, schema: "pa.Schema", groups: "Iterator[pa.Table]", written: _Written) -> None:
+def _write_file(file: HashedFile, schema: "pa.Schema", groups: "Iterator[pa.Table]", written: Written) -> None:
     """Row groups until there are no more or the file is large enough; what was written, into `written`."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,16 +1,19 @@
 """The directory an export goes to: empty at the start, told from any other while it is unfinished, and written without a trace.
 
 Files are written under names that begin with a dot and end in `.tmp`, and renamed when they are whole. `_UNFINISHED` is there from
-the first moment until `_SUCCESS`, the last file of all, is; all others are on disk before that.
+the first moment until `_SUCCESS`, the last file of all, is; all others are on disk before that. Other processes that take part know
+the directory by the token in `_UNFINISHED`; they write into `_temporary`, and what is theirs gets its name from the one who began.
 """
 
 import contextlib
 import errno
 import hashlib
 import os
+import shutil
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Protocol
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.open import refuse_output_inside
@@ -18,15 +21,18 @@ from kafka_forensics.storage.open import refuse_output_inside
 SUCCESS: Final = "_SUCCESS"
 MANIFEST: Final = "_manifest.json"
 UNFINISHED: Final = "_UNFINISHED"
+TEMPORARY: Final = "_temporary"
+"""Where processes that take part write."""
+_CLEARINGS: Final = 100
+"""How often at most `_temporary` is cleared, if others still write there; what is left is no part of any dataset."""
 _UNFINISHED_TEXT: Final = "This export has not finished. If no export is running, remove this directory and export again.\n"
 
 
 class HashedFile:
-    """A new file that knows its size and SHA-256 while it is written from front to end."""
+    """A file that knows its size and SHA-256 while it is written from front to end."""
 
-    def __init__(self, path: str) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._file = open(os.open(path, flags, 0o666), "wb", buffering=1 << 20)  # noqa: SIM115 - closed by whoever made it
+    def __init__(self, file: Any) -> None:
+        self._file = file
         self._digest = hashlib.sha256()
         self.size_in_bytes = 0
 
@@ -49,10 +55,13 @@ class HashedFile:
     @property
     def closed(self) -> bool:
         """Whether nothing more can be written."""
-        return self._file.closed
+        return bool(self._file.closed)
 
-    def close(self) -> None:
-        """Hand everything to the system; whether it is on disk is asked once for all files."""
+    def close(self, *, on_disk: bool = False) -> None:
+        """Hand everything to the system, and if asked wait until it is `on_disk`."""
+        if on_disk:
+            self._file.flush()
+            os.fsync(self._file.fileno())
         self._file.close()
 
     def abandon(self) -> None:
@@ -66,29 +75,80 @@ class HashedFile:
         return self._digest.hexdigest()
 
 
+def mark_of(token: str) -> str:
+    """What `_UNFINISHED` says."""
+    return f"{_UNFINISHED_TEXT}{token}\n"
+
+
+class Files(Protocol):
+    """Where files are written that have their names once they are whole."""
+
+    def file(self, name: str) -> AbstractContextManager[HashedFile]:
+        """A new file. Raises UsageError if it cannot be written."""
+
+
+class Place(Files, Protocol):
+    """Where an export goes: a directory (`Target`), or a prefix of a storage service (`remote_target.RemoteTarget`)."""
+
+    path: str
+    token: str
+
+    @property
+    def temporary(self) -> Files:
+        """Where a process that takes part writes; it uses no name twice."""
+
+    def share(self) -> None:
+        """Let other processes take part. Raises UsageError."""
+
+    def adopt(self, temporary: str, name: str) -> None:
+        """Give its name to a whole file of another process. Raises UsageError."""
+
+    def clear(self) -> None:
+        """Take away what no file came of; a process that still writes finds no place any more. Raises UsageError."""
+
+    def finish(self) -> None:
+        """Say that the export is whole. Raises UsageError."""
+
+    def withdraw(self) -> None:
+        """Take the place back if nothing has been written to it."""
+
+
 class Target:
     """The directory of one export; `open` makes it, `finish` seals it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, token: str) -> None:
         self.path = path
+        self.token = token
 
     @classmethod
     def open(cls, path: str, inputs: list[str]) -> "Target":
         """Make the directory, or take an empty one. Raises UsageError if it holds anything, or lies in an input."""
         refuse_output_inside(path, inputs)
         _refuse_what_is_there(path)
-        target = cls(path)
+        target = cls(path, uuid.uuid4().hex)
         with target.explained():
             os.makedirs(path, exist_ok=True)
             descriptor = os.open(os.path.join(path, UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             with os.fdopen(descriptor, "w", encoding="ascii") as marker:
-                marker.write(_UNFINISHED_TEXT)
+                marker.write(mark_of(target.token))
                 marker.flush()
                 os.fsync(marker.fileno())
             if len(os.listdir(path)) > 1:
                 os.unlink(os.path.join(path, UNFINISHED))
                 _refuse_what_is_there(path)
         return target
+
+    @classmethod
+    def join(cls, path: str, token: str) -> "Target":
+        """Take part in the export with this token. Raises UsageError if it is not what is at `path` here."""
+        try:
+            with open(os.path.join(path, UNFINISHED), encoding="ascii", errors="replace") as marker:
+                told = marker.read(1 << 10)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+        if told != mark_of(token):
+            raise UsageError(f"{path} is another directory here")
+        return cls(path, token)
 
     @contextmanager
     def file(self, name: str) -> Iterator[HashedFile]:
@@ -98,16 +158,37 @@ class Target:
         temporary = os.path.join(folder, f".{last}.tmp")
         with self.explained():
             os.makedirs(folder, exist_ok=True)
-            file = HashedFile(temporary)
-            try:
+            with _new(temporary) as file:
                 yield file
                 file.close()
                 os.rename(temporary, path)
-            except BaseException:
-                file.abandon()
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+
+    @property
+    def temporary(self) -> "Files":
+        """Where a process that takes part writes; it uses no name twice."""
+        return _Temporary(self)
+
+    def share(self) -> None:
+        """Let other processes take part."""
+        with self.explained():
+            os.mkdir(os.path.join(self.path, TEMPORARY))
+
+    def adopt(self, temporary: str, name: str) -> None:
+        """Give its name to a whole file of another process."""
+        path = os.path.join(self.path, *name.split("/"))
+        with self.explained():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.rename(os.path.join(self.path, TEMPORARY, temporary), path)
+
+    def clear(self) -> None:
+        """Take away what no file came of; a process that still writes finds no place any more."""
+        folder = os.path.join(self.path, TEMPORARY)
+        with self.explained():
+            for _ in range(_CLEARINGS):
+                if not os.path.lexists(folder):
+                    return
+                with contextlib.suppress(FileNotFoundError):
+                    _remove(folder)
 
     def finish(self) -> None:
         """Say that the export is whole."""
@@ -121,7 +202,8 @@ class Target:
     def withdraw(self) -> None:
         """Take the directory back if nothing has been written to it."""
         with contextlib.suppress(OSError):
-            if os.listdir(self.path) == [UNFINISHED]:
+            if set(os.listdir(self.path)) <= {UNFINISHED, TEMPORARY}:
+                shutil.rmtree(os.path.join(self.path, TEMPORARY), ignore_errors=True)
                 os.unlink(os.path.join(self.path, UNFINISHED))
                 os.rmdir(self.path)
 
@@ -138,6 +220,46 @@ class Target:
             ) from error
 
 
+class _Temporary:
+    """The files of a process that takes part; they are on disk when they are whole."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[HashedFile]:
+        """A new file. Raises UsageError if it cannot be written."""
+        with self._target.explained(), _new(os.path.join(self._target.path, TEMPORARY, name)) as file:
+            yield file
+            file.close(on_disk=True)
+
+
+@contextmanager
+def _new(path: str) -> Iterator[HashedFile]:
+    """A file that was not there, and will not be there if anything goes wrong."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = HashedFile(open(os.open(path, flags, 0o666), "wb", buffering=1 << 20))  # noqa: SIM115 - closed below, or when it is whole
+    try:
+        yield file
+    except BaseException:
+        file.abandon()
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def _remove(folder: str) -> None:
+    """Remove a directory of files unless another one appears in it meanwhile."""
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+
+
 def _refuse_what_is_there(path: str) -> None:
     """Raise UsageError if `path` is anything but an empty directory, or nothing."""
     try:
@@ -146,6 +268,11 @@ def _refuse_what_is_there(path: str) -> None:
         return
     except OSError as error:
         raise UsageError(f"cannot write to {path}: {error.strerror}", hint="choose a directory that does not exist yet") from error
+    refuse_names(path, names)
+
+
+def refuse_names(path: str, names: list[str]) -> None:
+    """Raise UsageError, which says what they are, if there are `names` at `path`."""
     if not names:
         return
     if SUCCESS in names and MANIFEST in names:
