@@ -1,0 +1,91 @@
+"""The scan on Spark gives the local engine's answer, row for row: on every sample, every fault and every archive."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import kafka_forensics as kf
+from kafka_forensics.cli import output_json
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.spark import scan
+from kafka_forensics.spark.result import scanned
+from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
+
+pytestmark = pytest.mark.spark
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+CASES = [case for cases in SECTIONS.values() for case in cases if case.during is None]
+ARCHIVES = (
+    "kafka-0.10.2.2-hw-divergence",
+    "kafka-0.10.2.2-hw-truncation",
+    "kafka-4.3.0-clean-end",
+    "kafka-4.3.0-healthy",
+    "kafka-4.3.0-lag",
+    "kafka-4.3.0-unclean",
+    "public-five-brokers",
+    "public-magic0-golden",
+)
+
+
+def text(result: ScanResult) -> str:
+    """The JSON document but for the name of the engine."""
+    return "".join(output_json.document(result)).replace('"engine": "spark"', '"engine": "local"')
+
+
+def named(case: Case) -> str:
+    return f"{case.fault} {case.injected}"
+
+
+def brokers(sample: str) -> list[str]:
+    return [str(path) for path in sorted((SAMPLES / sample).iterdir()) if path.is_dir()]
+
+
+class TestBothEngines:
+    """One question, two engines, the same bytes."""
+
+    @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+    def test_on_a_sample(self, spark: SparkSession, sample: str) -> None:
+        assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
+
+    @pytest.mark.parametrize("case", CASES, ids=named)
+    def test_on_a_fault(self, spark: SparkSession, case: Case, tmp_path: Path) -> None:
+        paths = [str(path) for path in case.make(tmp_path).log_dirs]
+        options = ScanOptions(live=case.live, deep=case.deep)
+        assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
+
+    @pytest.mark.corpora
+    @pytest.mark.parametrize("archive", ARCHIVES)
+    def test_on_an_archive(self, spark: SparkSession, archive: str, corpora: Path) -> None:
+        paths = [str(corpora / f"{archive}.tar.xz")]
+        assert text(scan(spark, paths)) == text(kf.scan(paths))
+
+    def test_on_a_part_of_what_is_there(self, spark: SparkSession) -> None:
+        paths = brokers("unclean-election")
+        options = ScanOptions(topic_glob="a*", partition=0, broker="2")
+        assert text(scanned(spark, paths, options)) == text(local.scan(paths, options))
+
+
+def test_the_answer_gives_dataframes(spark: SparkSession) -> None:
+    result = scan(spark, brokers("unclean-election"), topic="audit")
+    lost = result.dataframe("findings").filter("kind = 'UNCLEAN_LOSS'").select("offset_start", "offset_end").toArrow().to_pylist()
+    assert lost == [{"offset_start": one.place.offset_start, "offset_end": one.place.offset_end} for one in _losses(result)]
+    assert result.dataframe("batches").toArrow().num_rows == sum(one.batches for one in result.replicas)
+    with pytest.raises(UsageError, match="did you mean"):
+        result.dataframe("batchs")
+
+
+def _losses(result: ScanResult) -> list[Finding]:
+    found = [one for one in result.findings if one.kind == "UNCLEAN_LOSS"]
+    assert found
+    return found
+
+
+def test_a_path_without_a_log_is_refused_before_any_task_runs(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no Kafka log in"):
+        scan(spark, str(tmp_path))
