@@ -148,12 +148,19 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
     known = _common(common)
     use_compiled(known.compiled)
     one: Slice = unpack(next(rows).packed, opener(known))
+    answer, _ = answered(one, known, SliceRows(rows), strict=strict)
+    return pack(answer)
+
+
+def answered(
+    one: Slice, known: Common, stretches: "SliceRows", first: int = 0, *, strict: bool = False
+) -> tuple[SliceAnswer, list[Merged]]:
+    """The answer about a slice, and its replicas, whose rows are numbered from `first` on."""
     inputs = inputs_of(one, known.around)
     incomplete: list[Incomplete] = []
     when_folded: set[Incomplete] = set()
     merged: list[Merged] = []
-    stretches = _Rows(rows)
-    for number, plan in enumerate(one.replicas):
+    for number, plan in enumerate(one.replicas, first):
         merged.append(_replica(plan, inputs, _noting(stretches.of(number), when_folded), known, incomplete))
     if merged:
         answer = SliceAnswer(judged(merged, known.key, known.options), [], incomplete, Noticed())
@@ -164,10 +171,10 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
         _refuse((one for one in gaps if one not in when_folded), inputs)
     answer.noticed = noticed(inputs)
-    return pack(answer)
+    return answer, merged
 
 
-class _Rows:
+class SliceRows:
     """The rows of one slice, replica by replica."""
 
     def __init__(self, rows: Iterator[StretchRow]) -> None:

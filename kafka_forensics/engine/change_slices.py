@@ -1,0 +1,43 @@
+"""What judging one partition over several snapshots needs, small enough to go where it is judged."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kafka_forensics.engine.changes import Disks, PartitionChanges, Word, Words
+from kafka_forensics.engine.errand_values import Common, SliceAnswer
+from kafka_forensics.engine.inputs import Inputs
+from kafka_forensics.engine.slices import Slice, slices
+
+
+@dataclass(slots=True)
+class ChangesCommon:
+    """What all slices of a comparison have in common: of each snapshot what its scan's errands have, and its log directories."""
+
+    scans: list[Common]
+    disks: list[Disks]
+
+
+@dataclass(slots=True)
+class ChangeSlice:
+    """One partition: its slice of each snapshot, empty where that has nothing of it, and what each says beside."""
+
+    topic: str
+    partition: int
+    parts: list[Slice] = field(default_factory=list)
+    words: list[Word] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ChangeAnswer:
+    """What came of it: an answer for each snapshot, None where it has nothing, and the changes between them."""
+
+    answers: list[SliceAnswer | None]
+    compared: PartitionChanges
+
+
+def change_slices(every: Sequence[Inputs], words: Sequence[Words]) -> Iterator[ChangeSlice]:
+    """A slice for every partition that any of the snapshots has, by topic and partition."""
+    found = [{(one.topic, one.partition): one for one in slices(inputs)} for inputs in every]
+    for key in sorted({key for of_snapshot in found for key in of_snapshot}):
+        parts = [of_snapshot.get(key) or Slice(*key) for of_snapshot in found]
+        yield ChangeSlice(*key, parts, [one.of(*key) for one in words])

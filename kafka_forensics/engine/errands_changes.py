@@ -1,0 +1,51 @@
+"""The errand that judges one partition over several snapshots: bytes in, bytes out, as those of `errands`."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.engine.change_slices import ChangeAnswer, ChangesCommon, ChangeSlice
+from kafka_forensics.engine.changes import At, partition_changes
+from kafka_forensics.engine.errand_values import SliceAnswer, StretchRow
+from kafka_forensics.engine.errands import SliceRows, answered, opener
+from kafka_forensics.engine.slices import inputs_of
+from kafka_forensics.engine.travel import pack, unpack
+from kafka_forensics.errors import SourceError
+
+
+@lru_cache(maxsize=2)
+def _common(packed: bytes) -> ChangesCommon:
+    """The common part, unpacked once in a process."""
+    common: ChangesCommon = unpack(packed)
+    return common
+
+
+def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
+    """Judge one partition in every snapshot, and compare it over time: its rows into a packed `ChangeAnswer`.
+
+    The first row is the packed `ChangeSlice`; stretches follow by replica, segment and start, the replicas numbered from
+    the first snapshot to the last. With `strict`, raises SourceError where something cannot be read that could be before.
+    """
+    known = _common(common)
+    use_compiled(known.scans[0].compiled)
+    one: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
+    stretches = SliceRows(rows)
+    answers: list[SliceAnswer | None] = []
+    times = []
+    first = 0
+    for part, scan, disks, word in zip(one.parts, known.scans, known.disks, one.words, strict=True):
+        if not (part.replicas or part.aside):
+            answers.append(None)
+            times.append(At(disks, word))
+            continue
+        answer, merged = answered(part, scan, stretches, first, strict=strict)
+        first += len(part.replicas)
+        answers.append(answer)
+        summary = None if answer.answer is None else answer.answer.result.summary
+        times.append(At(disks, word, merged, summary, inputs_of(part, scan.around).evidence))
+    compared = partition_changes(times, known.scans[0].key)
+    seen = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
+    for gap in compared.incomplete if strict else ():
+        if gap not in seen:
+            raise SourceError(gap.path, gap.reason)
+    return pack(ChangeAnswer(answers, compared))
