@@ -103,17 +103,41 @@ class KeyTally:
         """Keep the first differing records of a pair, who lacks any, and how far they reach."""
         if not len(found.keys):
             return
-        for index in np.argsort(found.offsets, kind="stable")[:DIFFERENCES_LISTED].tolist():
-            named = Listed(REASONS[found.reasons[index]], f"{int(found.shown[index]) & 2**64 - 1:016x}")
-            listed = self.listed.setdefault(int(found.offsets[index]), named)
-            listed.holders.add(int(found.holders[index]))
-            listed.others.add(int(found.others[index]))
-        for offset in sorted(self.listed)[DIFFERENCES_LISTED:]:
-            del self.listed[offset]
+        for offset in np.unique(found.offsets)[:DIFFERENCES_LISTED].tolist():
+            self._list(offset, found.listed(offset))
+        self._shorten()
         self.lacking.update(np.unique(found.others).tolist())
         first = int(found.offsets.min())
         self.first_offset = first if self.first_offset is None else min(self.first_offset, first)
         self.end_offset = max(self.end_offset, int(found.offsets.max()) + 1)
+
+    def merge(self, other: "KeyTally") -> None:
+        """Add what a sweep over other keys found; in whatever order tallies come together, they say the same."""
+        self.keys += other.keys
+        self.cleaned_differently += other.cleaned_differently
+        self.beyond_checkpoint += other.beyond_checkpoint
+        self.transactional += other.transactional
+        for name in REASONS:
+            self.reasons[name] += other.reasons[name]
+        for name in EXPLANATIONS:
+            self.explanations[name] += other.explanations[name]
+        for offset, listed in other.listed.items():
+            self._list(offset, listed)
+        self._shorten()
+        self.lacking |= other.lacking
+        known = [one.first_offset for one in (self, other) if one.first_offset is not None]
+        self.first_offset = min(known, default=None)
+        self.end_offset = max(self.end_offset, other.end_offset)
+
+    def _list(self, offset: int, listed: Listed) -> None:
+        known = self.listed.get(offset, listed)
+        first = min(known, listed, key=lambda one: (REASONS.index(one.reason), one.key_hash))
+        holders, others = known.holders | listed.holders, known.others | listed.others
+        self.listed[offset] = Listed(first.reason, first.key_hash, holders, others)
+
+    def _shorten(self) -> None:
+        for offset in sorted(self.listed)[DIFFERENCES_LISTED:]:
+            del self.listed[offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +153,14 @@ class Unexplained:
     transactional: "Mask"
     shown: "Ints"
     """`Row.KEY_SHOWN`."""
+
+    def listed(self, offset: int) -> Listed:
+        """What differs at an offset; of several keys there, the one with the first reason, and then the lowest hash."""
+        here = np.flatnonzero(self.offsets == offset)
+        reason = int(self.reasons[here].min())
+        shown = self.shown[here][self.reasons[here] == reason].view(np.uint64).min()
+        holders, others = (set(np.unique(one[here]).tolist()) for one in (self.holders, self.others))
+        return Listed(REASONS[reason], f"{int(shown):016x}", holders, others)
 
 
 class KeyComparison:

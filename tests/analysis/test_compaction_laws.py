@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, KeyComparison, KeyTally, Pair, Side
+from kafka_forensics.analysis.compaction import (
+    DIFFERENCES_LISTED,
+    EXPLANATIONS,
+    REASONS,
+    KeyComparison,
+    KeyTally,
+    Pair,
+    Side,
+    Unexplained,
+)
 from kafka_forensics.analysis.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place, reduced
 from kafka_forensics.engine.key_runs import KeyRuns
 
@@ -185,6 +195,47 @@ def test_no_order_and_no_spilling_changes_the_answer(case: Case, capacity: int, 
     assert np.array_equal(np.concatenate(blocks), reduced(rows))
     order.shuffle(blocks)
     assert tallied(case, blocks) == tallied(case, [reduced(rows)])
+
+
+@given(cases(), st.lists(st.integers(0, 3), min_size=5, max_size=5), st.permutations(range(4)))
+@settings(max_examples=150)
+def test_tallies_of_any_split_of_the_keys_merge_to_the_tally_of_all(case: Case, part_of: list[int], order: list[int]) -> None:
+    rows = reduced(case.rows())
+    tallies = [tallied(case, [rows[np.isin(rows[:, Row.KEY_SHOWN], mine)]]) for mine in _keys_of_parts(part_of)]
+    merged = KeyTally()
+    for number in order:
+        merged.merge(tallies[number])
+    assert merged == tallied(case, [rows])
+    paired, rest = deepcopy(tallies[order[0]]), deepcopy(tallies[order[2]])
+    paired.merge(tallies[order[1]])
+    rest.merge(tallies[order[3]])
+    paired.merge(rest)
+    assert paired == merged
+
+
+def _keys_of_parts(part_of: list[int]) -> list[list[int]]:
+    return [[key for key, part in enumerate(part_of) if part == number] for number in range(4)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5), st.integers(-3, 3), st.booleans()), max_size=40), st.integers(0, 40)
+)
+def test_many_differing_records_at_one_offset_are_listed_alike_in_any_parts(
+    found: list[tuple[int, int, int, bool]], cut: int
+) -> None:
+    whole, left, right = KeyTally(), KeyTally(), KeyTally()
+    whole.note(_unexplained(found))
+    left.note(_unexplained(found[:cut]))
+    right.note(_unexplained(found[cut:]))
+    right.merge(left)
+    assert right == whole
+    assert sorted(whole.listed) == sorted({offset for offset, _, _, _ in found})[:DIFFERENCES_LISTED]
+
+
+def _unexplained(found: list[tuple[int, int, int, bool]]) -> Unexplained:
+    offsets, reasons, shown, left = (np.array([one[column] for one in found], np.int64) for column in range(4))
+    numbers = np.arange(len(found))
+    return Unexplained(numbers, reasons, offsets, left, 1 - left, numbers < 0, shown)
 
 
 @given(cases(), st.integers(0, 60))
