@@ -159,6 +159,7 @@ class Cluster:
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
     """A cluster with a core at each of two workers, up when the block begins and ended with it."""
+    folder.mkdir(parents=True, exist_ok=True)
     environment = spark_environment(folder)
     spark_class = os.path.join(environment["SPARK_HOME"], "bin", "spark-class")
     started: list[subprocess.Popen[bytes]] = []
