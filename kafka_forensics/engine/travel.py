@@ -28,6 +28,8 @@ Opener = Callable[[str, str], ByteSource]
 _VERSION: Final = b"kafka_forensics"
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _ARRAY_KINDS: Final = "biuf"
+_NO_VALUE: Final = (IndexError, KeyError, ValueError, TypeError)
+"""What rows that no value became lead to."""
 
 
 class TravelError(ForensicsError):
@@ -115,7 +117,7 @@ def unpack(packed: bytes, opener: Opener | None = None) -> Any:
             batch = stream.read_next_batch()
         kinds, numbers = (batch.column(name).to_numpy().tolist() for name in ("kind", "number"))
         return _Reader(kinds, numbers, batch.column("data"), opener).take()
-    except (pa.ArrowInvalid, StopIteration, IndexError, KeyError, ValueError, TypeError) as error:
+    except (pa.ArrowException, OSError, StopIteration, RecursionError, *_NO_VALUE) as error:
         raise TravelError(f"these bytes are no packed value: {error}") from error
 
 

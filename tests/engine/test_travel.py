@@ -1,0 +1,135 @@
+"""Values go through Arrow and come back equal; nothing else is made of bytes that were not packed here."""
+
+from collections import Counter, OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.engine import travel
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.slices import slices
+from kafka_forensics.engine.travel import TravelError, pack, unpack
+from kafka_forensics.engine.travellers import TRAVELLERS
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.group_log import GroupKey
+from kafka_forensics.storage.open import open_source
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(max_size=40)
+hashable = st.integers() | st.text(max_size=8) | st.tuples(st.integers(), st.text(max_size=4))
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.lists(inner, max_size=5).map(tuple)
+        | st.dictionaries(hashable, inner, max_size=5)
+        | st.sets(hashable, max_size=5)
+        | st.frozensets(hashable, max_size=5)
+    ),
+    max_leaves=30,
+)
+
+
+def of_kinds(value: Any) -> Any:
+    """The value with its types, all the way down."""
+    if isinstance(value, dict):
+        return type(value), [(of_kinds(key), of_kinds(one)) for key, one in value.items()]
+    if isinstance(value, list | tuple):
+        return type(value), [of_kinds(one) for one in value]
+    return type(value), value
+
+
+@pytest.mark.properties
+@given(values)
+def test_plain_values_come_back(value: Any) -> None:
+    assert of_kinds(unpack(pack(value))) == of_kinds(value)
+
+
+@pytest.mark.parametrize("value", [Counter(a=2), OrderedDict([("b", 1), ("a", 2)]), "\udcff", -(2**63), 2**200, -(2**200), 1.5])
+def test_rarer_values_come_back(value: Any) -> None:
+    assert of_kinds(unpack(pack(value))) == of_kinds(value)
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint8", "bool", "float64", ">i8"])
+def test_arrays_come_back_with_their_shape_and_can_be_written(kind: str) -> None:
+    array = np.arange(12).reshape(3, 4)[:, ::2].astype(kind)
+    back = unpack(pack(array))
+    assert back.dtype == array.dtype
+    assert np.array_equal(back, array)
+    back[0, 0] = 1
+
+
+def test_findings_come_back_equal() -> None:
+    one = Finding("UNCLEAN_LOSS", Severity.CRITICAL, Confidence.PROVEN, Place("t", 0, "b1"), {"held_by": ["b1", 2], "n": None})
+    assert unpack(pack([one, one])) == [one, one]
+    assert type(unpack(pack(one)).severity) is Severity
+
+
+def test_named_tuples_keep_their_class() -> None:
+    key = GroupKey(*range(len(GroupKey._fields)))
+    assert of_kinds(unpack(pack(key))) == of_kinds(key)
+
+
+def test_what_was_one_object_stays_one() -> None:
+    place = Place("t", 0)
+    first, second = unpack(pack([place, place]))
+    assert first is second
+
+
+def test_sources_travel_by_name_and_are_opened_once() -> None:
+    inputs = gather([str(SAMPLES / "silent-divergence")], ScanOptions())
+    opened = []
+
+    def opener(name: str, place: str) -> Any:
+        opened.append((name, place))
+        return open_source(place)
+
+    for one in slices(inputs):
+        back = unpack(pack(one), opener)
+        assert [plan.context for plan in back.replicas] == [plan.context for plan in one.replicas]
+    assert opened == [(inputs.sources[0].name, inputs.sources[0].name)] * len(list(slices(inputs)))
+
+
+def test_a_class_that_is_not_listed_stays_here() -> None:
+    with pytest.raises(TravelError, match="may not travel"):
+        pack(ValueError("x"))
+    with pytest.raises(TravelError, match="may not travel"):
+        pack(np.array([object()]))
+
+
+def test_no_two_classes_share_a_name() -> None:
+    assert {one.__qualname__ for one in TRAVELLERS.values()} == set(TRAVELLERS)
+
+
+@pytest.mark.parametrize("data", [b"", b"noise", pack([1, 2])[:-40]])
+def test_other_bytes_make_nothing(data: bytes) -> None:
+    with pytest.raises(TravelError):
+        unpack(data)
+
+
+@pytest.mark.properties
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(-3, 40), st.binary(max_size=4)), min_size=1, max_size=12))
+def test_crafted_rows_make_plain_values_or_nothing(rows: list[tuple[int, int, bytes]]) -> None:
+    columns = [pa.array([row[n] for row in rows], field.type) for n, field in enumerate(travel.schema())]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, travel.schema()) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=travel.schema()))
+    try:
+        made = unpack(sink.getvalue().to_pybytes())
+    except TravelError:
+        return
+    assert type(made).__module__ in {"builtins", "collections", "numpy"}
+
+
+def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = pack(1)
+    monkeypatch.setattr(travel, "__version__", "9.9")
+    with pytest.raises(TravelError, match=r"packed by kafka-forensics .*, and this is 9\.9"):
+        unpack(packed)
