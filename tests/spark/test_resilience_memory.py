@@ -13,7 +13,8 @@ MOST_BYTES = 512 << 20
 REPLICA_BYTES = 350 << 20
 
 
-def test_python_workers_stay_below_512_mib_on_a_gib_of_small_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deep", [False, True])
+def test_python_workers_stay_below_512_mib_on_a_gib_of_small_batches(tmp_path: Path, *, deep: bool) -> None:
     one = batch(5, 50, "none")
     count = REPLICA_BYTES // len(one)
     logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=1, batches=count, batch=one, records=5)
@@ -27,7 +28,7 @@ def test_python_workers_stay_below_512_mib_on_a_gib_of_small_batches(tmp_path: P
 
     with driver(tmp_path / "driver") as asked:
         asked.session("local[2]")
-        asked.send_scan(*logs.log_dirs)
+        asked.send_scan(*logs.log_dirs, deep=deep)
         wait_until(seen, "the answer", SECONDS_OF_A_SCAN)
         seen()
         assert '"kind": "SAME_EPOCH_DIVERGENCE"' in asked.take().document

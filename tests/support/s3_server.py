@@ -120,6 +120,7 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             with proxy.lock:
