@@ -71,23 +71,14 @@ def scan_snapshots(
     their names. `order` chooses among them and puts them in order; the rest is as in `scan` (docs/changes.md). Raises UsageError
     for paths that make no sense, and for fewer than two snapshots.
     """
-    from kafka_forensics.engine.facts import FactReader
     from kafka_forensics.engine.options import ScanOptions
     from kafka_forensics.engine.snapshots import changes
-    from kafka_forensics.export.snapshot_views import SnapshotsViews
-    from kafka_forensics.export.views import ScanViews, words
+    from kafka_forensics.export.snapshot_views import with_views
 
     name = None if broker is None else str(broker)
     reached = tuple((storage_options or {}).items())
     options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)
-    compared = changes(snapshots, options, chosen=order)
-    readers = {}
-    for one in compared.snapshots:
-        result = compared.result.snapshots[one.name]
-        readers[one.name] = reader = FactReader(one.inputs, options, result, one.witnesses, words)
-        result.views = ScanViews(reader, json_document)
-    compared.result.views = SnapshotsViews(readers, compared.result, _changes_document)
-    return compared.result
+    return with_views(changes(snapshots, options, chosen=order), options, json_document, changes_document)
 
 
 def json_document(result: "ScanResult") -> "Iterable[str]":
@@ -97,7 +88,7 @@ def json_document(result: "ScanResult") -> "Iterable[str]":
     return document(result)
 
 
-def _changes_document(result: "SnapshotsResult") -> "Iterable[str]":
+def changes_document(result: "SnapshotsResult") -> "Iterable[str]":
     """The same of several snapshots."""
     from kafka_forensics.cli.changes_output import document
 

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kafka_forensics.engine.changes import Disks, PartitionChanges, Word, Words
 from kafka_forensics.engine.errand_values import Common, SliceAnswer
 from kafka_forensics.engine.inputs import Inputs
 from kafka_forensics.engine.slices import Slice, slices
+
+REPLICAS_A_SNAPSHOT: Final = 1 << 16
+"""Replicas of a partition are numbered from a multiple of this on in each snapshot."""
 
 
 @dataclass(slots=True)

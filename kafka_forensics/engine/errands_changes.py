@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from kafka_forensics.compiled import use_compiled
-from kafka_forensics.engine.change_slices import ChangeAnswer, ChangesCommon, ChangeSlice
+from kafka_forensics.engine.change_slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice
 from kafka_forensics.engine.changes import At, partition_changes
 from kafka_forensics.engine.errand_values import SliceAnswer, StretchRow
 from kafka_forensics.engine.errands import SliceRows, answered, opener
@@ -23,8 +23,9 @@ def _common(packed: bytes) -> ChangesCommon:
 def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
     """Judge one partition in every snapshot, and compare it over time: its rows into a packed `ChangeAnswer`.
 
-    The first row is the packed `ChangeSlice`; stretches follow by replica, segment and start, the replicas numbered from
-    the first snapshot to the last. With `strict`, raises SourceError where something cannot be read that could be before.
+    The first row is the packed `ChangeSlice`; stretches follow by replica, segment and start, each snapshot's replicas numbered
+    from a multiple of `REPLICAS_A_SNAPSHOT` on. With `strict`, raises SourceError where something cannot be read that could be
+    before.
     """
     known = _common(common)
     use_compiled(known.scans[0].compiled)
@@ -32,14 +33,12 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
     stretches = SliceRows(rows)
     answers: list[SliceAnswer | None] = []
     times = []
-    first = 0
     for part, scan, disks, word in zip(one.parts, known.scans, known.disks, one.words, strict=True):
         if not (part.replicas or part.aside):
             answers.append(None)
             times.append(At(disks, word))
             continue
-        answer, merged = answered(part, scan, stretches, first, strict=strict)
-        first += len(part.replicas)
+        answer, merged = answered(part, scan, stretches, len(times) * REPLICAS_A_SNAPSHOT, strict=strict)
         answers.append(answer)
         summary = None if answer.answer is None else answer.answer.result.summary
         times.append(At(disks, word, merged, summary, inputs_of(part, scan.around).evidence))

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.engine.change_rows import change_batches
 from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.engine.facts_rows import record_batches, repeated
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.snapshots import Compared
 from kafka_forensics.errors import UsageError
-from kafka_forensics.export.views import MAX_PAGE_BYTES, finding_cells, html_cell, html_severity, html_table
+from kafka_forensics.export.views import MAX_PAGE_BYTES, ScanViews, finding_cells, html_cell, html_severity, html_table, words
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
+from kafka_forensics.model.results import ScanResult
 from kafka_forensics.wording.change_words import change_words
 
 if TYPE_CHECKING:
@@ -74,6 +77,22 @@ class SnapshotsViews:
         while len((text := _page(self._result, rows)).encode()) >= MAX_PAGE_BYTES:
             rows //= 2
         return text
+
+
+def with_views(
+    compared: Compared,
+    options: ScanOptions,
+    scan_document: Callable[[ScanResult], Iterable[str]],
+    changes_document: Callable[[SnapshotsResult], Iterable[str]],
+) -> SnapshotsResult:
+    """The answer with what shows it in other forms; so are the scans in it."""
+    readers = {}
+    for one in compared.snapshots:
+        result = compared.result.snapshots[one.name]
+        readers[one.name] = reader = FactReader(one.inputs, options, result, one.witnesses, words)
+        result.views = ScanViews(reader, scan_document)
+    compared.result.views = SnapshotsViews(readers, compared.result, changes_document)
+    return compared.result
 
 
 def _page(result: SnapshotsResult, rows: int) -> str:

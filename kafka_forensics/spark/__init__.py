@@ -1,6 +1,7 @@
 """Spark: the scan, the data source `kafka_log`, and a session that suits this machine. The one room that knows pyspark.
 
-``scan(spark, paths)`` gives the answer of `kafka_forensics.scan`, worked out by Spark's workers. For facts as DataFrames,
+``scan(spark, paths)`` gives the answer of `kafka_forensics.scan`, worked out by Spark's workers, and
+``scan_snapshots(spark, root)`` that of `kafka_forensics.scan_snapshots`. For facts as DataFrames,
 ``register(spark)`` once, then ``spark.read.format("kafka_log").option("fact", "batches").load(path)``; docs/spark.md tells the
 options. Importing this package does not import pyspark.
 """
@@ -8,13 +9,15 @@ options. Importing this package does not import pyspark.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from kafka_forensics.model.changes import SnapshotsResult
+    from kafka_forensics.spark.export_job import Exported
     from kafka_forensics.spark.result import SparkScanResult
 
-__all__ = ["default_builder", "register", "scan", "session"]
+__all__ = ["default_builder", "export", "register", "scan", "scan_snapshots", "session"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -55,6 +58,71 @@ def scan(
     pairs = tuple((storage_options or {}).items())
     options = ScanOptions(topic, partition, name, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=pairs)
     return scanned(spark, [paths] if isinstance(paths, str) else paths, options)
+
+
+def scan_snapshots(
+    spark: "SparkSession",
+    snapshots: "str | Sequence[str] | Mapping[str, str | Sequence[str]]",
+    *,
+    order: "Sequence[str]" = (),
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: str | int | None = None,
+    live: bool = False,
+    deep: bool | None = None,
+    as_of_ms: int | None = None,
+    storage_options: "Mapping[str, str] | None" = None,
+) -> "SnapshotsResult":
+    """Scan several snapshots in one job, and compare each replica with itself over time, as `kafka_forensics.scan_snapshots` does.
+
+    The changes, findings and summaries are the same, row for row; facts are read by the driver. Raises UsageError for paths that
+    make no sense, and where the workers cannot do the work.
+    """
+    from kafka_forensics import changes_document, json_document
+    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.snapshots import gather_snapshots, snapshot_paths
+    from kafka_forensics.export.snapshot_views import with_views
+    from kafka_forensics.spark.sessions import require_pyspark
+
+    require_pyspark()
+    from kafka_forensics.spark.snapshots import compare_inputs
+
+    name = None if broker is None else str(broker)
+    pairs = tuple((storage_options or {}).items())
+    options = ScanOptions(topic, partition, name, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=pairs)
+    gathered = gather_snapshots(snapshot_paths(snapshots, options, order), options)
+    return with_views(compare_inputs(spark, gathered, options), options, json_document, changes_document)
+
+
+def export(
+    spark: "SparkSession",
+    paths: str | list[str],
+    output: str,
+    facts: "Sequence[str] | None" = None,
+    *,
+    payloads: bool = False,
+    topic: str | None = None,
+    partition: int | None = None,
+    broker: str | int | None = None,
+    live: bool = False,
+    deep: bool | None = None,
+    as_of_ms: int | None = None,
+    storage_options: "Mapping[str, str] | None" = None,
+) -> "Exported":
+    """Write facts (all of them unless `facts` are named) as Parquet datasets to `output`, by Spark's workers.
+
+    `output` is an empty or new directory that every worker sees, or a URI such as `s3://bucket/export`; docs/facts.md tells what lies
+    there. Keys and values of records stay out without `payloads`. Raises UsageError for paths that make no sense, for a target that
+    holds something, and where the workers cannot do the work; what cannot be read is in `result.incomplete` of the answer.
+    """
+    register(spark)
+    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.spark.export_job import export_paths
+
+    name = None if broker is None else str(broker)
+    pairs = tuple((storage_options or {}).items())
+    options = ScanOptions(topic, partition, name, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=pairs)
+    return export_paths(spark, [paths] if isinstance(paths, str) else paths, output, facts, options, payloads=payloads)
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

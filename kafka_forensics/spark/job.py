@@ -6,7 +6,7 @@ files, reads checkpoints, and takes the answers. DataFrames alone, so it runs on
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Batches = Iterator["pa.RecordBatch"]
+Task = Callable[[Batches], Batches]
 
 ROW_SCHEMA: Final = "slice bigint, replica int, segment bigint, start bigint, packed binary"
 """A stretch's state, or with replica -1 the slice itself."""
@@ -67,12 +68,12 @@ def scan_inputs(spark: "SparkSession", inputs: Inputs, options: ScanOptions, siz
     probe(spark, inputs, options)
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
     common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
-    witnesses = _witnesses(spark, inputs, common)
+    witnesses = witnesses_of(spark, inputs, common)
     running = Scan("spark", inputs, options, witnesses)
     common.deep, common.around = running.deep, surroundings(inputs)
     parts = list(slices(inputs))
     for answer in _answers(spark, inputs, parts, common, sizes) if parts else ():
-        _notice(inputs, answer.noticed)
+        notice(inputs, answer.noticed)
         running.incomplete += answer.incomplete
         running.findings += answer.lone
         if answer.answer is not None:
@@ -80,15 +81,15 @@ def scan_inputs(spark: "SparkSession", inputs: Inputs, options: ScanOptions, siz
     return running.finish(), witnesses
 
 
-def _witnesses(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
+def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
     """What the internal topics say, read by one task."""
     work = witness_work(inputs)
     if not work.internal and len({one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}) < 2:
         return Witnesses()
-    asked = _table(spark, {"packed": [pack(work)]}, "packed binary")
-    rows = asked.mapInArrow(partial(_tell, pack(common), _attempts(spark)), "packed binary")
-    answer: WitnessAnswer = _unpacked(inputs, rows.toArrow().column("packed")[0])
-    _notice(inputs, answer.noticed)
+    asked = small_table(spark, {"packed": [pack(work)]}, "packed binary")
+    rows = asked.mapInArrow(partial(_tell, pack(common), attempts_of(spark)), "packed binary")
+    answer: WitnessAnswer = unpacked(inputs, rows.toArrow().column("packed")[0])
+    notice(inputs, answer.noticed)
     inputs.controller = answer.witnesses.controller
     return answer.witnesses
 
@@ -96,30 +97,44 @@ def _witnesses(spark: "SparkSession", inputs: Inputs, common: Common) -> Witness
 def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: Sizes) -> Iterator[SliceAnswer]:
     """The answers about all slices, in their order."""
     told = pack(common)
+    states, works = states_of(spark, told, parts, sizes)
+    heads = heads_of(spark, [pack(one) for one in parts])
+    tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
+    for one in put_together(heads, states, tasks, partial(_judge, told, attempts_of(spark)), len(parts)):
+        yield unpacked(inputs, one)
+
+
+def states_of(spark: "SparkSession", told: bytes, parts: Iterable[Slice], sizes: Sizes) -> "tuple[DataFrame, int]":
+    """Rows of the states of all stretches, and how many works they come of; `told` is the packed `Common`."""
     works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes)]
-    tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), len(works))))
-    states = (
-        _table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
-        .repartitionByRange(max(len(works), 1), "work")
-        .mapInArrow(partial(_fold, told, _attempts(spark)), ROW_SCHEMA)
-    )
-    packed = {"slice": list(range(len(parts))), "replica": [-1] * len(parts), "segment": [-1] * len(parts)}
-    heads = _table(spark, packed | {"start": [-1] * len(parts), "packed": [pack(one) for one in parts]}, ROW_SCHEMA)
+    asked = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
+    spread = asked.repartitionByRange(max(len(works), 1), "work")
+    return spread.mapInArrow(partial(fold_works_there, told, attempts_of(spark)), ROW_SCHEMA), len(works)
+
+
+def heads_of(spark: "SparkSession", packed: list[bytes]) -> "DataFrame":
+    """Rows of the slices themselves."""
+    none = [-1] * len(packed)
+    columns = {"slice": list(range(len(packed))), "replica": none, "segment": none, "start": none, "packed": packed}
+    return small_table(spark, columns, ROW_SCHEMA)
+
+
+def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_there: Task, count: int) -> Iterator[Any]:
+    """What the slices, of which there are `count`, give with their states: packed, in their order."""
     answers = (
         heads.unionByName(states)
         .repartition(tasks, "slice")
         .sortWithinPartitions("slice", "replica", "segment", "start")
-        .mapInArrow(partial(_judge, told, _attempts(spark)), ANSWER_SCHEMA)
+        .mapInArrow(judge_there, ANSWER_SCHEMA)
         .toArrow()
     )
     ordered = answers.sort_by("slice")
-    if ordered.column("slice").to_pylist() != list(range(len(parts))):
+    if ordered.column("slice").to_pylist() != list(range(count)):
         raise ForensicsError("Spark did not give every partition's answer once")
-    for one in ordered.column("packed"):
-        yield _unpacked(inputs, one)
+    yield from ordered.column("packed")
 
 
-def _table(spark: "SparkSession", columns: dict[str, Any], schema: str) -> "DataFrame":
+def small_table(spark: "SparkSession", columns: dict[str, Any], schema: str) -> "DataFrame":
     """A small table of the driver's as a DataFrame."""
     import pyarrow as pa
 
@@ -129,20 +144,20 @@ def _table(spark: "SparkSession", columns: dict[str, Any], schema: str) -> "Data
     return spark.createDataFrame(pa.table(arrays, names=[name for name, _ in fields]))
 
 
-def _unpacked(inputs: Inputs, packed: Any) -> Any:
+def unpacked(inputs: Inputs, packed: Any) -> Any:
     """A value that came back, an Arrow scalar; its sources are those that are open here."""
     by_name = {source.name: source for source in inputs.sources}
     return unpack(packed.as_py(), lambda name, _: by_name[name])
 
 
-def _notice(inputs: Inputs, seen: Noticed) -> None:
+def notice(inputs: Inputs, seen: Noticed) -> None:
     """Remember here what was noticed there."""
     inputs.incomplete += seen.incomplete
     for source, entry in seen.files:
         inputs.manifest.record(source, entry)
 
 
-def _strict(attempts: int) -> bool:
+def is_strict(attempts: int) -> bool:
     """On a worker: whether a log that cannot be read fails the task, to be tried again; the last attempt says so instead."""
     from pyspark import TaskContext
 
@@ -154,15 +169,15 @@ def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: read the witnesses."""
     import pyarrow as pa
 
-    strict = _strict(attempts)
+    strict = is_strict(attempts)
     for batch in batches:
         for work in batch.column("packed"):
             yield pa.record_batch({"packed": pa.array([tell_witnesses(common, work.as_py(), strict=strict)], pa.binary())})
 
 
-def _fold(common: bytes, attempts: int, batches: Batches) -> Batches:
+def fold_works_there(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: fold."""
-    strict = _strict(attempts)
+    strict = is_strict(attempts)
     for batch in batches:
         for work in batch.column("packed"):
             yield from _rows_as_batches(fold(common, work.as_py(), strict=strict))
@@ -196,20 +211,21 @@ def _judge(common: bytes, attempts: int, batches: Batches) -> Batches:
     """On a worker: judge slice after slice, from rows in their order, the slice itself before its states."""
     import pyarrow as pa
 
-    strict = _strict(attempts)
-    for number, rows in groupby(_rows(batches), key=lambda row: row.slice):
+    strict = is_strict(attempts)
+    for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
         packed = judge(common, rows, strict=strict)
         yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})
 
 
-def _rows(batches: Batches) -> Iterator[StretchRow]:
+def stretch_rows(batches: Batches) -> Iterator[StretchRow]:
+    """The rows of these batches."""
     for batch in batches:
         columns = [batch.column(name) for name in ("slice", "replica", "segment", "start", "packed")]
         for row in range(batch.num_rows):
             yield StretchRow(*(column[row].as_py() for column in columns))
 
 
-def _attempts(spark: "SparkSession") -> int:
+def attempts_of(spark: "SparkSession") -> int:
     """How often Spark tries a task, as far as the session tells; 1 if it does not."""
     from pyspark.errors import PySparkException
 
@@ -226,7 +242,7 @@ def _attempts(spark: "SparkSession") -> int:
 def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     """Ask one task whether workers can do the work. Raises UsageError that says what is missing there."""
     columns = {"name": [source.name for source in inputs.sources], "place": [place_of(source) for source in inputs.sources]}
-    asked = _table(spark, columns, "name string, place string").coalesce(1)
+    asked = small_table(spark, columns, "name string, place string").coalesce(1)
     try:
         told = asked.mapInArrow(partial(_look, __version__, pack(options)), "problem string").toArrow()
     except _failures() as error:

@@ -1,0 +1,119 @@
+"""Several snapshots as one Spark job: a slice is a partition in all of them, folded once, judged and compared in one task."""
+
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from kafka_forensics.compiled import worth_compiling
+from kafka_forensics.engine.change_slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
+from kafka_forensics.engine.changes import Words, disks_of
+from kafka_forensics.engine.errand_values import Common
+from kafka_forensics.engine.errands_changes import judge_changes
+from kafka_forensics.engine.inputs import Inputs
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.scanning import Scan, digest_key
+from kafka_forensics.engine.slices import surroundings
+from kafka_forensics.engine.snapshots import Compared, Snapshot, finished
+from kafka_forensics.engine.travel import pack
+from kafka_forensics.spark.job import (
+    USUAL,
+    Batches,
+    Sizes,
+    attempts_of,
+    heads_of,
+    is_strict,
+    notice,
+    probe,
+    put_together,
+    states_of,
+    stretch_rows,
+    unpacked,
+    witnesses_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafka_forensics.model.changes import Change
+    from kafka_forensics.model.findings import Finding
+    from kafka_forensics.model.results import Incomplete
+
+
+def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", options: ScanOptions, sizes: Sizes = USUAL) -> Compared:
+    """Scan every snapshot and compare each with the next, where Spark's workers read them: the local engine's answer.
+
+    Raises UsageError where the workers cannot do it. The driver holds what a scan's does, for each snapshot.
+    """
+    everything = Inputs(sources=[source for inputs in gathered.values() for source in inputs.sources])
+    probe(spark, everything, options)
+    key = digest_key()
+    compiled = worth_compiling(
+        max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
+    )
+    snapshots: list[Snapshot] = []
+    scans: list[Common] = []
+    for name, inputs in gathered.items():
+        common = Common(options, key, compiled, sizes.split_bytes, surroundings(inputs))
+        witnesses = witnesses_of(spark, inputs, common)
+        running = Scan("spark", inputs, options, witnesses)
+        common.deep, common.around = running.deep, surroundings(inputs)
+        scans.append(common)
+        snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
+    parts = list(change_slices([one.inputs for one in snapshots], [one.words for one in snapshots]))
+    known = ChangesCommon(scans, [one.disks for one in snapshots])
+    told: list[Change] = []
+    findings: list[Finding] = []
+    incomplete: list[Incomplete] = []
+    for answer in _answers(spark, everything, parts, known, sizes) if parts else ():
+        _take(answer, snapshots)
+        told += answer.compared.changes
+        findings += answer.compared.findings
+        incomplete += answer.compared.incomplete
+    results = {one.name: one.running.finish() for one in snapshots}
+    return Compared(finished(results, told, findings, incomplete, gathered), snapshots)
+
+
+def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
+    """Add a partition to the scan of each snapshot that has it."""
+    for one, snapshot in zip(answer.answers, snapshots, strict=True):
+        if one is None:
+            continue
+        notice(snapshot.inputs, one.noticed)
+        snapshot.running.incomplete += one.incomplete
+        snapshot.running.findings += one.lone
+        if one.answer is not None:
+            snapshot.running.take(one.answer)
+
+
+def _answers(
+    spark: "SparkSession", everything: Inputs, parts: list[ChangeSlice], known: ChangesCommon, sizes: Sizes
+) -> "Iterator[ChangeAnswer]":
+    """The answers about all partitions, in their order. States of all snapshots are folded side by side."""
+    from pyspark.sql.functions import col, lit
+
+    states: DataFrame | None = None
+    works = 0
+    for number, common in enumerate(known.scans):
+        found, count = states_of(spark, pack(common), [one.parts[number] for one in parts], sizes)
+        numbered = (col("replica") + lit(number * REPLICAS_A_SNAPSHOT)).cast("int")
+        found = found.withColumn("replica", numbered)
+        states = found if states is None else states.unionByName(found)
+        works += count
+    assert states is not None
+    tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
+    judge_there = partial(_judge, pack(known), attempts_of(spark))
+    for one in put_together(heads_of(spark, [pack(part) for part in parts]), states, tasks, judge_there, len(parts)):
+        answer: ChangeAnswer = unpacked(everything, one)
+        yield answer
+
+
+def _judge(common: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: judge and compare partition after partition, from rows in their order, the slice itself before its states."""
+    import pyarrow as pa
+
+    strict = is_strict(attempts)
+    for number, rows in groupby(stretch_rows(batches), key=lambda row: row.slice):
+        packed = judge_changes(common, rows, strict=strict)
+        yield pa.record_batch({"slice": pa.array([number], pa.int64()), "packed": pa.array([packed], pa.binary())})

@@ -1,0 +1,67 @@
+"""Several snapshots on Spark give the local engine's answer, row for row: of ordinary days, of losses, of the samples."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import kafka_forensics as kf
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.snapshots import changes, gather_snapshots, snapshot_paths
+from kafka_forensics.model.changes import SnapshotsResult
+from kafka_forensics.spark import scan_snapshots
+from kafka_forensics.spark.job import Sizes
+from kafka_forensics.spark.snapshots import compare_inputs
+from tests.support.compacted import CLEANED, compacted, history
+from tests.support.faults import DIRECTORY, HEALTHY, write_files
+from tests.support.snapshot_trees import Snapshots, cut, expired, grown
+
+pytestmark = pytest.mark.spark
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+
+
+def text(result: SnapshotsResult) -> str:
+    """The JSON document and each scan's, but for the name of the engine."""
+    documents = [result.to_json(), *(one.to_json() for one in result.snapshots.values())]
+    return "".join(documents).replace('"engine": "spark"', '"engine": "local"')
+
+
+def everything(root: Path) -> Path:
+    """Four snapshots: appends, retention, a fork, a loss, a partition that comes and goes, damage, an absent broker."""
+    trees = Snapshots(root)
+    trees.put("1", HEALTHY)
+    second = trees.put("2", {1: grown(), 2: cut(HEALTHY, 55), 3: grown(cut(HEALTHY, 72), epoch=9, tag="other")})
+    write_files(second / "b1" / "later-0", HEALTHY)
+    third = trees.put("3", expired(grown(), 29), log_start=29)
+    log = third / "b2" / DIRECTORY / "00000000000000000055.log"
+    log.write_bytes(log.read_bytes()[:-50])
+    shutil.rmtree(trees.put("4", cut(HEALTHY, 29), 29) / "b3")
+    return root
+
+
+def test_on_many_histories_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    root = everything(tmp_path / "snapshots")
+    result = scan_snapshots(spark, str(root))
+    assert text(result) == text(kf.scan_snapshots(str(root)))
+    assert len(result.findings) > 1
+    assert {one.engine for one in result.snapshots.values()} == {"spark"}
+
+
+def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) -> None:
+    brokers = (1, 2, 3)
+    compacted(tmp_path / "a", {broker: history().left(roll=CLEANED) for broker in brokers}, dict.fromkeys(brokers, 1))
+    compacted(tmp_path / "b", {broker: history().left({0, 1}, roll=CLEANED) for broker in brokers}, dict.fromkeys(brokers, CLEANED))
+    options = ScanOptions()
+    gathered = gather_snapshots(snapshot_paths(str(tmp_path), options), options)
+    there = compare_inputs(spark, gathered, options, Sizes(64, 512, 1)).result
+    here = changes(str(tmp_path), options).result
+    assert there.changes == here.changes
+    assert there.findings == here.findings
+    assert [one.kind for one in there.findings] == ["KEYS_LOST_SINCE"] * 3
+
+
+def test_on_the_samples_of_one_cluster(spark: SparkSession) -> None:
+    given = {"before": str(SAMPLES / "healthy"), "after": str(SAMPLES / "unclean-election")}
+    assert text(scan_snapshots(spark, given, topic="[a_]*")) == text(kf.scan_snapshots(given, topic="[a_]*"))
