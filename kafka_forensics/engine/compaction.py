@@ -1,16 +1,17 @@
 """Replicas of a compacted partition compared by the latest record of each key: read, sorted, swept."""
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.compaction import KeyComparison, Pair, Side
-from kafka_forensics.analysis.compaction_findings import Compared, Retention, cleaned_end, compaction_findings, retention, within
+from kafka_forensics.analysis.compaction import KeyComparison, KeyTally, Pair
+from kafka_forensics.analysis.compaction_findings import Compared, Retention, compaction_findings, retention, within
 from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.comparison import Comparison
 from kafka_forensics.analysis.key_rows import State
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
+from kafka_forensics.engine.key_parts import KeyPart
+from kafka_forensics.engine.key_question import KeyAnswer, KeyQuestion, key_question
 from kafka_forensics.engine.key_reader import KeyReader
 from kafka_forensics.engine.key_runs import KeyRuns
 from kafka_forensics.engine.reader import LogReader
@@ -41,40 +42,60 @@ class Swept:
     """The keys of some replicas compared, and what each replica's log holds, by its number."""
 
     keys: KeyComparison
-    readers: dict[int, KeyReader]
+    parts: dict[int, KeyPart]
     kept: Retention
 
     def counted(self, name: str, start: int, end: int) -> dict[int, int]:
         """How many `records` (visible), `aborted`, `keyless` or `markers` of `[start, end)`, which are ends of pairs, each has."""
-        return {number: within(self.keys.cuts, _counts(one, name), start, end) for number, one in self.readers.items()}
+        return {number: within(self.keys.cuts, _counts(one, name), start, end) for number, one in self.parts.items()}
 
 
 def sweep(
     plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], reader: LogReader, evidence: list[str]
 ) -> Swept | None:
-    """Compare the latest record of every key between these pairs of replicas; None if that cannot be, which the reader notes."""
-    kept, limit = retention(replicas), cleaned_end(replicas)
-    numbers = sorted({number for pair in pairs for number in (pair.left, pair.right)})
-    sides = {number: Side(replicas[number].log_end_offset) for number in numbers}
-    cuts = KeyComparison(sides, pairs, limit, 0).cuts
-    seed = secrets.randbits(64)
+    """Compare the latest record of every key between these pairs of replicas; None if that cannot be, which the reader notes.
+
+    None as well if the reader has the question answered apart, and there is no answer yet.
+    """
+    apart = reader.apart
+    question = key_question(plans, replicas, pairs, plans if apart is None else apart.plans)
+    answer = None
+    if apart is not None and apart.wanted(question):
+        apart.asked.append(question)
+        if apart.answers is None:
+            return None
+        answer = apart.answer(question)
+    answer = answer or _answered(question, plans, reader.as_of_ms, evidence)
+    for number, part in answer.parts.items():
+        reader.incomplete += part.incomplete
+        reader.problems += [(replicas[number], segment, problem) for segment, problem in part.problems]
+    if answer.failed is not None:
+        plan = plans[min(question.logs)]
+        reader.incomplete.append(Incomplete(typed_path(plan.log_dir.source, plan.directory.path), answer.failed))
+        return None
+    keys = question.comparison(answer.parts, reader.as_of_ms)
+    keys.tally = answer.tally
+    return Swept(keys, answer.parts, retention(replicas))
+
+
+def _answered(question: KeyQuestion, plans: list[ReplicaPlan], as_of_ms: int | None, evidence: list[str]) -> KeyAnswer:
+    """The answer, worked out here and now."""
+    parts: dict[int, KeyPart] = {}
+    tally, failed = KeyTally(), None
     with KeyRuns(evidence) as runs:
-        readers = {n: KeyReader(plans[n], replicas[n], n, cuts, seed, kept.milliseconds, runs) for n in numbers}
         try:
-            for number, one in readers.items():
+            for number, log in sorted(question.logs.items()):
+                kept = question.delete_retention_ms
+                one = KeyReader(plans[number], log.decided, number, question.cuts, question.seed, kept, runs)
                 one.read()
-                reader.incomplete += one.incomplete
-                reader.problems += [(replicas[number], segment, problem) for segment, problem in one.problems]
-            sides = {n: Side(replicas[n].log_end_offset, one.damaged_end) for n, one in readers.items()}
-            newest = max(_newest(one) for one in readers.values())
-            keys = KeyComparison(sides, pairs, limit, newest if reader.as_of_ms is None else reader.as_of_ms)
+                parts[number] = one.part
+            keys = question.comparison(parts, as_of_ms)
             for block in runs.blocks():
                 keys.step(block)
+            tally = keys.tally
         except SourceError as error:
-            plan = plans[numbers[0]]
-            reader.incomplete.append(Incomplete(typed_path(plan.log_dir.source, plan.directory.path), error.reason))
-            return None
-    return Swept(keys, readers, kept)
+            failed = error.reason
+    return KeyAnswer(question.gist, parts, tally, failed)
 
 
 def _pairs(replicas: list[Replica], comparison: Comparison) -> list[Pair]:
@@ -93,14 +114,6 @@ def _pairs(replicas: list[Replica], comparison: Comparison) -> list[Pair]:
     return pairs
 
 
-def _newest(one: KeyReader) -> int:
-    """The latest time known of a copy, ms: that of its newest record, or of the last change to a file of its log directory."""
-    directory, log_dir = one.plan.directory, one.plan.log_dir.found
-    entries = [*log_dir.entries.values(), *directory.entries.values(), *(segment.log for segment in directory.segments)]
-    changed = max((entry.mtime_ns // 1_000_000 for entry in entries if entry is not None), default=-1)
-    return max(one.newest_timestamp, changed)
-
-
 def _told(replicas: list[Replica], comparison: Comparison, swept: Swept) -> list[Finding]:
     """The findings; where latest records differ, the partition's replicas do not agree."""
     keys, tally = swept.keys, swept.keys.tally
@@ -112,8 +125,8 @@ def _told(replicas: list[Replica], comparison: Comparison, swept: Swept) -> list
     return compaction_findings(replicas, tally, compared, swept.kept)
 
 
-def _counts(one: KeyReader, name: str) -> "NDArray[np.int64]":
-    """A count of a reader by interval."""
+def _counts(one: KeyPart, name: str) -> "NDArray[np.int64]":
+    """A count by interval."""
     counts = one.counts
     states = {"records": State.VISIBLE, "aborted": State.ABORTED}
     if name in states:

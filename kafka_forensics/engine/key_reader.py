@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
-from kafka_forensics.analysis import transaction_endings as endings
 from kafka_forensics.analysis.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place
-from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
+from kafka_forensics.engine.key_parts import Decided, KeyCounts, KeyPart
 from kafka_forensics.engine.key_runs import KeyRuns
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
@@ -41,59 +40,45 @@ MAX_BATCH_BYTES: Final = 64 << 20
 """A batch larger than this is not opened."""
 _INT64_MAX: Final = 2**63 - 1
 _EATING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
-_OUT_OF_ORDER: Final = frozenset({"OFFSET_DISCONTINUITY", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC"})
 _open_legacy = inspector(deep=False)
-
-
-class Counts:
-    """How much of a log lies in each interval between cuts: records by `State`, records without a key, control batches."""
-
-    def __init__(self, intervals: int) -> None:
-        self.records = np.zeros((len(State), intervals), np.int64)
-        self.keyless = np.zeros(intervals, np.int64)
-        self.markers = np.zeros(intervals, np.int64)
 
 
 @dataclass(slots=True)
 class KeyReader:
-    """Reads one replica, `number` among those compared, into `runs`; rows are cut at `cuts`, ascending offsets.
+    """Reads a replica, `number` among those compared, into `runs`; rows are cut at `cuts`, ascending offsets.
 
-    `seed` keys the hashes, drawn for the scan: keys cannot be crafted to look alike. Tombstones expire `delete_retention_ms` after
-    their timestamp or at their batch's horizon, whichever is earlier: no replica's clock is known. `problems` are batches that
-    could not be opened, with their segment.
+    `seed` keys the hashes, drawn for the comparison: keys cannot be crafted to look alike. Tombstones expire `delete_retention_ms`
+    after their timestamp or at their batch's horizon, whichever is earlier: no replica's clock is known. Where the plan has some of
+    the replica's segments only, `next_base_offset` is that of the segment behind them. With `strict`, a log that cannot be read
+    raises SourceError.
     """
 
     plan: ReplicaPlan
-    replica: Replica
+    decided: Decided
     number: int
     cuts: "Ints"
     seed: int
     delete_retention_ms: int
     runs: KeyRuns
-    counts: Counts = field(init=False)
-    damaged_end: int = -1
-    newest_timestamp: int = -1
-    problems: list[tuple[int, Damage]] = field(default_factory=list)
-    incomplete: list[Incomplete] = field(default_factory=list)
-    _transactions: "_Transactions" = field(init=False)
-    _pending: bool = False
+    next_base_offset: int | None = None
+    strict: bool = False
+    part: KeyPart = field(init=False)
     _bad: set[int] = field(default_factory=set)
     _segment: int = 0
     _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
     _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
-        """Ask the folded log which transactions were aborted."""
-        self.counts = Counts(len(self.cuts) + 1)
-        self._transactions = _Transactions(self.replica)
+        """Nothing is known yet."""
+        self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 
     def read(self) -> None:
-        """Read the whole log. What cannot be read is told in `incomplete`, and counts as damage to the log's end."""
+        """Read the whole log. What cannot be read is told in the part's `incomplete`, and counts as damage."""
         self._matrix, self._batch_of = np.empty((RECORD_COLUMNS, RECORD_ROWS), np.int64), np.empty(RECORD_ROWS, np.int64)
         logs = [segment for segment in self.plan.directory.segments if segment.log is not None]
         source = self.plan.log_dir.source
         for index, segment in enumerate(logs):
-            following = logs[index + 1].base_offset if index + 1 < len(logs) else None
+            following = logs[index + 1].base_offset if index + 1 < len(logs) else self.next_base_offset
             if following is not None and following <= self.cuts[0]:
                 continue
             assert segment.log is not None
@@ -106,12 +91,13 @@ class KeyReader:
                     for chunk in reader.chunks():
                         self._follow(chunk, last=following is None)
             except SourceError as error:
-                if not error.path:
+                if not error.path or self.strict:
                     raise
-                self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
-                self._pending = True
-        if self._pending or any(one.kind in _OUT_OF_ORDER for one in self.replica.course.irregularities):
-            self.damaged_end = self.replica.log_end_offset
+                self.part.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
+                self.part.damage.step(bad=True, good=None)
+            if self._bad:
+                self._bad.clear()
+                self.part.damage.step(bad=True, good=None)
         self._matrix, self._batch_of = self._matrix[:, :0].copy(), self._batch_of[:0].copy()
 
     def _follow(self, chunk: BatchChunk, *, last: bool) -> None:
@@ -121,17 +107,14 @@ class KeyReader:
         position = columns[BatchColumn.POSITION]
         eaten = [one.position for one in chunk.damage if one.kind in _EATING or (one.kind == "SEG_TORN_TAIL" and not last)]
         if good.any():
-            self.newest_timestamp = max(self.newest_timestamp, int(columns[BatchColumn.MAX_TIMESTAMP, good].max()))
+            newest = int(columns[BatchColumn.MAX_TIMESTAMP, good].max())
+            self.part.newest_timestamp = max(self.part.newest_timestamp, newest)
         if self._bad:
             good &= ~np.isin(position, list(self._bad))
             self._bad.clear()
         bad = max([*eaten, *position[~good].tolist()], default=-1)
-        if bad < 0 and not self._pending:
-            return
         behind = np.flatnonzero(good & (position > bad))
-        if len(behind):
-            self.damaged_end = max(self.damaged_end, int(columns[BatchColumn.BASE_OFFSET, behind[0]]))
-        self._pending = not len(behind)
+        self.part.damage.step(bad=bad >= 0, good=int(columns[BatchColumn.BASE_OFFSET, behind[0]]) if len(behind) else None)
 
     def _inspect(
         self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
@@ -143,7 +126,7 @@ class KeyReader:
         control = columns[BatchColumn.ATTRIBUTES, first:end] & CONTROL_MASK != 0
         control &= columns[BatchColumn.MAGIC, first:end] >= 2
         marked = columns[BatchColumn.BASE_OFFSET, first:end][wanted & control]
-        np.add.at(self.counts.markers, np.searchsorted(self.cuts, marked, side="right"), 1)
+        np.add.at(self.part.counts.markers, np.searchsorted(self.cuts, marked, side="right"), 1)
         wanted &= ~control & (columns[BatchColumn.RECORDS_COUNT, first:end] != 0)
         plain = np.zeros(columns.shape[1], bool)
         plain[first:end] = wanted & (columns[BatchColumn.MAGIC, first:end] >= 2)
@@ -187,7 +170,7 @@ class KeyReader:
         owners = zip(
             columns[BatchColumn.PRODUCER_ID, batches].tolist(), columns[BatchColumn.BASE_OFFSET, batches].tolist(), strict=True
         )
-        states[transactional] = np.array([self._transactions.state(*owner) for owner in owners], np.int64)[batch]
+        states[transactional] = np.array([self.decided.state(*owner) for owner in owners], np.int64)[batch]
         self._add(
             _Records(
                 records[RecordColumn.OFFSET_DELTA] + columns[BatchColumn.BASE_OFFSET][batch_of],
@@ -211,7 +194,7 @@ class KeyReader:
         source, segment = self.plan.log_dir.source, self._segment
         path = next(one.log.path for one in self.plan.directory.segments if one.log is not None and one.base_offset == segment)
         what = f"batch of {size} bytes at byte {position} is too large to compare its records"
-        self.incomplete.append(Incomplete(typed_path(source, path), what))
+        self.part.incomplete.append(Incomplete(typed_path(source, path), what))
         self._bad.add(position)
         return []
 
@@ -220,18 +203,18 @@ class KeyReader:
         batch = decode_batch(data, position=position)
         header = batch.header
         if batch.problems:
-            self.problems += [(self._segment, one) for one in batch.problems]
+            self.part.problems += [(self._segment, one) for one in batch.problems]
             self._bad.add(position)
             return
         if header is not None and header.is_control_batch:
             interval = int(np.searchsorted(self.cuts, header.base_offset, side="right"))
-            self.counts.markers[interval] += 1
+            self.part.counts.markers[interval] += 1
             return
         state, flags, horizon = State.VISIBLE, 0, _INT64_MAX
         if header is not None:
             if header.attributes & TRANSACTIONAL_MASK:
                 flags = TRANSACTIONAL
-                state = self._transactions.state(header.producer_id, header.base_offset)
+                state = self.decided.state(header.producer_id, header.base_offset)
             if header.delete_horizon_ms is not None:
                 horizon = header.delete_horizon_ms
         for records in _columns(batch, self.seed):
@@ -246,9 +229,9 @@ class KeyReader:
         intervals = np.searchsorted(self.cuts, records.offsets, side="right")
         wanted = intervals > 0
         keyless = wanted & (records.key_lengths < 0)
-        np.add.at(self.counts.keyless, intervals[keyless], 1)
+        np.add.at(self.part.counts.keyless, intervals[keyless], 1)
         wanted &= ~keyless
-        np.add.at(self.counts.records, (states[wanted], intervals[wanted]), 1)
+        np.add.at(self.part.counts.records, (states[wanted], intervals[wanted]), 1)
         count = int(wanted.sum())
         if not count:
             return
@@ -266,28 +249,6 @@ class KeyReader:
         rows[:, Row.RECORDS] = 1
         rows[:, Row.KEY_SHOWN] = records.shown[wanted]
         self.runs.add(rows)
-
-
-class _Transactions:
-    """Which transactional batches of a log belong to aborted transactions, and which to open ones, by the log's own markers."""
-
-    def __init__(self, replica: Replica) -> None:
-        fold = replica.state.transactions
-        rows = fold.ending_rows()
-        rows = rows[(rows[:, endings.IS_ABORT] != 0) & (rows[:, endings.FIRST_OFFSET] >= 0)]
-        rows = rows[np.lexsort((rows[:, endings.LAST_OFFSET], rows[:, endings.FIRST_OFFSET], rows[:, endings.PRODUCER_ID]))]
-        self._producers = rows[:, endings.PRODUCER_ID].copy()
-        self._firsts, self._lasts = rows[:, endings.FIRST_OFFSET].copy(), rows[:, endings.LAST_OFFSET].copy()
-        self._open = {one.producer_id: one.first_offset for one in fold.open_transactions()}
-
-    def state(self, producer_id: int, offset: int) -> State:
-        """State of a transactional batch with this base offset."""
-        if offset >= self._open.get(producer_id, _INT64_MAX):
-            return State.OPEN
-        start = int(np.searchsorted(self._producers, producer_id, "left"))
-        end = int(np.searchsorted(self._producers, producer_id, "right"))
-        index = start + int(np.searchsorted(self._firsts[start:end], offset, "right")) - 1
-        return State.ABORTED if index >= start and offset <= self._lasts[index] else State.VISIBLE
 
 
 @dataclass(frozen=True, slots=True)

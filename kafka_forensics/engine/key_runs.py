@@ -107,7 +107,7 @@ class KeyRuns:
                 yield reduced(np.concatenate(heads))
                 return
             limit = min(last)
-            counts = [_below(head, limit) for head in heads]
+            counts = [below(head, limit) for head in heads]
             if any(counts):
                 yield reduced(np.concatenate([head[:count] for head, count in zip(heads, counts, strict=True)]))
                 heads = [head[count:] for head, count in zip(heads, counts, strict=True)]
@@ -128,7 +128,7 @@ class KeyRuns:
         return np.frombuffer(self._file.read(stop - start), np.int64).reshape(-1, ROW_WIDTH)
 
 
-def _below(rows: "Rows", key: tuple[int, ...]) -> int:
+def below(rows: "Rows", key: tuple[int, ...]) -> int:
     """How many of sorted rows have a lower key."""
     high = rows[:, Row.KEY_HIGH]
     first, end = int(np.searchsorted(high, key[0], "left")), int(np.searchsorted(high, key[0], "right"))

@@ -20,6 +20,8 @@ from kafka_forensics.parsers.segment import SegmentReader
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.engine.key_question import KeysApart
+
 MAX_BATCH_BYTES = 64 << 20
 """A batch larger than this is not opened to compare its records."""
 _LYING_HEADERS = frozenset({"BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"})
@@ -35,6 +37,8 @@ class LogReader:
     def __init__(self, plans: list[ReplicaPlan], key: "NDArray[np.int64]", as_of_ms: int | None = None) -> None:
         self._plans = {id(plan.context): plan for plan in plans}
         self.as_of_ms = as_of_ms
+        self.apart: KeysApart | None = None
+        """Who has keys of large logs compared, None: they are compared here."""
         self._key = key
         self.incomplete: list[Incomplete] = []
         self.problems: list[tuple[Replica, int, Damage]] = []
