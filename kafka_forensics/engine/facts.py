@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 Words = Callable[[Finding], tuple[str, str | None]]
 """Gives a finding's message and advice; the engine has no prose of its own."""
 Batches = Iterator["pa.RecordBatch"]
+Replica = tuple[str, int, int | str, str]
+"""A topic, a partition, a broker and the name of its log directory."""
 
 _OF_REPLICA: Final[dict[str, Callable[[Reading], Batches]]] = {
     "batches": batch_facts,
@@ -93,6 +95,11 @@ class Part:
     batches: Batches
 
 
+def place_of_replica(plan: ReplicaPlan) -> Replica:
+    """Where a replica is."""
+    return plan.context.topic, plan.context.partition, plan.context.broker, plan.log_dir.name
+
+
 def _nothing(_: int) -> None:
     """Where nobody asks how far it is."""
 
@@ -130,18 +137,16 @@ class FactReader:
     def _transactions(self) -> Callable[[Reading], Batches]:
         """What reads the transactions of a replica, with all that the scan knows of them."""
         known = KnownTransactions(self.witnesses.transaction_log, self.result.findings)
-        stable = {
+        stable = self.stable_offsets()
+        return lambda reading: transaction_facts(reading, stable.get(place_of_replica(reading.plan)), known)
+
+    def stable_offsets(self) -> dict[Replica, int | None]:
+        """The last stable offset of each replica, as the scan has it."""
+        return {
             (partition.topic, partition.partition, one.broker, one.log_dir): one.last_stable_offset
             for partition in self.result.partitions
             for one in partition.replicas
         }
-
-        def read(reading: Reading) -> Batches:
-            context = reading.plan.context
-            where = context.topic, context.partition, context.broker, reading.plan.log_dir.name
-            return transaction_facts(reading, stable.get(where), known)
-
-        return read
 
     def batches(self, name: str) -> Batches:
         """The fact as record batches with its declared schema. Raises UsageError if there is no such fact."""

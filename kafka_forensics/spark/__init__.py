@@ -111,9 +111,9 @@ def export(
 ) -> "Exported":
     """Write facts (all of them unless `facts` are named) as Parquet datasets to `output`, by Spark's workers.
 
-    `output` is an empty or new directory that every worker sees, or a URI such as `s3://bucket/export`; docs/facts.md tells what lies
-    there. Keys and values of records stay out without `payloads`. Raises UsageError for paths that make no sense, for a target that
-    holds something, and where the workers cannot do the work; what cannot be read is in `result.incomplete` of the answer.
+    `output` is an empty or new directory that every worker sees, or a URI such as `s3://bucket/export`; docs/facts.md tells what is
+    there then. Keys and values of records stay out without `payloads`. Raises UsageError for paths that make no sense, for a target
+    that holds something, and where the workers cannot do the work; what cannot be read is in `result.incomplete` of the answer.
     """
     register(spark)
     from kafka_forensics.engine.options import ScanOptions

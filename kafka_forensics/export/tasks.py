@@ -1,0 +1,238 @@
+"""An export in tasks: which there are, and what a worker does with one. It writes files under names of its own and tells of them.
+
+A task is bytes, and what a worker tells is lines of JSON, so that anybody can carry them. Which files count, and what they are
+called in the end, is settled by who gave the tasks out: an attempt that is lost leaves files that nobody tells of.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count, groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.engine.fact_splits import FILE_COST, replica_tasks
+from kafka_forensics.engine.fact_splits_pieces import Piece, decode
+from kafka_forensics.engine.fact_splits_query import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
+from kafka_forensics.engine.fact_splits_read import piece_facts
+from kafka_forensics.engine.facts import FactReader, Replica, place_of_replica
+from kafka_forensics.engine.facts_answers import transaction_facts
+from kafka_forensics.engine.facts_log import Reading
+from kafka_forensics.engine.inputs import ReplicaPlan, broker_order
+from kafka_forensics.engine.slices import thin_plans
+from kafka_forensics.engine.transactions_listing import KnownTransactions
+from kafka_forensics.engine.travel import pack, place_of, unpack
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
+from kafka_forensics.export.places import join_place
+from kafka_forensics.export.target import Place
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.storage.lost import LostSource
+from kafka_forensics.storage.open import open_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_forensics.storage.source import ByteSource
+
+BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
+"""Facts that tasks write; who gives them out holds the others."""
+Storage = tuple[tuple[str, str], ...]
+Rows = tuple[dict[str, Any], Iterable["pa.RecordBatch"]]
+"""The keys of a replica and rows of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task: some rows of one fact."""
+
+    fact: str
+    work: bytes
+
+
+@dataclass(slots=True)
+class Common:
+    """What all tasks of an export have in common; goes along as JSON."""
+
+    path: str
+    """Of the target, as any process finds it."""
+    token: str
+    storage: Storage = field(repr=False)
+    names: dict[str, str] = field(default_factory=dict)
+    """Where a source is → what it is called."""
+    payloads: bool = False
+    compiled: bool = False
+
+    def packed(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def unpacked(cls, packed: str) -> "Common":
+        """Of JSON."""
+        told = json.loads(packed)
+        return cls(**told | {"storage": tuple(map(tuple, told["storage"]))})
+
+    def target(self) -> Place:
+        """The target. Raises UsageError if it is not what is there."""
+        return join_place(self.path, self.token, self.storage)
+
+
+def common(reader: FactReader, token: str, path: str, *, compiled: bool) -> Common:
+    """What tasks about the reader's facts have in common; workers find the target at `path`."""
+    names = {place_of(source): source.name for source in reader.inputs.sources}
+    return Common(path, token, reader.options.storage_options, names, reader.payloads, compiled)
+
+
+def known_transactions(reader: FactReader) -> bytes:
+    """What the scan and the coordinators' log say of single transactions, which every task about them is told."""
+    about = [one for one in reader.result.findings if one.kind.startswith("TXN_")]
+    return pack((reader.witnesses.transaction_log, about))
+
+
+def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
+    """Tasks for those of the facts that are `BY_TASKS`, of about `split_bytes` of logs each, in the order of their rows."""
+    found: list[Task] = []
+    for name in names:
+        if name == "transactions":
+            found += [Task(name, one) for one in _transaction_tasks(reader, split_bytes)]
+        elif name in BY_TASKS:
+            query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=split_bytes)
+            told = replica_tasks(reader.inputs.replicas, query, deep=reader.result.totals.records_decoded)
+            found += [Task(name, json.dumps([split_bytes, one]).encode()) for one in told]
+    return found
+
+
+def _transaction_tasks(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
+    """Whole replicas together, for a transaction is told once its marker is met; all those of an archive that cannot seek."""
+    stable = reader.stable_offsets()
+    alone: dict[int, list[ReplicaPlan]] = {}
+    pending: list[ReplicaPlan] = []
+    weight = 0
+    for plan in reader.inputs.replicas:
+        source = plan.log_dir.source
+        if not source.seekable:
+            alone.setdefault(id(source), []).append(plan)
+            continue
+        added = plan.bytes + FILE_COST * len(plan.directory.segments)
+        if pending and weight + added > split_bytes:
+            yield _replicas(pending, stable)
+            pending, weight = [], 0
+        pending.append(plan)
+        weight += added
+    for plans in [pending, *alone.values()] if pending else alone.values():
+        yield _replicas(plans, stable)
+
+
+def _replicas(plans: list[ReplicaPlan], stable: dict[Replica, int | None]) -> bytes:
+    return pack([(plan, stable.get(place_of_replica(plan))) for plan in thin_plans(plans)])
+
+
+def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterator[str]:
+    """Do a task: what was written, file by file, and what could not be read, as lines of JSON for `told`.
+
+    With `strict`, raises SourceError for what may be readable at the next attempt. Raises UsageError if the target is not there or
+    cannot be written to.
+    """
+    shared = Common.unpacked(packed)
+    target = shared.target()
+    use_compiled(shared.compiled)
+    gaps: list[Incomplete] = []
+    attempt = uuid.uuid4().hex
+    names = (f"{attempt}-{number}.parquet" for number in count())
+    read = _transactions if task.fact == "transactions" else _pieces
+    fact = FACTS[task.fact]
+    for keys, batches in read(shared, known, task, gaps, strict=strict):
+        for one in write_part(fact.own, batches, target.temporary, names, keys):
+            yield json.dumps(asdict(one))
+    yield from (json.dumps({"gap": [one.path, one.reason]}) for one in gaps)
+
+
+def look(packed: str) -> str | None:
+    """What keeps this process from writing to the target; None if it can."""
+    try:
+        with Common.unpacked(packed).target().temporary.file(f"{uuid.uuid4().hex}.look"):
+            return None
+    except UsageError as error:
+        return str(error)
+
+
+def _opener(shared: Common) -> Callable[[str], "ByteSource"]:
+    """Opens each source once for a task, called as its user called it."""
+    sources: dict[str, ByteSource] = {}
+
+    def opened(place: str) -> "ByteSource":
+        if place not in sources:
+            name = shared.names.get(place, place)
+            try:
+                sources[place] = open_source(place, shared.storage)
+                vars(sources[place])["name"] = name
+            except (PathMissingError, SourceError) as error:
+                sources[place] = LostSource(name, error)
+        return sources[place]
+
+    return opened
+
+
+def _pieces(shared: Common, _: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
+    """Replica by replica what the pieces of a task say."""
+    split_bytes, text = json.loads(task.work)
+    pieces, deep = decode(text)
+    query = FactQuery(task.fact, tuple(FACTS[task.fact].schema.names), split_bytes=split_bytes, payloads=shared.payloads)
+    opened = _opener(shared)
+
+    def rows(of_one: Iterable[Piece]) -> "Iterator[pa.RecordBatch]":
+        for one in of_one:
+            yield from piece_facts(one, opened(one.source), query, gaps.append, deep=deep, strict=strict)
+
+    for (topic, partition, broker), of_one in groupby(pieces, key=lambda one: (one.topic, one.partition, str(one.broker))):
+        yield folder_of(FACTS[task.fact], topic, partition, broker)[1], rows(of_one)
+
+
+def _transactions(shared: Common, known: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
+    """Replica by replica the transactions."""
+    opened = _opener(shared)
+    told = KnownTransactions(*unpack(known))
+    for plan, stable in unpack(task.work, lambda _, place: opened(place)):
+        context = plan.context
+        missing: list[Incomplete] = []
+        reading = Reading(plan, missing.append, lambda _: None)
+        _, keys = folder_of(FACTS[task.fact], context.topic, context.partition, str(context.broker))
+        yield keys, transaction_facts(reading, stable, told)
+        if missing and strict:
+            raise SourceError(missing[0].path, missing[0].reason)
+        gaps += missing
+
+
+def told(answers: Iterable[tuple[Task, list[str]]], target: Place) -> tuple[dict[str, list[Written]], list[Incomplete]]:
+    """Give the files of each task's one attempt that counts their names: the files of each fact, and what could not be read.
+
+    Tasks are in their order. Raises UsageError where a file cannot be had.
+    """
+    written: dict[str, list[Written]] = {}
+    gaps: dict[Incomplete, None] = {}
+    for task, lines in answers:
+        files = written.setdefault(task.fact, [])
+        for line in map(json.loads, lines):
+            if "gap" in line:
+                gaps[Incomplete(*line["gap"])] = None
+            else:
+                files.append(Written(**line))
+    for name, files in written.items():
+        files.sort(key=_order)
+        used: dict[str, Iterator[int]] = {}
+        for one in files:
+            folder, _ = folder_of(FACTS[name], **one.keys)
+            path = name_of(folder, next(used.setdefault(folder, count())))
+            target.adopt(one.path, path)
+            one.path = path
+    return written, list(gaps)
+
+
+def _order(one: Written) -> tuple[object, ...]:
+    """By topic, partition and broker, as replicas are in a scan."""
+    broker = one.keys["broker"]
+    known = int(broker) if broker.isascii() and broker.isdigit() else broker
+    return one.keys["topic"], one.keys["partition"], broker_order(known), broker

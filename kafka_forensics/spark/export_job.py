@@ -1,0 +1,167 @@
+"""The export as Spark jobs: the scan, then tasks that read facts and write their files themselves where all of them see the target.
+
+What an attempt has written it tells only when its task is done; Spark gives one attempt of each task. The driver gives these files
+their names, takes away whatever else was written, and puts manifest and seal last, so that datasets do not depend on attempts.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.compiled import worth_compiling
+from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES
+from kafka_forensics.engine.facts import FactReader
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.export.datasets import Dataset, export_facts
+from kafka_forensics.export.payloads import without_payloads
+from kafka_forensics.export.places import absolute, inputs_named, open_place
+from kafka_forensics.export.target import Place
+from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_transactions, look, tasks, told, write_task
+from kafka_forensics.export.views import words
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.schemas import FACTS, fact_named
+from kafka_forensics.spark.job import attempts_of, is_strict, probe, scan_inputs, small_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Batches = Iterator["pa.RecordBatch"]
+
+WORK_SCHEMA: Final = "number bigint, fact string, work binary"
+ANSWER_SCHEMA: Final = "number bigint, line string"
+"""A line that a task told; each tells at least that it is done."""
+_DONE: Final = ""
+_SHARE: Final = "every worker must be able to write there: use shared storage, or a URI like s3://"
+_LOOKS: Final = 8
+"""Tasks that look at the target before the work begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What became of an export: what was written of each fact, and the scan's answer, which says what could not be read."""
+
+    datasets: list[Dataset]
+    result: ScanResult
+
+
+def exported(
+    spark: "SparkSession",
+    paths: list[str],
+    options: ScanOptions,
+    target: Place,
+    output: str,
+    names: Sequence[str],
+    *,
+    payloads: bool,
+    split_bytes: int = SPLIT_BYTES,
+) -> tuple[FactReader, list[Dataset]]:
+    """Scan the paths, and write the facts `names` to `target`, which was opened at `output`; what was written of each.
+
+    Raises UsageError for paths that make no sense, where workers cannot do the work, and where nothing can be written.
+    """
+    inputs = gather(paths, options)
+    probe(spark, inputs, options)
+    target.share()
+    where = absolute(output)
+    _look_at_target(spark, Common(where, target.token, options.storage_options))
+    result, witnesses = scan_inputs(spark, inputs, options)
+    reader = FactReader(inputs, options, result, witnesses, words, payloads)
+    if not payloads:
+        result.findings = [without_payloads(one) for one in result.findings]
+    compiled = worth_compiling(sum(plan.bytes for plan in inputs.replicas))
+    given = tasks(reader, names, split_bytes)
+    shared = common(reader, target.token, where, compiled=compiled)
+    written, gaps = told(_answers(spark, shared, reader, given), target)
+    reader.incomplete += gaps
+    target.clear()
+    for name in names:
+        if name in BY_TASKS:
+            written.setdefault(name, [])
+    datasets = export_facts(reader, target, names, written)
+    seen = {(one.path, one.reason): one for one in [*result.incomplete, *reader.incomplete]}
+    result.incomplete = [seen[key] for key in sorted(seen)]
+    return reader, datasets
+
+
+def export_paths(
+    spark: "SparkSession", paths: list[str], output: str, facts: Sequence[str] | None, options: ScanOptions, *, payloads: bool
+) -> Exported:
+    """See `spark.export`."""
+    wanted = {fact_named(one).name for one in facts or FACTS}
+    target = open_place(output, inputs_named(paths), options.storage_options)
+    try:
+        names = [name for name in FACTS if name in wanted]
+        reader, datasets = exported(spark, paths, options, target, output, names, payloads=payloads)
+    except BaseException:
+        target.withdraw()
+        raise
+    return Exported(datasets, reader.result)
+
+
+def _look_at_target(spark: "SparkSession", shared: Common) -> None:
+    """Let some workers try whether they can write. Raises UsageError."""
+    asked = small_table(spark, {"number": list(range(_LOOKS))}, "number bigint").repartitionByRange(_LOOKS, "number")
+    _require_none(asked.mapInArrow(partial(_look, shared.packed()), "problem string").toArrow().column("problem").to_pylist())
+
+
+def _require_none(problems: "Sequence[str | None]") -> None:
+    for problem in problems:
+        raise UsageError(f"a worker of Spark: {problem}", hint=_SHARE)
+
+
+def _look(shared: str, batches: Batches) -> Batches:
+    """On a worker: whether something can be written."""
+    import pyarrow as pa
+
+    for batch in batches:
+        problem = look(shared) if batch.num_rows else None
+        yield pa.record_batch({"problem": pa.array([] if problem is None else [problem], pa.string())})
+
+
+def _answers(spark: "SparkSession", shared: Common, reader: FactReader, given: list[Task]) -> Iterator[tuple[Task, list[str]]]:
+    """What each task told. Raises UsageError where one could not write."""
+    if not given:
+        return
+    known = known_transactions(reader) if any(one.fact == "transactions" for one in given) else b""
+    columns = {"number": list(range(len(given))), "fact": [one.fact for one in given], "work": [one.work for one in given]}
+    answers = (
+        small_table(spark, columns, WORK_SCHEMA)
+        .repartitionByRange(len(given), "number")
+        .mapInArrow(partial(_write, shared.packed(), known, attempts_of(spark)), ANSWER_SCHEMA)
+        .toArrow()
+    )
+    lines: list[list[str]] = [[] for _ in given]
+    for row in answers.to_pylist():
+        lines[row["number"]].append(row["line"])
+    for one, found in zip(given, lines, strict=True):
+        if found.count(_DONE) != 1:
+            raise ForensicsError("Spark did not give every task's answer once")
+        said = [line for line in found if line]
+        _require_none([problem for line in said if (problem := json.loads(line).get("problem")) is not None])
+        yield one, said
+
+
+def _write(shared: str, known: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: read facts and write them."""
+    import pyarrow as pa
+
+    strict = is_strict(attempts)
+    for batch in batches:
+        for number, fact, work in zip(*(batch.column(name).to_pylist() for name in ("number", "fact", "work")), strict=True):
+            lines = [*_lines(shared, known, Task(fact, work), strict=strict), _DONE]
+            yield pa.record_batch({"number": pa.array([number] * len(lines), pa.int64()), "line": pa.array(lines, pa.string())})
+
+
+def _lines(shared: str, known: bytes, task: Task, *, strict: bool) -> Iterator[str]:
+    """What a task tells. Where it cannot write, the last attempt tells so, those before it fail."""
+    try:
+        yield from write_task(shared, known, task, strict=strict)
+    except UsageError as error:
+        if strict:
+            raise
+        yield json.dumps({"problem": str(error)})
