@@ -37,6 +37,9 @@ def changes(
     partition: options.Partition = None,
     broker: options.Broker = None,
     jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    spark_remote: options.SparkRemote = None,
+    spark_master: options.SparkMaster = None,
     storage_option: options.StorageOption = None,
     format_name: options.Format = None,
     output: options.Output = None,
@@ -56,6 +59,7 @@ def changes(
     findings; `scan` tells what is wrong within a snapshot. Ends with status 0 if nothing was found between them from --fail-on
     upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
+    spark = options.on_spark(engine, spark_remote, spark_master)
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
@@ -65,7 +69,10 @@ def changes(
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)
-    result = _run(snapshots, asked, screen, snapshot or [], quiet=quiet)
+    if spark:
+        result = _run_on_spark(snapshots, asked, screen, snapshot or [], (spark_remote, spark_master), quiet=quiet)
+    else:
+        result = _run(snapshots, asked, screen, snapshot or [], quiet=quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     with open_output(output, no_color=no_color) as to:
@@ -82,6 +89,24 @@ def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list
 
     with Progress(screen, quiet=quiet) as progress:
         return snapshots.changes(given, asked, progress, chosen).result
+
+
+def _run_on_spark(
+    given: list[str],
+    asked: ScanOptions,
+    screen: Destination,
+    chosen: list[str],
+    where: tuple[str | None, str | None],
+    *,
+    quiet: bool,
+) -> "SnapshotsResult":
+    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.engine.snapshots import gather_snapshots, snapshot_paths
+    from kafka_forensics.spark.snapshots import compare_inputs
+
+    gathered = gather_snapshots(snapshot_paths(given, asked, chosen), asked)
+    with stopping(screen, *where, asked.jobs, quiet=quiet) as spark:
+        return compare_inputs(spark, gathered, asked).result
 
 
 def _exit_status(result: "SnapshotsResult", fail_on: str) -> int:

@@ -163,12 +163,27 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
             (one.broker, (each.topic or "", each.partition or 0)) for one in every for each in one.found.partitions if each.legal
         ]
         require_match(there, dict.fromkeys(one.broker for one in every), options)
+    _require_one_cluster(found)
     brokers = {name: {one.broker for one in inputs.log_dirs} for name, inputs in found.items()}
     if all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(found)):
         told = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(found)[:4])
         hint = f"brokers are known by meta.properties, else by their folders' names ({told}); are these brokers of one snapshot?"
         raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
     return found
+
+
+def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
+    """Raise UsageError for neighbours that are known to be of different clusters."""
+    clusters = {
+        name: {one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None and one.meta.cluster_id is not None}
+        for name, inputs in found.items()
+    }
+    for older, newer in pairwise(found):
+        if clusters[older] and clusters[newer] and clusters[older].isdisjoint(clusters[newer]):
+            told = f"{listed(sorted(clusters[older]))} and {listed(sorted(clusters[newer]))}"
+            raise UsageError(
+                f"snapshots {older} and {newer} are of different clusters: {told}", hint="compare those of one cluster"
+            )
 
 
 def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> Compared:

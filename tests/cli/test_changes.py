@@ -170,6 +170,20 @@ def test_an_empty_snapshot_is_an_error(run: Run, trees: Snapshots) -> None:
     assert "there is no Kafka log in" in err
 
 
+def test_snapshots_of_different_clusters_are_not_compared(run: Run, trees: Snapshots) -> None:
+    for path in (trees.root / NEW).glob("*/meta.properties"):
+        path.write_text(path.read_text().replace("cluster.id=", "cluster.id=A")[:-2] + "\n")
+    status, _, err = run(trees.root)
+    assert status == 2
+    assert f"snapshots {OLD} and {NEW} are of different clusters" in err
+
+
+def test_spark_is_asked_where_the_command_says_so(run: Run, trees: Snapshots) -> None:
+    status, _, err = run(trees.root, "--spark-master", "local[1]")
+    assert status == 2
+    assert "--engine spark" in err
+
+
 def test_python_gives_rows_tables_and_a_page(trees: Snapshots) -> None:
     result = kf.scan_snapshots({"a": str(trees.root / OLD), "b": [str(trees.root / NEW)]})
     assert repr(result) == "<SnapshotsResult warning: 2 snapshots, 3 changes, 1 findings between them>"
