@@ -1,12 +1,15 @@
 """Several snapshots on Spark give the local engine's answer, row for row: of ordinary days, of losses, of the samples."""
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
+from kafka_forensics.cli import spark_session
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.snapshots import changes, gather_snapshots, snapshot_paths
 from kafka_forensics.model.changes import SnapshotsResult
@@ -65,3 +68,18 @@ def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) 
 def test_on_the_samples_of_one_cluster(spark: SparkSession) -> None:
     given = {"before": str(SAMPLES / "healthy"), "after": str(SAMPLES / "unclean-election")}
     assert text(scan_snapshots(spark, given, topic="[a_]*")) == text(kf.scan_snapshots(given, topic="[a_]*"))
+
+
+def test_on_the_command_line(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_session, "stopping", lambda *_, **__: nullcontext(spark))
+    trees = Snapshots(tmp_path / "snapshots")
+    trees.put("1", HEALTHY)
+    trees.put("2", grown())
+    answers = []
+    for engine in ("local", "spark"):
+        status = outcome(["changes", str(trees.root), "--engine", engine, "--format", "jsonl", "--quiet"])
+        answers.append((status, capsys.readouterr().out.replace('"engine": "spark"', '"engine": "local"')))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0
