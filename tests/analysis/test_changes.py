@@ -1,0 +1,96 @@
+"""One log at two times against a naive answer: the first batch that differs, and both ends, say all."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.analysis.changes import Between, log_changes
+from kafka_forensics.analysis.range_counts import Counts, counted
+from kafka_forensics.model.changes import ChangeKind
+from tests.support.replica_logs import Logs, batches
+
+OLDER, NEWER = 1, 2
+BETWEEN = Between("a", "b")
+Told = list[tuple[str, int, int, int | None]]
+"""Kind, first offset, end, batches."""
+
+
+def told(logs: Logs, old: list[tuple[int, str]], new: list[tuple[int, str]], *, start: int = 0, each: int = 1) -> Told:
+    """What is told of a log that was `old` (runs of an epoch and a word) and is `new` from batch `start` on."""
+    before = logs.add(OLDER, batches(*old, each=each), start=0)
+    after = logs.add(NEWER, [one for one in batches(*new, each=each) if one.base_offset >= start], start=start)
+    result = log_changes(before, after, BETWEEN, logs)
+    return [(one.kind.value, one.offset_start, one.offset_end, one.batches) for one in result.changes]
+
+
+def naive(old: str, new: str, start: int, each: int) -> Told:
+    """The same from the words: batches of one record, and `start` is a batch of both."""
+    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if at >= start and a != b), min(len(old), len(new)))
+    rows: Told = []
+    if same < len(old):
+        rows.append(("truncated", same * each, len(old) * each, len(old) - same))
+    if same < len(new):
+        rows.append(("appended", same * each, len(new) * each, len(new) - same))
+    if start:
+        rows.append(("deleted", 0, start * each, start))
+    return rows
+
+
+@pytest.mark.properties
+@given(
+    st.text("abc", min_size=1, max_size=12),
+    st.text("abc", max_size=6),
+    st.text("xyz", max_size=6),
+    st.integers(0, 12),
+    st.integers(1, 4),
+)
+def test_any_history_is_told_as_it_was(kept: str, cut: str, came: str, start: int, each: int) -> None:
+    start = min(start, len(kept) - 1)
+    old, new = kept + cut, kept + came
+    answer = told(Logs(), [(0, old)], [(0, kept), (3, came)], start=start * each, each=each)
+    assert answer == naive(old, new, start, each)
+
+
+def test_equal_logs_say_nothing_and_nothing_is_read_again() -> None:
+    logs = Logs()
+    assert told(logs, [(0, "abcdef"), (1, "gh")], [(0, "abcdef"), (1, "gh")]) == []
+    assert logs.asked == []
+
+
+def test_a_retry_that_came_back_under_another_epoch_was_cut_and_is_no_loss() -> None:
+    logs = Logs()
+    old = logs.add(OLDER, batches((0, "abc")), checkpoint=[(0, 0)])
+    new = logs.add(NEWER, batches((0, "ab"), (2, "cd")), checkpoint=[(0, 0), (2, 2)])
+    result = log_changes(old, new, BETWEEN, logs)
+    rows = [(one.kind, one.offset_start, one.offset_end, one.reason, one.replaced_by) for one in result.changes]
+    assert rows == [
+        (ChangeKind.TRUNCATED, 2, 3, "same_records_again", 2),
+        (ChangeKind.APPENDED, 2, 4, None, None),
+    ]
+    assert result.lost_from is None
+
+
+def test_what_is_lost_begins_behind_what_came_back() -> None:
+    logs = Logs()
+    old = logs.add(OLDER, batches((0, "abcx")), checkpoint=[(0, 0)])
+    new = logs.add(NEWER, batches((0, "ab"), (2, "cy")), checkpoint=[(0, 0), (2, 2)])
+    result = log_changes(old, new, BETWEEN, logs)
+    assert (result.cut, result.lost_from) == (2, 3)
+
+
+def test_equal_records_in_other_batches_are_rewritten() -> None:
+    logs = Logs()
+    old = logs.add(OLDER, batches((0, "ab"), each=3))
+    new = logs.add(NEWER, batches((0, "ab"), each=3, codec="gzip"))
+    (row,) = log_changes(old, new, BETWEEN, logs).changes
+    assert (row.kind, row.reason, row.offset_start, row.offset_end) == (ChangeKind.REWRITTEN, "reencoded", 0, 6)
+
+
+def test_batches_are_counted_once_however_many_blocks_they_span() -> None:
+    logs = Logs()
+    wide = batches((0, "abcd"), span=40_000)
+    replica = logs.add(OLDER, wide)
+    sizes = [len(one.written()) for one in wide]
+    assert counted(replica, logs, 1, 160_000) == Counts(4, 4, sum(sizes))
+    assert counted(replica, logs, 40_000, 120_000) == Counts(2, 2, sum(sizes[1:3]))
+    assert counted(replica, logs, 160_000, 200_000) == Counts(0, 0, 0)
