@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafka_forensics.engine.key_parts import Decided, KeyPart
+    from kafka_forensics.engine.key_question import KeyQuestion
+
 
 @dataclass(slots=True)
 class Common:
@@ -31,6 +34,8 @@ class Common:
     around: Surroundings
     deep: bool = False
     """Whether every record is decoded."""
+    keys_apart_bytes: int | None = None
+    """From how many bytes of logs on the keys of a compacted partition are asked for (`KeysApart`), None: never."""
 
 
 @dataclass(slots=True)
@@ -108,3 +113,33 @@ class SliceAnswer:
     lone: list[Finding]
     incomplete: list[Incomplete]
     noticed: Noticed
+    asked: "list[KeyQuestion]" = field(default_factory=list)
+    """What must be answered first: the slice is to be judged again with the answers, and this is no answer about it."""
+
+
+@dataclass(slots=True)
+class KeyWork:
+    """Segments of replica `number` of those that a question asks about; `plan` knows only what reading them asks for.
+
+    `asked` is the question's number, `first` the first segment's base offset; the rest is as `KeyReader` takes it.
+    """
+
+    asked: int
+    number: int
+    first: int
+    plan: ReplicaPlan
+    next_base_offset: int | None
+    decided: "Decided"
+    cuts: "NDArray[np.int64]"
+    seed: int
+    delete_retention_ms: int
+
+
+@dataclass(slots=True)
+class KeyReading:
+    """What reading a `KeyWork` gave beside rows."""
+
+    asked: int
+    number: int
+    first: int
+    part: "KeyPart"

@@ -17,6 +17,7 @@ from kafka_forensics.engine.ahead import never
 from kafka_forensics.engine.errand_values import Common, FoldWork, SliceAnswer, Stretch, StretchRow, WitnessAnswer, WitnessWork
 from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split, read_indexes
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
+from kafka_forensics.engine.key_question import KeysApart
 from kafka_forensics.engine.leftovers import leftovers_judged
 from kafka_forensics.engine.merging import merge_replica
 from kafka_forensics.engine.options import ScanOptions
@@ -46,7 +47,7 @@ def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSou
 
 
 @lru_cache(maxsize=4)
-def _common(packed: bytes) -> Common:
+def common_of(packed: bytes) -> Common:
     """The common part, unpacked once in a process, which then lets go of what another scan had opened."""
     _opened.cache_clear()
     common: Common = unpack(packed)
@@ -70,7 +71,7 @@ def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes
 
     With `strict`, raises SourceError where a log cannot be read.
     """
-    known = _common(common)
+    known = common_of(common)
     use_compiled(known.compiled)
     asked: WitnessWork = unpack(work, opener(known))
     inputs = inputs_of(Slice("", -1, asked.internal), known.around)
@@ -94,7 +95,7 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
 
     With `strict`, raises SourceError where a log cannot be read.
     """
-    known = _common(common)
+    known = common_of(common)
     use_compiled(known.compiled)
     asked: FoldWork = unpack(work, opener(known))
     for part, split in _in_reading_order(asked, known.split_bytes):
@@ -143,9 +144,10 @@ def _stretch(one: Folded) -> Stretch:
 def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
     """Judge one slice: its rows, first the packed `Slice`, then stretches by replica, segment and start; a packed `SliceAnswer`.
 
-    With `strict`, raises SourceError where something cannot be read that could be when it was folded.
+    With `strict`, raises SourceError where something cannot be read that could be when it was folded. Where the answer asks
+    something, the slice is to be judged again with what is told.
     """
-    known = _common(common)
+    known = common_of(common)
     use_compiled(known.compiled)
     one: Slice = unpack(next(rows).packed, opener(known))
     answer, _ = answered(one, known, SliceRows(rows), strict=strict)
@@ -163,14 +165,21 @@ def answered(
     for number, plan in enumerate(one.replicas, first):
         merged.append(_replica(plan, inputs, _noting(stretches.of(number), when_folded), known, incomplete))
     if merged:
-        answer = SliceAnswer(judged(merged, known.key, known.options), [], incomplete, Noticed())
+        apart = None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, one.replicas, one.keys)
+        answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
+        if apart is not None and one.keys is None:
+            answer.asked = apart.asked
+        when_folded.update(gap for told in one.keys or () for part in told.parts.values() for gap in part.incomplete)
     else:
         lone = leftovers_judged((one.topic, one.partition), [], inputs, [], inputs.incomplete)
         answer = SliceAnswer(None, lone, incomplete, Noticed())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
         _refuse((one for one in gaps if one not in when_folded), inputs)
-    answer.noticed = noticed(inputs)
+    if answer.asked:
+        answer = SliceAnswer(None, [], [], Noticed(), answer.asked)
+    else:
+        answer.noticed = noticed(inputs)
     return answer, merged
 
 

@@ -29,6 +29,8 @@ from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSu
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.engine.key_question import KeysApart
+
 DEEP_BELOW_BYTES: Final = 256 << 20
 """Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""
 Look = Callable[[list[Replica], LogReader, PartitionResult], None]
@@ -52,11 +54,18 @@ def digest_key() -> "NDArray[np.int64]":
     return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
 
 
-def judged(merged: Sequence[Merged], key: "NDArray[np.int64]", options: ScanOptions, look: Look | None = None) -> PartitionAnswer:
-    """The answer about one partition from all its replicas."""
+def judged(
+    merged: Sequence[Merged],
+    key: "NDArray[np.int64]",
+    options: ScanOptions,
+    look: Look | None = None,
+    apart: "KeysApart | None" = None,
+) -> PartitionAnswer:
+    """The answer about one partition from all its replicas; none yet where `apart` was asked something."""
     plans = [plan for plan, _, _ in merged]
     replicas = [replica for _, replica, _ in merged]
     reader = LogReader(plans, key, options.as_of_ms)
+    reader.apart = apart
     result = judge_partition(plans, replicas, [snapshot for _, _, snapshot in merged], reader)
     if look is not None:
         look(replicas, reader, result)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kafka_forensics.engine.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.model.controller import ControllerHistory
@@ -10,6 +11,9 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+if TYPE_CHECKING:
+    from kafka_forensics.engine.key_question import KeyAnswer
 
 TopicPartition = tuple[str, int]
 
@@ -44,6 +48,8 @@ class Slice:
     relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
     controller: ControllerHistory | None = None
     """Of the controller's log only what bears on this partition's identity."""
+    keys: "list[KeyAnswer] | None" = None
+    """What was answered about its keys, None where nothing was asked yet."""
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Final
 
 from kafka_forensics.analysis import (
+    compaction,
     context,
     continuity,
     digests,
@@ -25,13 +26,24 @@ from kafka_forensics.analysis import (
     transactions_facts,
     witnesses,
 )
-from kafka_forensics.engine import change_slices, errand_values, inputs, options, partitions, scanning, slices
+from kafka_forensics.engine import (
+    change_slices,
+    errand_values,
+    inputs,
+    key_parts,
+    key_question,
+    options,
+    partitions,
+    scanning,
+    slices,
+)
 from kafka_forensics.engine import changes as partition_changes
 from kafka_forensics.model import batches, changes, controller, files, findings, group_log, results, transaction_log
 from kafka_forensics.parsers import file_names, log_dir
 from kafka_forensics.storage import source
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
+    *(compaction, key_parts, key_question),
     *(context, continuity, digests, epoch_bumps, epochs, framing, indexes, key_placement, producer_runs, producer_table),
     *(producers, recovery_walk, replica, sample, transaction_endings, transaction_markers, transactions, transactions_facts),
     *(witnesses, change_slices, partition_changes, changes, errand_values, inputs, options, partitions, scanning, slices),

@@ -48,13 +48,18 @@ def _pieces(plan: ReplicaPlan, split_bytes: int) -> Iterator[Piece]:
 
 
 def _part(number: int, replica: int, plan: ReplicaPlan) -> FoldPart:
-    """A part without pieces; its plan leaves out the directory's files, which the pieces name, and what is known of the replica."""
+    """A part without pieces."""
+    return FoldPart(number, replica, bare_plan(plan))
+
+
+def bare_plan(plan: ReplicaPlan) -> ReplicaPlan:
+    """The plan without the directory's files, whichever are named apart, and without what is known of the replica."""
     log_dir = LogDir(plan.log_dir.source, plan.log_dir.name, LogDirectory("", {}, [], [], []), plan.log_dir.broker)
     directory = replace(
         plan.directory, segments=[], snapshots=[], entries={}, metadata_snapshots=[], leftovers=[], unknown=[], irregular=[]
     )
     context = replace(plan.context, control=None, committed=[], leader_epochs=None, segment_base_offsets=[])
-    return FoldPart(number, replica, ReplicaPlan(log_dir, directory, context, plan.bytes, plan.samples_keys))
+    return ReplicaPlan(log_dir, directory, context, plan.bytes, plan.samples_keys)
 
 
 def witness_work(inputs: Inputs) -> WitnessWork:

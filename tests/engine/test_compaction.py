@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 
 from kafka_forensics.analysis.key_rows import ROW_WIDTH
-from kafka_forensics.engine import compaction, key_reader, local
+from kafka_forensics.engine import compaction, key_errands, key_reader
 from kafka_forensics.engine.key_runs import KeyRuns
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
+from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.compacted import History, compacted
+from tests.support.errand_engine import with_keys_apart
 from tests.support.faults import Brokers
-from tests.support.faults_verdict import only, said, verdict
+from tests.support.faults_verdict import only, said
 from tests.support.replicas import put_replica
 
 CLEANED = 600
@@ -37,9 +39,14 @@ def many(tmp_path: Path) -> Brokers:
     )
 
 
+def told_of(brokers: Brokers) -> ScanResult:
+    """The scan of all brokers."""
+    return with_keys_apart([str(path) for path in brokers.log_dirs], ScanOptions())
+
+
 def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = many(tmp_path / "brokers")
-    whole = verdict(brokers)
+    whole = told_of(brokers)
     assert said(whole) == [("COMPACTED_VALUE_DIFFERS", "critical", None), ("COMPACTION_SKEW", "info", None)]
     differs = only(whole, "COMPACTED_VALUE_DIFFERS").evidence
     assert (differs["keys"], differs["vanished"], [one["offset"] for one in differs["records"]]) == (1, 1, [400])
@@ -51,8 +58,9 @@ def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pyte
         runs.append(KeyRuns(evidence, capacity=64))
         return runs[-1]
 
-    monkeypatch.setattr(compaction, "KeyRuns", small)
-    assert verdict(brokers).findings == whole.findings
+    for reader in (compaction, key_errands):
+        monkeypatch.setattr(reader, "KeyRuns", small)
+    assert told_of(brokers).findings == whole.findings
     assert runs[0].spilled > 3
     assert list((tmp_path / "room").iterdir()) == []
 
@@ -78,8 +86,9 @@ def test_nothing_is_spilled_into_the_evidence(tmp_path: Path, monkeypatch: pytes
 
 def test_no_room_for_runs_makes_the_scan_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = many(tmp_path)
-    monkeypatch.setattr(compaction, "KeyRuns", lambda _: KeyRuns(["/"], capacity=64))
-    result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions())
+    for reader in (compaction, key_errands):
+        monkeypatch.setattr(reader, "KeyRuns", lambda _: KeyRuns(["/"], capacity=64))
+    result = with_keys_apart([str(path) for path in brokers.log_dirs], ScanOptions())
     assert [one.reason for one in result.incomplete] == [
         "no room for a temporary file: every directory for temporary files is part of the input"
     ]
@@ -92,7 +101,7 @@ def test_archives_that_cannot_seek_give_the_same(tmp_path: Path) -> None:
     with tarfile.open(bundle, "w:gz") as archive:
         for path in brokers.log_dirs:
             archive.add(path, path.name)
-    plain, packed = verdict(brokers), local.scan([str(bundle)], ScanOptions())
+    plain, packed = told_of(brokers), with_keys_apart([str(bundle)], ScanOptions())
     assert [(one.kind, one.evidence) for one in packed.findings] == [(one.kind, one.evidence) for one in plain.findings]
 
 
@@ -117,7 +126,7 @@ def test_old_formats_compare_with_what_the_cleaner_made_of_them(tmp_path: Path, 
     log_dirs = [put_replica(tmp_path, 1, old, high_watermark=4), put_replica(tmp_path, 2, new, high_watermark=4)]
     for log_dir in log_dirs:
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 4\n")
-    result = local.scan([str(path) for path in log_dirs], ScanOptions())
+    result = with_keys_apart([str(path) for path in log_dirs], ScanOptions())
     assert {one.kind for one in result.findings} & {"COMPACTION_SKEW", "COMPACTED_VALUE_DIFFERS"} == kinds
 
 
@@ -130,7 +139,7 @@ def test_a_batch_too_large_to_be_held_gives_its_keys(codec: str, tmp_path: Path,
         data = write_batch(records, base_offset=0, base_timestamp=9, compression_type=codec, last_offset_delta=19)
         log_dirs.append(put_replica(tmp_path, broker, data, high_watermark=20))
         (log_dirs[-1] / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
-    scan = partial(local.scan, [str(path) for path in log_dirs], ScanOptions())
+    scan = partial(with_keys_apart, [str(path) for path in log_dirs], ScanOptions())
     in_matrices = scan()
     monkeypatch.setattr(key_reader, "HELD_BYTES", 1)
     assert scan().findings == in_matrices.findings
@@ -143,7 +152,7 @@ def test_a_batch_that_no_window_holds_is_opened_by_itself(tmp_path: Path, monkey
     log_dirs = [put_replica(tmp_path, 1, large + small, high_watermark=2), put_replica(tmp_path, 2, small, high_watermark=2)]
     for log_dir in log_dirs:
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 0\n")
-    scan = partial(local.scan, [str(path) for path in log_dirs], ScanOptions(deep=False))
+    scan = partial(with_keys_apart, [str(path) for path in log_dirs], ScanOptions(deep=False))
     assert only(scan(), "COMPACTED_VALUE_DIFFERS").evidence["records"][0]["offset"] == 0
     monkeypatch.setattr(key_reader, "MAX_BATCH_BYTES", 16 << 20)
     result = scan()

@@ -1,7 +1,6 @@
 """What cleaners do by their own rules, at times of their own, is never called a difference; what they never do always is."""
 
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,139 +10,16 @@ from hypothesis import strategies as st
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from tests.support.compacted import History, compacted
+from tests.support.simulated_cleaners import Replica, Told, clusters, written
 
 pytestmark = pytest.mark.properties
 
-RETENTION = 10
-"""How long the simulated cleaners keep tombstones and markers, in their own time."""
 EXPECTED = frozenset({"COMPACTION_SKEW", "REPLICA_LAGS", "TXN_OPEN", "HW_UNKNOWN"})
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What is known of an offset: key and value of a record, the transaction it belongs to or ends, and how that ended."""
-
-    key: str | None
-    value: str | None
-    transaction: int = -1
-    commits: bool | None = True
-    is_marker: bool = False
-
-
-@dataclass(slots=True)
-class Told:
-    """A history and what each of its offsets is."""
-
-    history: History = field(default_factory=History)
-    facts: list[Fact] = field(default_factory=list)
-
-    @property
-    def first_unstable(self) -> int:
-        """No cleaner comes farther."""
-        opened = [offset for offset, fact in enumerate(self.facts) if fact.commits is None]
-        return min(opened, default=len(self.facts))
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> Told:
-    keys, values = st.sampled_from("abcd"), st.none() | st.integers(0, 99).map(str)
-    told = Told()
-    for number in range(draw(st.integers(3, 12))):
-        records = draw(st.lists(st.tuples(keys, values), min_size=1, max_size=3))
-        ending = draw(st.sampled_from(["plain"] * 5 + ["commit", "abort"]))
-        if ending == "plain":
-            told.history.put(*records)
-            told.facts += [Fact(*record) for record in records]
-            continue
-        commits = ending == "commit"
-        told.history.transaction(1000 + number, *records, commit=commits)
-        told.facts += [Fact(*record, number, commits) for record in records]
-        told.facts.append(Fact(None, None, number, commits, is_marker=True))
-    if draw(st.booleans()):
-        told.history.transaction(1999, ("a", "open"), commit=None)
-        told.facts.append(Fact("a", "open", 99, commits=None))
-    told.history.fill(3)
-    told.facts += [Fact(f"fill-{offset}", "x") for offset in range(len(told.facts), len(told.facts) + 3)]
-    return told
-
-
-@dataclass(slots=True)
-class Replica:
-    """A log and its cleaner: which offsets are left, up to where it cleaned, and from when tombstones and markers may go."""
-
-    facts: list[Fact]
-    kept: set[int]
-    end: int
-    cleaned: int = 0
-    horizons: dict[int, int] = field(default_factory=dict)
-
-    def clean(self, until: int, now: int) -> None:
-        """One round of the cleaner: `until` is where its offset map ends."""
-        until = min(until, self.end)
-        latest: dict[str, int] = {}
-        for offset in sorted(self.kept):
-            fact = self.facts[offset]
-            if self.cleaned <= offset < until and fact.key is not None and fact.commits:
-                latest[fact.key] = offset
-        for offset in sorted(one for one in self.kept if one < until):
-            if self._goes(offset, latest, now):
-                self.kept.discard(offset)
-        self.cleaned = max(self.cleaned, until)
-
-    def _goes(self, offset: int, latest: dict[str, int], now: int) -> bool:
-        fact = self.facts[offset]
-        if fact.is_marker:
-            data = [one for one in self.kept if self.facts[one].transaction == fact.transaction and not self.facts[one].is_marker]
-            return not data and self._expired(offset, now)
-        if fact.commits is False or fact.key is None or latest.get(fact.key, -1) > offset:
-            return True
-        return fact.value is None and self._expired(offset, now)
-
-    def _expired(self, offset: int, now: int) -> bool:
-        return self.horizons.setdefault(offset, now + RETENTION) <= now
-
-    @property
-    def dropped(self) -> set[int]:
-        """Offsets that are gone."""
-        return set(range(self.end)) - self.kept
-
-
-@st.composite
-def clusters(draw: st.DrawFn) -> tuple[Told, list[Replica]]:
-    """A leader that cleans, a follower that does so at other times, perhaps one that lags or began anew from the cleaned leader."""
-    told = draw(histories())
-    end = len(told.facts)
-
-    def cleaned(replica: Replica) -> Replica:
-        now = 0
-        for _ in range(draw(st.integers(0, 4))):
-            now += draw(st.integers(1, 2 * RETENTION))
-            replica.clean(draw(st.integers(0, told.first_unstable)), now)
-        return replica
-
-    leader = cleaned(Replica(told.facts, set(range(end)), end))
-    replicas = [leader, cleaned(Replica(told.facts, set(range(end)), end))]
-    third = draw(st.sampled_from(["none", "lags", "new"]))
-    if third == "lags":
-        short = draw(st.integers(1, end))
-        replicas.append(Replica(told.facts, set(range(short)), short))
-    if third == "new":
-        replicas.append(cleaned(Replica(told.facts, set(leader.kept), end)))
-    return told, replicas
-
-
 def scanned(told: Told, replicas: list[Replica]) -> ScanResult:
-    ends = [0]
-    for step in told.history.steps:
-        ends.append(ends[-1] + step.offsets)
-    for one in replicas:  # a log ends with a batch
-        one.end = max(end for end in ends if end <= one.end)
-        one.kept = {offset for offset in one.kept if offset < one.end}
     with tempfile.TemporaryDirectory() as folder:
-        logs = {number: told.history.left(one.dropped, end=one.end) for number, one in enumerate(replicas, 1)}
-        brokers = compacted(Path(folder), logs, {number: one.cleaned for number, one in enumerate(replicas, 1)})
-        return local.scan([str(path) for path in brokers.log_dirs], ScanOptions())
+        return local.scan(written(told, replicas, Path(folder)), ScanOptions())
 
 
 @given(clusters())

@@ -1,45 +1,76 @@
 """The errands of a scan carried by nobody but a shuffled list: what Spark does, without Spark."""
 
 import random
+from dataclasses import dataclass
 
+import numpy as np
+
+from kafka_forensics.analysis.key_rows import Row
+from kafka_forensics.cli import output_json
 from kafka_forensics.compiled import worth_compiling
+from kafka_forensics.engine import local
 from kafka_forensics.engine.errand_values import Common, SliceAnswer, StretchRow, WitnessAnswer
 from kafka_forensics.engine.errands import fold, judge, tell_witnesses
 from kafka_forensics.engine.inputs import Inputs, gather
+from kafka_forensics.engine.key_errands import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.scanning import Scan, digest_key
-from kafka_forensics.engine.slices import slices, surroundings
+from kafka_forensics.engine.slices import Slice, slices, surroundings
 from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.engine.works import fold_works, witness_work
 from kafka_forensics.model.results import ScanResult
 
 
-def scan(
-    paths: list[str], options: ScanOptions, *, split_bytes: int = 1 << 28, work_bytes: int = 1 << 28, seed: int = 0
-) -> ScanResult:
-    """The answer of a scan whose works are done in an order drawn from `seed`."""
-    return scan_inputs(gather(paths, options), options, split_bytes=split_bytes, work_bytes=work_bytes, seed=seed)
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How a scan is divided, and in which order its works are done: one drawn from `seed`."""
+
+    split_bytes: int = 1 << 28
+    work_bytes: int = 1 << 28
+    seed: int = 0
+    keys_apart_bytes: int | None = None
 
 
-def scan_inputs(inputs: Inputs, options: ScanOptions, *, split_bytes: int, work_bytes: int, seed: int) -> ScanResult:
+def scan(paths: list[str], options: ScanOptions, **sizes: int) -> ScanResult:
+    """The answer of a scan divided as the fields of `Sizes` say."""
+    return scan_inputs(gather(paths, options), options, Sizes(**sizes))
+
+
+def with_keys_apart(paths: list[str], options: ScanOptions) -> ScanResult:
+    """The local engine's answer, which that of a scan must equal whose keys are read file by file and compared apart."""
+    here = local.scan(paths, options)
+    apart = scan(paths, options, work_bytes=1, keys_apart_bytes=0)
+    assert "".join(output_json.document(apart)) == "".join(output_json.document(here))
+    return here
+
+
+def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResult:
     """The same of what was gathered."""
-    order = random.Random(seed)
+    order = random.Random(sizes.seed)
     by_name = {source.name: source for source in inputs.sources}
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
-    common = Common(options, digest_key(), worth_compiling(total), split_bytes, surroundings(inputs))
+    common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
     told: WitnessAnswer = unpack(tell_witnesses(pack(common), pack(witness_work(inputs))), lambda name, _: by_name[name])
     inputs.incomplete += told.noticed.incomplete
     inputs.controller = told.witnesses.controller
     running = Scan("local", inputs, options, told.witnesses)
-    common.deep, common.around = running.deep, surroundings(inputs)
+    common.deep, common.around, common.keys_apart_bytes = running.deep, surroundings(inputs), sizes.keys_apart_bytes
     packed, parts = pack(common), list(slices(inputs))
-    works = [pack(one) for one in fold_works(parts, split_bytes, work_bytes)]
+    works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes)]
     order.shuffle(works)
-    rows = [StretchRow(number, -1, -1, -1, pack(one)) for number, one in enumerate(parts)]
-    rows += [row for work in works for row in fold(packed, work, strict=False)]
+    rows = [row for work in works for row in fold(packed, work, strict=False)]
     rows.sort(key=lambda row: (row.slice, row.replica, row.segment, row.start))
-    for number in range(len(parts)):
-        answer: SliceAnswer = unpack(judge(packed, (row for row in rows if row.slice == number)), lambda name, _: by_name[name])
+
+    def judged(number: int, one: Slice) -> SliceAnswer:
+        of_slice = [StretchRow(number, -1, -1, -1, pack(one)), *(row for row in rows if row.slice == number)]
+        answer: SliceAnswer = unpack(judge(packed, iter(of_slice)), lambda name, _: by_name[name])
+        return answer
+
+    for number, one in enumerate(parts):
+        answer = judged(number, one)
+        if answer.asked:
+            under_way = QuestionsUnderWay([(one, question) for question in answer.asked], options.as_of_ms)
+            answer = judged(number, answered(packed, under_way, sizes.work_bytes, order))
         for source, entry in answer.noticed.files:
             inputs.manifest.record(source, entry)
         inputs.incomplete += answer.noticed.incomplete
@@ -48,3 +79,22 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, *, split_bytes: int, work_
         if answer.answer is not None:
             running.take(answer.answer)
     return running.finish()
+
+
+def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> Slice:
+    """A slice with the answers to its questions: rows of keys shuffled, dealt out by key and sorted, and swept in small pieces."""
+    works = [pack(one) for one in under_way.works(work_bytes)]
+    order.shuffle(works)
+    given = [one for work in works for one in read_keys(common, work, strict=False)]
+    under_way.take_readings(unpack(one.packed) for one in given if one.packed is not None)
+    rows = [(one.asked, row) for one in given for row in one.rows]
+    order.shuffle(rows)
+    columns = [Row.KEY_HIGH, Row.KEY_LOW]
+    for part in range(3):
+        mine = [(asked, row) for asked, row in rows if hash(tuple(row[columns].tolist())) % 3 == part]
+        mine.sort(key=lambda one: (one[0], *one[1][columns].tolist()))
+        pieces = (KeyRows(asked, row[np.newaxis]) for asked, row in mine)
+        for asked, packed in sweep_keys(under_way.comparisons(), pieces):
+            under_way.take_tally(asked, unpack(packed))
+    (told,) = under_way.answer()
+    return told

@@ -1,0 +1,86 @@
+"""Keys of compacted partitions read, sorted and swept apart give what the local engine gives, row for row."""
+
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_forensics.cli import output_json
+from kafka_forensics.engine import compaction, local
+from kafka_forensics.engine.key_parts import DamageEnd
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import ScanResult
+from tests.support import errand_engine
+from tests.support.compacted import history, three
+from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
+from tests.support.simulated_cleaners import Replica, Told, clusters, written
+
+CASES = [case for case in SECTIONS["Compacted topics"] if case.during is None]
+
+
+def text(result: ScanResult) -> str:
+    return "".join(output_json.document(result))
+
+
+def apart(paths: list[str], options: ScanOptions, work_bytes: int, seed: int = 0) -> str:
+    """The document of a scan that asks for all keys."""
+    return text(errand_engine.scan(paths, options, work_bytes=work_bytes, seed=seed, keys_apart_bytes=0))
+
+
+@pytest.mark.parametrize("work_bytes", [1, 1 << 28])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fault} {case.injected}")
+def test_every_fault_of_compacted_topics_is_judged_alike(case: Case, tmp_path: Path, work_bytes: int) -> None:
+    brokers = case.make(tmp_path)
+    paths, options = [str(path) for path in brokers.log_dirs], ScanOptions(live=case.live, deep=case.deep)
+    assert apart(paths, options, work_bytes) == text(local.scan(paths, options))
+
+
+@pytest.mark.properties
+@given(clusters(), st.integers(0, 99), st.sampled_from([1, 1 << 28]))
+@settings(max_examples=40, deadline=None)
+def test_generated_clusters_are_judged_alike(cluster: tuple[Told, list[Replica]], seed: int, work_bytes: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = written(*cluster, Path(folder))
+        assert apart(paths, ScanOptions(), work_bytes, seed) == text(local.scan(paths, ScanOptions()))
+
+
+class ReadHereError(Exception):
+    """A judge read keys itself."""
+
+
+def refuse(_: list[str]) -> NoReturn:
+    raise ReadHereError
+
+
+def test_only_logs_of_so_many_bytes_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = three(tmp_path, history(), {2: {1}})
+    paths = [str(path) for path in brokers.log_dirs]
+    size = sum(file.stat().st_size for path in brokers.log_dirs for file in path.rglob("*.log"))
+    here = text(local.scan(paths, ScanOptions()))
+    assert "COMPACTED_VALUE_DIFFERS" in here
+    monkeypatch.setattr(compaction, "KeyRuns", refuse)
+    assert text(errand_engine.scan(paths, ScanOptions(), keys_apart_bytes=size)) == here
+    with pytest.raises(ReadHereError):
+        errand_engine.scan(paths, ScanOptions(), keys_apart_bytes=size + 1)
+
+
+@pytest.mark.properties
+@given(st.lists(st.tuples(st.booleans(), st.none() | st.integers(0, 99)), max_size=12), st.integers(0, 12), st.integers(0, 12))
+def test_damage_of_parts_ends_where_that_of_the_whole_does(chunks: list[tuple[bool, int | None]], one: int, other: int) -> None:
+    whole = damage(chunks)
+    low, high = sorted((one, other))
+    left, middle, right = (damage(part) for part in (chunks[:low], chunks[low:high], chunks[high:]))
+    middle.merge(right)
+    left.merge(middle)
+    assert left == whole
+
+
+def damage(chunks: list[tuple[bool, int | None]]) -> DamageEnd:
+    end = DamageEnd()
+    for bad, good in chunks:
+        end.step(bad=bad, good=good)
+    return end
