@@ -1,8 +1,7 @@
 """`export`: every fact and finding as Parquet datasets."""
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -11,13 +10,12 @@ from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.errors import UsageError
 from kafka_forensics.export.payloads import without_payloads
 
 if TYPE_CHECKING:
     from kafka_forensics.engine.facts import FactReader
     from kafka_forensics.export.datasets import Dataset
-    from kafka_forensics.export.target import Target
+    from kafka_forensics.export.target import Place
 
 FACT_NAMES: Final = (
     "batches",
@@ -37,7 +35,13 @@ FACT_NAMES: Final = (
 COLUMNS: Final = ("dataset", "rows", "files", "bytes")
 
 Directory = Annotated[
-    Path, typer.Option("--output", metavar="DIR", help="An empty or new directory for the datasets, never inside an input.")
+    str,
+    typer.Option(
+        "--output",
+        metavar="DIR",
+        help="An empty or new directory for the datasets, never inside an input, or a URI such as s3://bucket/export. With --engine"
+        " spark every worker must see it.",
+    ),
 ]
 FactNames = Annotated[
     list[str] | None,
@@ -68,6 +72,8 @@ def export(
     broker: options.Broker = None,
     jobs: options.Jobs = None,
     engine: options.Engine = "local",
+    spark_remote: options.SparkRemote = None,
+    spark_master: options.SparkMaster = None,
     format_name: ListFormat = None,
     fail_on: options.FailOn = "none",
     as_of: options.AsOf = None,
@@ -86,8 +92,7 @@ def export(
     out unless --show-payloads is given. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a directory
     that holds something else, 3 if some input could not be read.
     """
-    if choose("engine", engine, options.ENGINES) == "spark":
-        raise UsageError("export runs on the local engine", hint="leave out --engine: the local one uses every core here")
+    spark = options.on_spark(engine, spark_remote, spark_master)
     wanted = chosen_format(format_name, None)
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
@@ -98,11 +103,15 @@ def export(
     if verbose or debug:
         log_to(screen)
 
-    from kafka_forensics.export.target import Target
+    from kafka_forensics.export.places import inputs_named, open_place
 
-    target = Target.open(str(output), [path for given in paths for path in (given, given.partition("=")[2]) if path])
+    target = open_place(output, inputs_named(paths), asked.storage_options)
     try:
-        reader, datasets = _run(paths, asked, target, names, screen, quiet=quiet, payloads=show_payloads)
+        if spark:
+            where = Spark(spark_remote, spark_master, output)
+            reader, datasets = _run_on_spark(paths, asked, target, names, screen, where, quiet=quiet, payloads=show_payloads)
+        else:
+            reader, datasets = _run(paths, asked, target, names, screen, quiet=quiet, payloads=show_payloads)
     except BaseException:
         target.withdraw()
         raise
@@ -113,7 +122,7 @@ def export(
 
 
 def _run(
-    paths: list[str], asked: ScanOptions, target: "Target", names: list[str], screen: Destination, *, quiet: bool, payloads: bool
+    paths: list[str], asked: ScanOptions, target: "Place", names: list[str], screen: Destination, *, quiet: bool, payloads: bool
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.engine.facts import LOG_FACTS, scan_for_facts
@@ -139,6 +148,32 @@ def _run(
     seen = {(one.path, one.reason): one for one in [*reader.result.incomplete, *reader.incomplete]}
     reader.result.incomplete = [seen[key] for key in sorted(seen)]
     return reader, datasets
+
+
+class Spark(NamedTuple):
+    """Where Spark is, and where its workers find the target."""
+
+    remote: str | None
+    master: str | None
+    output: str
+
+
+def _run_on_spark(
+    paths: list[str],
+    asked: ScanOptions,
+    target: "Place",
+    names: list[str],
+    screen: Destination,
+    where: Spark,
+    *,
+    quiet: bool,
+    payloads: bool,
+) -> "tuple[FactReader, list[Dataset]]":
+    from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.spark.export_job import exported
+
+    with stopping(screen, where.remote, where.master, asked.jobs, quiet=quiet) as spark:
+        return exported(spark, paths, asked, target, where.output, names, payloads=payloads)
 
 
 def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:

@@ -59,10 +59,11 @@ def test_an_empty_input_is_said_to_be_one(tmp_path: Path, capsys: pytest.Capture
     assert {line.split("\t")[1] for line in out.splitlines()[1:]} <= {"0", "1"}
 
 
-def test_spark_is_refused_with_a_next_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, ONE, "--output", tmp_path / "out", "--engine", "spark")
+def test_where_spark_is_goes_with_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, ONE, "--output", tmp_path / "out", "--spark-master", "local[1]")
     assert status == 2
-    assert "hint: leave out --engine" in err
+    assert "hint: add --engine spark" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_progress_rises_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
