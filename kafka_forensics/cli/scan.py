@@ -74,10 +74,14 @@ def _run_on_spark(
     paths: list[str], asked: ScanOptions, screen: Destination, remote: str | None, master: str | None, *, quiet: bool
 ) -> ScanResult:
     from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.engine.inputs import gather
     from kafka_forensics.spark.result import scanned
+    from kafka_forensics.spark.sessions import require_pyspark
 
+    require_pyspark()
+    inputs = gather(paths, asked)
     with stopping(screen, remote, master, asked.jobs, quiet=quiet) as spark:
-        return scanned(spark, paths, asked)
+        return scanned(spark, paths, asked, inputs)
 
 
 def exit_status(result: ScanResult, fail_on: str) -> int:

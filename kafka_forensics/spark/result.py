@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics import json_document
 from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.export.views import ScanViews, words
 from kafka_forensics.model.results import ScanResult
@@ -41,9 +41,12 @@ class SparkScanResult(ScanResult):
         return reader.load(self.paths)
 
 
-def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions) -> SparkScanResult:
-    """The scan of these paths. Raises UsageError for paths that make no sense, and where the workers cannot do the work."""
-    inputs = gather(paths, options)
+def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, inputs: Inputs | None = None) -> SparkScanResult:
+    """The scan of these paths, gathered unless they have been already.
+
+    Raises UsageError for paths that make no sense, and where the workers cannot do the work.
+    """
+    inputs = gather(paths, options) if inputs is None else inputs
     plain, witnesses = scan_inputs(spark, inputs, options)
     told = {
         "topics": options.topic_glob,

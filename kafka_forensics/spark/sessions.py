@@ -1,7 +1,9 @@
 """Sessions: what a Spark on this machine needs to be quiet, to stay on the loopback address, and to run this very Python."""
 
 import os
+import re
 import shutil
+import socket
 import sys
 import warnings
 from importlib.util import find_spec
@@ -12,6 +14,11 @@ from kafka_forensics.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_HERE: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""For a Spark that is on this machine alone."""
+_PORTS: Final = {"sc": 15002, "spark": 7077}
+_PLACE: Final = re.compile(r"(sc|spark)://([^/;?]+)")
+_ANSWER_SECONDS: Final = 10.0
 OLDEST: Final = (4, 0)
 """The oldest pyspark with what the data source needs."""
 _INSTALL: Final = "pip install 'kafka-forensics[spark]'"
@@ -20,8 +27,6 @@ _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
 }
@@ -53,11 +58,13 @@ def builder(master: str) -> "SparkSession.Builder":
     require_java()
     from pyspark.sql import SparkSession
 
+    _require_answer(master)
     _run_this_python()
-    if master.startswith("local"):
+    here = master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
+    if here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     made = SparkSession.builder.appName("kafka-forensics").master(master)
-    for name, value in _QUIET.items():
+    for name, value in (_QUIET | _HERE if here else _QUIET).items():
         made = made.config(name, value)
     return made
 
@@ -81,16 +88,34 @@ def connected(remote: str) -> "SparkSession":
             raise UsageError(f"the client of Spark Connect needs {package}", hint=_INSTALL)
     from pyspark.sql import SparkSession
 
+    _require_answer(remote)
     made = SparkSession.builder.remote(remote)
     if remote.startswith("local"):
         require_java()
         _run_this_python()
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for name, value in _QUIET.items():
+        for name, value in (_QUIET | _HERE).items():
             made = made.config(name, value)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Failed to set", UserWarning)  # the server has taken them, the session may not again
         return made.getOrCreate()
+
+
+def _require_answer(url: str) -> None:
+    """Raise UsageError unless somebody listens where a `sc://` or `spark://` URL leads; Spark itself would try for many minutes."""
+    found = _PLACE.match(url)
+    if found is None:
+        return
+    reasons = []
+    for place in found[2].split(","):
+        host, _, port = place.rpartition(":") if re.search(r":\d{1,5}$", place) else (place, "", str(_PORTS[found[1]]))
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}".lower())
+        else:
+            return
+    raise UsageError(f"no Spark answers at {found[0]} ({'; '.join(reasons)})", hint="is it running, and is this its address?")
 
 
 def _is_there(module: str) -> bool:
