@@ -103,7 +103,6 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
         (["scan", "x", "--format", "sarif"], "error: there is no format 'sarif'\nhint: choose from table, tsv, json, "),
         (["scan", "x", "--fail-on", "eror"], "error: there is no severity 'eror'\nhint: did you mean error?\n"),
         (["scan", "x", "--spark-remote", "sc://h"], "error: --spark-remote and --spark-master go with --engine spark\n"),
-        (["scan", "x", "--engine", "spark"], "error: x: no such file or directory\n"),
         (["scan", "x", "--engine", "sprak"], "error: there is no engine 'sprak'\nhint: did you mean spark?\n"),
         (["scan", "x", "--as-of", "noon"], "error: 'noon' is not a time\nhint: write it like 2026-03-01T12:00:00Z"),
         (["scan", "x", "--topik", "y"], "error: no such option: --topik"),
