@@ -1,9 +1,9 @@
 """What the errands of a scan are given, and what they give; all of it travels (`travel`)."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replica import ReplicaState
+from kafka_forensics.analysis.indexes import IndexFold
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.options import ScanOptions
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.engine.key_parts import Decided, KeyPart
+    from kafka_forensics.engine.key_parts import KeyPart
     from kafka_forensics.engine.key_question import KeyQuestion
+
+EDGES_FIRST: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -82,8 +84,8 @@ class FoldWork:
 
 
 @dataclass(slots=True)
-class Stretch:
-    """A folded stretch on its way: `Folded` without the files, which the plan knows."""
+class StretchEdges:
+    """A folded stretch without its state: what tells whether it meets its neighbours, and whether its index fits."""
 
     start: int
     end: int
@@ -91,12 +93,16 @@ class Stretch:
     next_base_offset: int | None
     landed: int
     incomplete: Incomplete | None
-    state: ReplicaState
+    index: IndexFold | None
 
 
 @dataclass(frozen=True, slots=True)
 class StretchRow:
-    """A packed `Stretch` and where it belongs; rows are put together in the order of these numbers."""
+    """Packed `StretchEdges`, or the `ReplicaState` that goes with them, and where it belongs.
+
+    Rows are put together in the order of these numbers. Edges have their `start` lowered by EDGES_FIRST, so that those of a whole
+    segment come before its states, of which there can be more than fit in memory together.
+    """
 
     slice: int
     replica: int
@@ -121,15 +127,16 @@ class SliceAnswer:
 class KeyWork:
     """Segments of replica `number` of those that a question asks about; `plan` knows only what reading them asks for.
 
-    `asked` is the question's number, `first` the first segment's base offset; the rest is as `KeyReader` takes it.
+    `asked` is the question's number, `log` the replica's among those of all questions, `first` the first segment's base offset; the
+    rest is as `KeyReader` takes it, but for what was decided of transactions: that of a whole log, it travels once.
     """
 
     asked: int
+    log: int
     number: int
     first: int
     plan: ReplicaPlan
     next_base_offset: int | None
-    decided: "Decided"
     cuts: "NDArray[np.int64]"
     seed: int
     delete_retention_ms: int

@@ -6,6 +6,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from kafka_forensics.analysis.key_rows import ROW_WIDTH, Row, reduced
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.errand_values import KeyReading, KeyWork
 from kafka_forensics.engine.errands import common_of, opener
-from kafka_forensics.engine.key_parts import KeyCounts, KeyPart
+from kafka_forensics.engine.key_parts import Decided, KeyCounts, KeyPart
 from kafka_forensics.engine.key_question import KeyAnswer, KeyQuestion
 from kafka_forensics.engine.key_reader import KeyReader
 from kafka_forensics.engine.key_runs import KeyRuns, below
@@ -40,18 +41,19 @@ class KeyRows:
     packed: bytes | None = None
 
 
-def read_keys(common: bytes, work: bytes, *, strict: bool) -> Iterator[KeyRows]:
-    """Read the keys that a packed `KeyWork` names.
+def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> Iterator[KeyRows]:
+    """Read the keys that a packed `KeyWork` names, of a log of whose transactions so much is `decided`, packed too.
 
     With `strict`, raises SourceError where a log cannot be read, and where there is no room to sort.
     """
     known = common_of(common)
     use_compiled(known.compiled)
     asked: KeyWork = unpack(work, opener(known))
+    of_log: Decided = unpack(decided)
     strict &= not asked.plan.log_dir.source.problems  # a broken archive stays one
     with KeyRuns(known.around.source_names) as runs:
         cuts, seed, kept = asked.cuts, asked.seed, asked.delete_retention_ms
-        reader = KeyReader(asked.plan, asked.decided, asked.number, cuts, seed, kept, runs, asked.next_base_offset, strict)
+        reader = KeyReader(asked.plan, of_log, asked.number, cuts, seed, kept, runs, asked.next_base_offset, strict)
         try:
             reader.read()
             for block in runs.blocks():
@@ -96,16 +98,21 @@ class QuestionsUnderWay:
 
     def works(self, work_bytes: int) -> Iterator[KeyWork]:
         """What is to be read, in works of about `work_bytes`; a log in an archive that cannot seek is one work."""
+        logs = count()
         for asked, (one, question) in enumerate(self._asked):
             cuts = question.cuts
             for number, log in question.logs.items():
-                plan = one.replicas[log.plan]
+                plan, log_number = one.replicas[log.plan], next(logs)
                 bare, seekable = bare_plan(plan), plan.log_dir.source.seekable
                 for segments, following in _stretches(plan.directory.segments, int(cuts[0]), work_bytes if seekable else None):
                     part = replace(bare, directory=replace(bare.directory, segments=segments))
                     kept = question.delete_retention_ms
                     first = segments[0].base_offset
-                    yield KeyWork(asked, number, first, part, following, log.decided, cuts, question.seed, kept)
+                    yield KeyWork(asked, log_number, number, first, part, following, cuts, question.seed, kept)
+
+    def decided(self) -> list[Decided]:
+        """What was decided in the log of each replica, by `KeyWork.log`."""
+        return [log.decided for _, question in self._asked for log in question.logs.values()]
 
     def take_readings(self, readings: Iterable[KeyReading]) -> None:
         """What every work's reader gave beside rows."""

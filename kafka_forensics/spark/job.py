@@ -6,7 +6,7 @@ files, reads checkpoints, and takes the answers. DataFrames alone, so it runs on
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -54,6 +54,8 @@ class Sizes:
     """Bytes of pieces that one task folds."""
     slices_a_task: int = 32
     """Partitions that one task judges, where there are many."""
+    keys_apart_bytes: int = 512 << 20
+    """From how many bytes of logs on the keys of a compacted partition whose replicas differ are compared by many tasks."""
 
 
 USUAL: Final = Sizes()
@@ -71,6 +73,7 @@ def scan_inputs(spark: "SparkSession", inputs: Inputs, options: ScanOptions, siz
     witnesses = witnesses_of(spark, inputs, common)
     running = Scan("spark", inputs, options, witnesses)
     common.deep, common.around = running.deep, surroundings(inputs)
+    common.keys_apart_bytes = sizes.keys_apart_bytes
     parts = list(slices(inputs))
     for answer in _answers(spark, inputs, parts, common, sizes) if parts else ():
         notice(inputs, answer.noticed)
@@ -98,10 +101,35 @@ def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: 
     """The answers about all slices, in their order."""
     told = pack(common)
     states, works = states_of(spark, told, parts, sizes)
-    heads = heads_of(spark, [pack(one) for one in parts])
+    judge_there = partial(_judge, told, attempts_of(spark))
     tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
-    for one in put_together(heads, states, tasks, partial(_judge, told, attempts_of(spark)), len(parts)):
+    asking = [number for number, one in enumerate(parts) if _may_ask(one, sizes)]
+    states = states.persist() if asking else states
+    try:
+        every = range(len(parts))
+        answers = list(put_together(heads_of(spark, every, map(pack, parts)), states, tasks, judge_there, every))
+        asked = {number: questions for number in asking if (questions := unpacked(inputs, answers[number]).asked)}
+        if asked:
+            from kafka_forensics.spark.keys import answered_keys  # few scans pay for it
+
+            questions = [(parts[number], question) for number in asked for question in asked[number]]
+            told_keys = answered_keys(spark, told, questions, common.options.as_of_ms, sizes.work_bytes)
+            heads = heads_of(spark, asked, map(pack, told_keys))
+            of_asked = states.filter(states["slice"].isin(list(asked)))
+            again = put_together(heads, of_asked, len(asked), judge_there, list(asked))
+            for number, answer in zip(asked, again, strict=True):
+                answers[number] = answer
+    finally:
+        if asking:
+            states.unpersist()
+    for one in answers:
         yield unpacked(inputs, one)
+
+
+def _may_ask(one: Slice, sizes: Sizes) -> bool:
+    """Whether judging the slice may ask for keys (`KeysApart`)."""
+    compacted = any(plan.context.compacted for plan in one.replicas)
+    return compacted and len(one.replicas) > 1 and sum(plan.bytes for plan in one.replicas) >= sizes.keys_apart_bytes
 
 
 def states_of(spark: "SparkSession", told: bytes, parts: Iterable[Slice], sizes: Sizes) -> "tuple[DataFrame, int]":
@@ -112,15 +140,15 @@ def states_of(spark: "SparkSession", told: bytes, parts: Iterable[Slice], sizes:
     return spread.mapInArrow(partial(fold_works_there, told, attempts_of(spark)), ROW_SCHEMA), len(works)
 
 
-def heads_of(spark: "SparkSession", packed: list[bytes]) -> "DataFrame":
+def heads_of(spark: "SparkSession", numbers: Collection[int], packed: Iterable[bytes]) -> "DataFrame":
     """Rows of the slices themselves."""
-    none = [-1] * len(packed)
-    columns = {"slice": list(range(len(packed))), "replica": none, "segment": none, "start": none, "packed": packed}
+    none = [-1] * len(numbers)
+    columns = {"slice": list(numbers), "replica": none, "segment": none, "start": none, "packed": list(packed)}
     return small_table(spark, columns, ROW_SCHEMA)
 
 
-def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_there: Task, count: int) -> Iterator[Any]:
-    """What the slices, of which there are `count`, give with their states: packed, in their order."""
+def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_there: Task, numbers: Sequence[int]) -> Iterator[Any]:
+    """What the slices of these ascending numbers give with their states: packed, in their order."""
     answers = (
         heads.unionByName(states)
         .repartition(tasks, "slice")
@@ -129,7 +157,7 @@ def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_ther
         .toArrow()
     )
     ordered = answers.sort_by("slice")
-    if ordered.column("slice").to_pylist() != list(range(count)):
+    if ordered.column("slice").to_pylist() != list(numbers):
         raise ForensicsError("Spark did not give every partition's answer once")
     yield from ordered.column("packed")
 

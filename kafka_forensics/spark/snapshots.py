@@ -104,7 +104,8 @@ def _answers(
     assert states is not None
     tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
     judge_there = partial(_judge, pack(known), attempts_of(spark))
-    for one in put_together(heads_of(spark, [pack(part) for part in parts]), states, tasks, judge_there, len(parts)):
+    every = range(len(parts))
+    for one in put_together(heads_of(spark, every, map(pack, parts)), states, tasks, judge_there, every):
         answer: ChangeAnswer = unpacked(everything, one)
         yield answer
 

@@ -83,9 +83,10 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
 
 def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> Slice:
     """A slice with the answers to its questions: rows of keys shuffled, dealt out by key and sorted, and swept in small pieces."""
-    works = [pack(one) for one in under_way.works(work_bytes)]
+    decided = under_way.decided()
+    works = [(pack(one), pack(decided[one.log])) for one in under_way.works(work_bytes)]
     order.shuffle(works)
-    given = [one for work in works for one in read_keys(common, work, strict=False)]
+    given = [one for work in works for one in read_keys(common, *work, strict=False)]
     under_way.take_readings(unpack(one.packed) for one in given if one.packed is not None)
     rows = [(one.asked, row) for one in given for row in one.rows]
     order.shuffle(rows)

@@ -1,0 +1,105 @@
+"""Keys of large compacted logs compared by Spark: read by many tasks, sorted by its shuffle, swept by as many tasks again.
+
+That is a sort-merge join of all replicas by key: a task of the second stage gets every row of its keys, in their order.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.key_rows import Row
+from kafka_forensics.engine.key_errands import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
+from kafka_forensics.engine.travel import pack, unpack
+from kafka_forensics.spark.job import Batches, attempts_of, is_strict, small_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from kafka_forensics.engine.key_question import KeyQuestion
+    from kafka_forensics.engine.slices import Slice
+
+_FACTS: Final = tuple(column.name.lower() for column in Row)
+_SORTED_BY: Final = ("asked", "key_high", "key_low", "place", "offset")
+KEY_SCHEMA: Final = ", ".join(["asked bigint", *(f"{name} bigint" for name in _FACTS), "packed binary"])
+"""A row of a key (`Row`) of the question `asked`; or at the end of each work, with no more, a packed `KeyReading`."""
+
+
+def answered_keys(
+    spark: "SparkSession", told: bytes, asked: "list[tuple[Slice, KeyQuestion]]", as_of_ms: int | None, work_bytes: int
+) -> "list[Slice]":
+    """The slices that asked with their answers, in their order; `told` is the packed `Common`."""
+    from pyspark.sql.functions import broadcast
+
+    under_way = QuestionsUnderWay(asked, as_of_ms)
+    works = list(under_way.works(work_bytes))
+    numbers = {"work": list(range(len(works))), "log": [one.log for one in works]}
+    listed = small_table(spark, numbers | {"packed": [pack(one) for one in works]}, "work bigint, log bigint, packed binary")
+    logs = [pack(one) for one in under_way.decided()]
+    decided = small_table(spark, {"log": list(range(len(logs))), "decided": logs}, "log bigint, decided binary")
+    given = (
+        listed.repartitionByRange(len(works), "work")
+        .join(broadcast(decided), "log")
+        .select("packed", "decided")
+        .mapInArrow(partial(_read, told, attempts_of(spark)), KEY_SCHEMA)
+        .persist()
+    )
+    try:
+        readings = given.filter("packed is not null").select("packed").toArrow()
+        under_way.take_readings(unpack(one.as_py()) for one in readings.column("packed"))
+        tallies = (
+            given.filter("packed is null")
+            .drop("packed")
+            .repartitionByRange(len(works), *_SORTED_BY[:3])
+            .sortWithinPartitions(*_SORTED_BY)
+            .mapInArrow(partial(_sweep, under_way.comparisons()), "asked bigint, packed binary")
+            .toArrow()
+        )
+    finally:
+        given.unpersist()
+    for number, tally in zip(tallies.column("asked"), tallies.column("packed"), strict=True):
+        under_way.take_tally(number.as_py(), unpack(tally.as_py()))
+    return under_way.answer()
+
+
+def _read(common: bytes, attempts: int, batches: Batches) -> Batches:
+    """On a worker: read keys."""
+    strict = is_strict(attempts)
+    for batch in batches:
+        for work, decided in zip(batch.column("packed"), batch.column("decided"), strict=True):
+            for rows in read_keys(common, work.as_py(), decided.as_py(), strict=strict):
+                yield _as_batch(rows)
+
+
+def _as_batch(rows: KeyRows) -> "pa.RecordBatch":
+    """Rows of keys, or the one of a reading."""
+    import pyarrow as pa
+
+    count = len(rows.rows) if rows.packed is None else 1
+    facts = rows.rows if rows.packed is None else np.zeros((1, len(_FACTS)), np.int64)
+    columns = {name: pa.array(np.ascontiguousarray(facts[:, number])) for number, name in enumerate(_FACTS)}
+    return pa.record_batch(
+        {"asked": pa.array(np.full(count, rows.asked)), **columns, "packed": pa.array([rows.packed] * count, pa.binary())}
+    )
+
+
+def _sweep(comparisons: bytes, batches: Batches) -> Batches:
+    """On a worker: sweep over rows in the order of their keys."""
+    import pyarrow as pa
+
+    for number, tally in sweep_keys(comparisons, _key_rows(batches)):
+        yield pa.record_batch({"asked": pa.array([number], pa.int64()), "packed": pa.array([tally], pa.binary())})
+
+
+def _key_rows(batches: Batches) -> Iterator[KeyRows]:
+    """The rows of these batches, those of a question at a time."""
+    for batch in batches:
+        asked = batch.column("asked").to_numpy()
+        rows = np.stack([batch.column(name).to_numpy() for name in _FACTS], axis=1)
+        bounds = [0, *(np.flatnonzero(asked[1:] != asked[:-1]) + 1).tolist(), len(asked)]
+        for start, end in pairwise(bounds):
+            if start < end:
+                yield KeyRows(int(asked[start]), rows[start:end])
