@@ -1,0 +1,50 @@
+"""An export on Spark whose driver is killed in the middle: it says that it is unfinished, and the evidence is what it was."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from tests.support.repeated_logs import RepeatedLogs, batch
+from tests.support.spark_cluster import SECONDS_OF_A_SCAN, end, wait_until
+
+pytestmark = pytest.mark.spark
+
+_COMMAND = "import sys; from kafka_forensics.cli.main import outcome; sys.exit(outcome(sys.argv[1:]))"
+
+
+def listed(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file below a folder."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_killed_export_says_that_it_is_unfinished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=300, batch=batch(50, 100, "zstd"), records=50)
+    before = listed(logs.folder)
+    target = tmp_path / "out"
+    asked = ["export", *map(str, logs.log_dirs), "--engine", "spark", "--spark-master", "local[2]", "--output", str(target), "-q"]
+    with (tmp_path / "said").open("wb") as said:
+        killed = subprocess.Popen([sys.executable, "-c", _COMMAND, *asked], stdout=said, stderr=said, start_new_session=True)
+    try:
+        wait_until(
+            lambda: killed.poll() is not None or any((target / "_temporary").glob("*.parquet")),
+            "a file that a worker writes",
+            SECONDS_OF_A_SCAN,
+            pause=0.005,
+        )
+        assert killed.poll() is None, (tmp_path / "said").read_text()
+        killed.kill()
+        killed.wait(SECONDS_OF_A_SCAN)
+    finally:
+        end(killed)
+    assert listed(logs.folder) == before
+    left = set(os.listdir(target))
+    assert {"_UNFINISHED", "_temporary"} <= left
+    assert not {"_SUCCESS", "_manifest.json"} & left
+    assert outcome(asked) == 2
+    assert "did not finish, or one that is running" in capsys.readouterr().err
+    assert set(os.listdir(target)) == left
