@@ -9,12 +9,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.indexes import needs_entries
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.ahead import never
-from kafka_forensics.engine.errand_values import Common, FoldWork, SliceAnswer, Stretch, StretchRow, WitnessAnswer, WitnessWork
+from kafka_forensics.engine.errand_values import (
+    EDGES_FIRST,
+    Common,
+    FoldWork,
+    SliceAnswer,
+    StretchEdges,
+    StretchRow,
+    WitnessAnswer,
+    WitnessWork,
+)
 from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split, read_indexes
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.engine.key_question import KeysApart
@@ -32,6 +41,9 @@ from kafka_forensics.storage.archive import reading_order
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteSource
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.replica import ReplicaState
 
 SOURCES_KEPT: Final = 64
 """Sources that a process keeps open for its next errands of a scan."""
@@ -103,7 +115,9 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
         for folded in fold_split(part.plan, split, known.key, indexes, never, deep=known.deep):
             if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
                 raise SourceError(folded.incomplete.path, folded.incomplete.reason)
-            yield StretchRow(part.slice, part.replica, split.segment.base_offset, folded.split.start, pack(_stretch(folded)))
+            edges, segment = _edges(folded), split.segment.base_offset
+            yield StretchRow(part.slice, part.replica, segment, edges.start - EDGES_FIRST, pack(edges))
+            yield StretchRow(part.slice, part.replica, segment, edges.start, pack(folded.state))
 
 
 @dataclass(slots=True)
@@ -133,12 +147,13 @@ def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenP
             yield by_path[path]
 
 
-def _stretch(one: Folded) -> Stretch:
-    state = one.state
-    if state.index is not None:
-        state.index.lighten()
-    split = one.split
-    return Stretch(split.start, split.end, split.first, split.next_base_offset, one.landed, one.incomplete, state)
+def _edges(one: Folded) -> StretchEdges:
+    """The edges of a stretch, whose state gives its index to them."""
+    split, index = one.split, one.state.index
+    if index is not None:
+        index.lighten()
+    one.state.index = None
+    return StretchEdges(split.start, split.end, split.first, split.next_base_offset, one.landed, one.incomplete, index)
 
 
 def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
@@ -163,7 +178,7 @@ def answered(
     when_folded: set[Incomplete] = set()
     merged: list[Merged] = []
     for number, plan in enumerate(one.replicas, first):
-        merged.append(_replica(plan, inputs, _noting(stretches.of(number), when_folded), known, incomplete))
+        merged.append(_replica(plan, inputs, stretches.of(number), known, (incomplete, when_folded)))
     if merged:
         apart = None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, one.replicas, one.keys)
         answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
@@ -197,53 +212,63 @@ class SliceRows:
             self._next = next(self._groups, None)
 
 
-def _noting(rows: Iterator[StretchRow], gaps: set[Incomplete]) -> Iterator[tuple[int, Stretch]]:
-    """(segment, stretch) of the rows; what could not be read when they were folded is added to `gaps`."""
-    for row in rows:
-        one: Stretch = unpack(row.packed)
-        if one.incomplete is not None:
-            gaps.add(one.incomplete)
-        yield row.segment, one
-
-
 def _replica(
-    plan: ReplicaPlan, inputs: Inputs, rows: Iterator[tuple[int, Stretch]], known: Common, incomplete: list[Incomplete]
+    plan: ReplicaPlan,
+    inputs: Inputs,
+    rows: Iterator[StretchRow],
+    known: Common,
+    gaps: tuple[list[Incomplete], set[Incomplete]],
 ) -> Merged:
-    """One replica put together."""
+    """One replica put together; `gaps` takes what could not be read, and what of it could not when it was folded."""
 
     def told(one: Folded) -> None:
         if one.incomplete is not None:
-            incomplete.append(one.incomplete)
+            gaps[0].append(one.incomplete)
 
     def refold(split: Split) -> Iterator[Folded]:
         return fold_split(plan, split, known.key, read_indexes(plan, split), never, deep=known.deep)
 
-    return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold), refold, told)
+    return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
 
 
 def _folded(
-    plan: ReplicaPlan, rows: Iterator[tuple[int, Stretch]], refold: Callable[[Split], Iterator[Folded]]
+    plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Callable[[Split], Iterator[Folded]], gaps: set[Incomplete]
 ) -> Iterator[Folded]:
-    """The stretches of a replica; a segment whose stretches do not meet, or whose index must be looked at closely, folded anew."""
+    """The stretches of a replica; a segment whose stretches do not meet, or whose index must be looked at closely, folded anew.
+
+    Holds the edges of one segment and the state of one stretch.
+    """
     files = {one.base_offset: one for one in plan.directory.segments}
-    for base_offset, of_segment in groupby(rows, key=lambda one: one[0]):
-        segment = files[base_offset]
-        stretches = [one for _, one in of_segment]
-        indexes = [one.state.index for one in stretches if one.state.index is not None]
-        if _meet(stretches) and not (len(indexes) == len(stretches) and needs_entries(indexes)):
-            for one in stretches:
-                split = Split(0, segment, one.start, one.end, one.next_base_offset, one.first)
-                yield Folded(split, one.state, one.landed, one.incomplete)
-            continue
-        end = max(one.end for one in stretches)
-        yield from refold(Split(0, segment, 0, end, stretches[0].next_base_offset, first=True))
+    for base_offset, of_segment in groupby(rows, key=lambda row: row.segment):
+        segment, edges = files[base_offset], list[StretchEdges]()
+        fits = False
+        for row in of_segment:
+            if row.start < 0:
+                edges.append(unpack(row.packed))
+                continue
+            fits = fits or _fit(edges)
+            if not fits:
+                break
+            one = edges.pop(0)
+            split = Split(0, segment, one.start, one.end, one.next_base_offset, one.first)
+            state: ReplicaState = unpack(row.packed)
+            state.index = one.index
+            gaps.update([] if one.incomplete is None else [one.incomplete])
+            yield Folded(split, state, one.landed, one.incomplete)
+        if not fits:
+            gaps.update(one.incomplete for one in edges if one.incomplete is not None)
+            end = max(one.end for one in edges)
+            yield from refold(Split(0, segment, 0, end, edges[0].next_base_offset, first=True))
 
 
-def _meet(stretches: list[Stretch]) -> bool:
-    """Whether each walk landed where the next one began."""
-    landed = stretches[0].start
-    for one in stretches:
+def _fit(edges: list[StretchEdges]) -> bool:
+    """Whether each walk landed where the next one began, and the segment's index needs no closer look."""
+    indexes = [one.index for one in edges if one.index is not None]
+    if not edges[0].first or (len(indexes) == len(edges) and needs_entries(indexes)):
+        return False
+    landed = edges[0].start
+    for one in edges:
         if not one.first and one.start != landed:
             return False
         landed = one.landed if one.first else max(landed, one.landed)
-    return stretches[0].first
+    return True
