@@ -1,17 +1,26 @@
 """The export on Spark writes what the local engine writes, fact by fact, and leaves nothing else behind."""
 
 import hashlib
-import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+import kafka_forensics as kf
+from kafka_forensics.engine.facts import FactReader
+from kafka_forensics.errors import UsageError
+from kafka_forensics.export import tasks
+from kafka_forensics.export.tasks import Common
+from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.spark import export
+from kafka_forensics.spark import export, export_job, job
 from tests.support import exports
 from tests.support.exports import SAMPLES, manifest, read_back, rows
+from tests.support.parquet_readers import READERS, plain
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, s3_server
 
 pytestmark = pytest.mark.spark
 
@@ -67,4 +76,109 @@ def test_what_lies_there_is_what_the_manifest_says(spark: SparkSession, tmp_path
             assert [metadata[f"kf.{key}".encode()].decode() for key in ("topic", "partition", "broker")] == [
                 one["topic"], str(one["partition"]), one["broker"],
             ]  # fmt: skip
-    assert json.dumps(told)
+
+
+@pytest.fixture(scope="module")
+def exported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of everything about a sample, payloads included."""
+    target = tmp_path_factory.mktemp("exports") / "all"
+    export(spark, str(SAMPLES / "unclean-election"), str(target), payloads=True)
+    return target
+
+
+@pytest.fixture(scope="module")
+def result() -> ScanResult:
+    """The local engine's answer about it."""
+    return kf.scan(str(SAMPLES / "unclean-election"))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("fact", FACTS)
+def test_readers_read_the_facts_of_the_scan(exported: Path, result: ScanResult, fact: str, reader: str) -> None:
+    assert rows(READERS[reader](exported, fact)) == rows(result.facts(fact))
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_spark_reads_the_facts_of_the_scan(spark: SparkSession, exported: Path, result: ScanResult, fact: str) -> None:
+    frame = spark.read.parquet(str(exported / fact))
+    assert set(frame.columns) == set(FACTS[fact].schema.names)
+    wanted = [f"CAST({name} AS STRING) AS {name}" if name in ("topic", "broker") else name for name in FACTS[fact].schema.names]
+    assert rows(frame.selectExpr(*wanted).toArrow().cast(plain(fact))) == rows(result.facts(fact))
+
+
+def test_only_what_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"topic": "audit", "partition": 0, "broker": 2}
+    done = export(spark, [str(SAMPLES / "unclean-election")], str(tmp_path / "out"), ["findings", "batches"], **asked)
+    told = manifest(tmp_path / "out")
+    assert [one.fact for one in done.datasets] == list(told["datasets"]) == ["batches", "findings"]
+    assert {(one["topic"], one["partition"], one["broker"]) for one in told["files"] if "topic" in one} == {("audit", 0, "2")}
+    with pytest.raises(UsageError, match="there is no fact 'batchs'"):
+        export(spark, str(SAMPLES / "unclean-election"), str(tmp_path / "more"), ["batchs"])
+    assert not (tmp_path / "more").exists()
+
+
+def test_what_holds_something_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "note").write_text("mine")
+    with pytest.raises(UsageError, match="it holds note"):
+        export(spark, str(SAMPLES / "healthy"), str(tmp_path / "out"))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["note"]
+    with pytest.raises(UsageError, match="evidence is never written to"):
+        export(spark, str(tmp_path), str(tmp_path / "out" / "deeper"))
+
+
+def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_job, "absolute", lambda output: f"{output}-elsewhere")
+    with pytest.raises(UsageError, match=r"a worker of Spark: .*-elsewhere: No such file or directory") as caught:
+        export(spark, str(SAMPLES / "healthy"), str(tmp_path / "out"))
+    assert "shared storage" in str(caught.value.hint)
+    assert not (tmp_path / "out").exists()
+
+
+def test_workers_that_lose_the_target_in_the_middle(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def removed(reader: FactReader, token: str, path: str, *, compiled: bool) -> Common:
+        shutil.rmtree(tmp_path / "out" / "_temporary")
+        return tasks.common(reader, token, path, compiled=compiled)
+
+    monkeypatch.setattr(export_job, "common", removed)
+    with pytest.raises(UsageError, match="a worker of Spark: cannot write to"):
+        export(spark, str(SAMPLES / "healthy"), str(tmp_path / "out"), ["batches"])
+
+
+def test_a_log_that_is_gone_is_tried_again_and_then_reported(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = Path(shutil.copytree(SAMPLES / "unclean-election", tmp_path / "copies"))
+    gone = max(copies.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)
+
+    def removed(*given: Any) -> Any:
+        answer = job.scan_inputs(*given)
+        gone.unlink()
+        return answer
+
+    monkeypatch.setattr(export_job, "scan_inputs", removed)
+    done = export(spark, str(copies), str(tmp_path / "out"), ["batches", "spans", "transactions"])
+    assert {one.path for one in done.result.incomplete} == {str(gone)}
+    assert {one["path"] for one in manifest(tmp_path / "out")["incomplete"]} == {str(gone)}
+    spans = [one for one in read_back(tmp_path / "out", "spans").to_pylist() if one["kind"] == "skipped"]
+    assert [(one["broker"], one["position"]) for one in spans] == [("1", 0)]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "_SUCCESS", "_manifest.json", "batches", "spans", "transactions",
+    }  # fmt: skip
+
+
+def test_a_storage_service_as_the_target(spark: SparkSession, tmp_path: Path) -> None:
+    with s3_server() as server:
+        server.client().create_bucket(Bucket="exports")
+        storage = {"endpoint": server.endpoint, "region": "us-east-1", "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+        export(spark, str(SAMPLES / "healthy"), "s3://exports/out", ["batches", "findings"], storage_options=storage)
+        for one in server.client().list_objects_v2(Bucket="exports")["Contents"]:
+            if not one["Key"].endswith("/"):
+                path = tmp_path / one["Key"]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(server.client().get_object(Bucket="exports", Key=one["Key"])["Body"].read())
+    there = tmp_path / "out"
+    assert {path.name for path in there.iterdir()} == {"_SUCCESS", "_manifest.json", "batches", "findings"}
+    assert exports.export(tmp_path / "here", SAMPLES / "healthy", "--fact", "batches", "--fact", "findings") == 0
+    for fact in ("batches", "findings"):
+        assert rows(read_back(there, fact)) == rows(read_back(tmp_path / "here", fact))
