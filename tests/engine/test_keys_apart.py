@@ -1,5 +1,6 @@
 """Keys of compacted partitions read, sorted and swept apart give what the local engine gives, row for row."""
 
+import random
 import tempfile
 from pathlib import Path
 from typing import NoReturn
@@ -10,11 +11,16 @@ from hypothesis import strategies as st
 
 from kafka_forensics.cli import output_json
 from kafka_forensics.engine import compaction, local
+from kafka_forensics.engine.key_errands import QuestionsUnderWay, read_keys
 from kafka_forensics.engine.key_parts import DamageEnd
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.slices import Slice
+from kafka_forensics.engine.travel import pack
+from kafka_forensics.errors import SourceError
 from kafka_forensics.model.results import ScanResult
 from tests.support import errand_engine
-from tests.support.compacted import history, three
+from tests.support.compacted import CLEANED, compacted, history, three
+from tests.support.faults import DIRECTORY
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
@@ -84,3 +90,43 @@ def damage(chunks: list[tuple[bool, int | None]]) -> DamageEnd:
     for bad, good in chunks:
         end.step(bad=bad, good=good)
     return end
+
+
+def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = three(tmp_path, history(), {2: {1}})
+    paths = [str(path) for path in brokers.log_dirs]
+    gone = brokers.file(3, 0)
+    right = errand_engine.answered
+    raised: list[str] = []
+
+    def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> Slice:
+        aside = gone.rename(tmp_path / "aside")
+        for work in under_way.works(work_bytes):
+            try:
+                list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
+            except SourceError as error:
+                raised.append(error.path)
+        told = right(common, under_way, work_bytes, order)
+        aside.rename(gone)
+        return told
+
+    monkeypatch.setattr(errand_engine, "answered", answered)
+    result = errand_engine.scan(paths, ScanOptions(), work_bytes=1, keys_apart_bytes=0)
+    assert [Path(path) for path in raised] == [gone.relative_to(brokers.log_dir(3))]
+    assert [Path(one.path) for one in result.incomplete] == [gone]
+    differs = next(one for one in result.findings if one.kind == "COMPACTED_VALUE_DIFFERS")
+    assert [(one["held_by"], one["not_on"]) for one in differs.evidence["records"]] == [([1], [2])]
+
+
+def test_topics_of_one_name_are_asked_about_apart(tmp_path: Path) -> None:
+    """Two replicas of each of two topics, of which one lacks a record."""
+    story = history()
+    logs = {broker: story.left({1} if broker in (2, 4) else (), roll=CLEANED) for broker in (1, 2, 3, 4)}
+    brokers = compacted(tmp_path, logs, dict.fromkeys(logs, CLEANED))
+    for broker in (3, 4):
+        metadata = brokers.log_dir(broker) / DIRECTORY / "partition.metadata"
+        metadata.write_text(f"version: 0\ntopic_id: {'B' * 21}A\n")
+    paths = [str(path) for path in brokers.log_dirs]
+    kinds = [one.kind for one in errand_engine.with_keys_apart(paths, ScanOptions()).findings]
+    assert kinds.count("COMPACTED_VALUE_DIFFERS") == 2
+    assert "TOPIC_ID_MISMATCH" in kinds
