@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 BY_TASKS: Final = (*FROM_LOGS, *FROM_FILES, "transactions")
 """Facts that tasks write; who gives them out holds the others."""
+RECORDS_BYTES: Final = 64 << 20
+"""Bytes of logs of a task that makes records, which takes several times as long as any other fact."""
 Storage = tuple[tuple[str, str], ...]
 Rows = tuple[dict[str, Any], Iterable["pa.RecordBatch"]]
 """The keys of a replica and rows of it."""
@@ -93,15 +95,16 @@ def known_transactions(reader: FactReader) -> bytes:
 
 
 def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
-    """Tasks for those of the facts that are `BY_TASKS`, of about `split_bytes` of logs each, in the order of their rows."""
+    """Tasks for those of the facts that are `BY_TASKS`, of at most about `split_bytes` of logs each, in the order of their rows."""
     found: list[Task] = []
     for name in names:
         if name == "transactions":
             found += [Task(name, one) for one in _transaction_tasks(reader, split_bytes)]
         elif name in BY_TASKS:
-            query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=split_bytes)
+            size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
+            query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
             told = replica_tasks(reader.inputs.replicas, query, deep=reader.result.totals.records_decoded)
-            found += [Task(name, json.dumps([split_bytes, one]).encode()) for one in told]
+            found += [Task(name, json.dumps([size, one]).encode()) for one in told]
     return found
 
 
