@@ -91,7 +91,7 @@ def main() -> None:
     if "zstd" in only:
         against_local("zstd", gib, 3, deep=True)
     if "small" in only:
-        against_local("small", 2 * gib, 8, deep=False)
+        against_local("small", 2 * gib, 14, deep=False)
     if "shuffle" in only:
         print()
         head(

@@ -11,6 +11,8 @@ from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kafka_forensics.analysis.indexes import needs_entries
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.ahead import never
@@ -111,7 +113,7 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
     use_compiled(known.compiled)
     asked: FoldWork = unpack(work, opener(known))
     for part, split in _in_reading_order(asked, known.split_bytes):
-        indexes = part.recent.of(part.plan, split)
+        indexes = part.recent.of(part.replica, part.plan, split.segment)
         for folded in fold_split(part.plan, split, known.key, indexes, never, deep=known.deep):
             if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
                 raise SourceError(folded.incomplete.path, folded.incomplete.reason)
@@ -135,7 +137,9 @@ def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenP
         part = _OpenPart(each.slice, each.replica, each.plan, RecentIndexes())
         source = each.plan.log_dir.source
         for piece in each.pieces:
-            split = numbered_split(each.replica, each.plan, piece.segment, piece.number, piece.next_base_offset, split_bytes)
+            index = part.recent.of(each.replica, each.plan, piece.segment).index if source.seekable else None
+            hints = np.empty(0, np.int64) if index is None else index.positions
+            split = numbered_split(each.replica, each.plan, piece.segment, piece.number, piece.next_base_offset, split_bytes, hints)
             if split is not None and source.seekable:
                 yield part, split
             elif split is not None:
@@ -226,7 +230,7 @@ def _replica(
             gaps[0].append(one.incomplete)
 
     def refold(split: Split) -> Iterator[Folded]:
-        return fold_split(plan, split, known.key, read_indexes(plan, split), never, deep=known.deep)
+        return fold_split(plan, split, known.key, read_indexes(plan, split.segment), never, deep=known.deep)
 
     return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
 

@@ -14,6 +14,7 @@ from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.inspection import inspector
 from kafka_forensics.parsers.key_sampler import KeySampler
+from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.parsers.offset_index import parse_offset_index
 from kafka_forensics.parsers.records import check_batch_in_file
 from kafka_forensics.parsers.segment import SegmentReader
@@ -49,16 +50,16 @@ class SegmentIndexes:
     incomplete: Incomplete | None = None
 
 
-def read_indexes(plan: ReplicaPlan, split: Split) -> SegmentIndexes:
-    """Parse the indexes of the split's segment; of two that cannot be read, the second is named."""
-    source, base_offset = plan.log_dir.source, split.segment.base_offset
+def read_indexes(plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
+    """Parse the indexes of a segment; of two that cannot be read, the second is named."""
+    source, base_offset = plan.log_dir.source, segment.base_offset
     found = SegmentIndexes()
-    for entry in (split.segment.index, split.segment.time_index):
+    for entry in (segment.index, segment.time_index):
         if entry is None:
             continue
         try:
             with source.open(entry.path) as file:
-                if entry is split.segment.index:
+                if entry is segment.index:
                     found.index = parse_offset_index(file, base_offset)
                 else:
                     found.time_index = parse_time_index(file, base_offset)
@@ -74,12 +75,12 @@ class RecentIndexes:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[int, int], SegmentIndexes] = OrderedDict()
 
-    def of(self, plan: ReplicaPlan, split: Split) -> SegmentIndexes:
-        """The indexes of the split's segment."""
-        key = (split.replica, split.segment.base_offset)
+    def of(self, replica: int, plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
+        """The indexes of a segment of the replica of this number."""
+        key = (replica, segment.base_offset)
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = read_indexes(plan, split)
+                self._kept[key] = read_indexes(plan, segment)
                 while len(self._kept) > SEGMENTS_KEPT:
                     self._kept.popitem(last=False)
             return self._kept[key]

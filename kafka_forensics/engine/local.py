@@ -90,7 +90,7 @@ def folded_replicas(
 
     def fold(split: Split, pause: Pause) -> Iterator[Folded]:
         running, plan = every[split.replica]
-        return fold_split(plan, split, key, recent.of(plan, split), pause, deep=running.deep)
+        return fold_split(plan, split, key, recent.of(split.replica, plan, split.segment), pause, deep=running.deep)
 
     packed = _fold_packed(plans, fold)
 

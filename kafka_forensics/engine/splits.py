@@ -64,26 +64,36 @@ def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> i
 
 
 def numbered_split(
-    replica: int, plan: ReplicaPlan, segment: SegmentFiles, number: int, next_base_offset: int | None, split_bytes: int
+    replica: int,
+    plan: ReplicaPlan,
+    segment: SegmentFiles,
+    number: int,
+    next_base_offset: int | None,
+    split_bytes: int,
+    hints: "NDArray[np.int64]",
 ) -> Split | None:
-    """The split of a number below `split_count`, found by itself; None where no batch was found to begin it."""
+    """The split of a number below `split_count`, found by itself; None where no batch was found to begin it.
+
+    `hints` are the positions that the segment's index names, none if it cannot be read.
+    """
     assert segment.log is not None
     count = split_count(plan, segment, split_bytes)
-    start = next(iter(_points(plan, segment, [number], split_bytes)), None) if number else 0
+    start = next(iter(_points(plan, segment, [number], split_bytes, hints)), None) if number else 0
     if start is None:
         return None
-    end = next(iter(_points(plan, segment, range(number + 1, count), split_bytes)), segment.log.size_in_bytes)
+    end = next(iter(_points(plan, segment, range(number + 1, count), split_bytes, hints)), segment.log.size_in_bytes)
     return Split(replica, segment, start, end, next_base_offset, number == 0)
 
 
-def _points(plan: ReplicaPlan, segment: SegmentFiles, numbers: Iterable[int], split_bytes: int) -> Iterator[int]:
+def _points(
+    plan: ReplicaPlan, segment: SegmentFiles, numbers: Iterable[int], split_bytes: int, hints: "NDArray[np.int64] | None" = None
+) -> Iterator[int]:
     """Where the splits of these numbers begin, at batches: from the index, verified, or by searching. No point depends on another.
 
-    A number near which no batch is found gives nothing.
+    A number near which no batch is found gives nothing. Without `hints`, the index is read for them.
     """
     assert segment.log is not None
     source = plan.log_dir.source
-    hints = None
     try:
         with source.open(segment.log.path) as file:
             size = -1

@@ -42,6 +42,11 @@ _INSTALL: Final = "install the same kafka-forensics for the interpreter of the w
 _SHARE: Final = "every worker must be able to read the paths: use shared storage, or a URI like s3://"
 _ROWS_AT_ONCE: Final = 256
 _BYTES_AT_ONCE: Final = 4 << 20
+LEAST_WORK: Final = 256 << 20
+"""Bytes of a task that decodes records, and of any where there is little to read."""
+MOST_WORK: Final = 1 << 30
+"""Of one that does not: it needs less than a second, so that starting it, and reading an index, is no small part of it."""
+WORKS_SOUGHT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,8 @@ class Sizes:
 
     split_bytes: int = 256 << 20
     """Bytes of one piece of a segment."""
-    work_bytes: int = 256 << 20
-    """Bytes of pieces that one task folds."""
+    work_bytes: int | None = None
+    """Bytes of pieces that one task folds; None: what suits the size of the whole."""
     slices_a_task: int = 32
     """Partitions that one task judges, where there are many."""
     keys_apart_bytes: int = 512 << 20
@@ -100,7 +105,7 @@ def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witne
 def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: Common, sizes: Sizes) -> Iterator[SliceAnswer]:
     """The answers about all slices, in their order."""
     told = pack(common)
-    states, works = states_of(spark, told, parts, sizes)
+    states, works = states_of(spark, told, parts, sizes, deep=common.deep)
     judge_there = partial(_judge, told, attempts_of(spark))
     tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
     asking = [number for number, one in enumerate(parts) if _may_ask(one, sizes)]
@@ -113,7 +118,7 @@ def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: 
             from kafka_forensics.spark.keys import answered_keys  # few scans pay for it
 
             questions = [(parts[number], question) for number in asked for question in asked[number]]
-            told_keys = answered_keys(spark, told, questions, common.options.as_of_ms, sizes.work_bytes)
+            told_keys = answered_keys(spark, told, questions, common.options.as_of_ms, sizes.work_bytes or LEAST_WORK)
             heads = heads_of(spark, asked, map(pack, told_keys))
             of_asked = states.filter(states["slice"].isin(list(asked)))
             again = put_together(heads, of_asked, len(asked), judge_there, list(asked))
@@ -132,9 +137,11 @@ def _may_ask(one: Slice, sizes: Sizes) -> bool:
     return compacted and len(one.replicas) > 1 and sum(plan.bytes for plan in one.replicas) >= sizes.keys_apart_bytes
 
 
-def states_of(spark: "SparkSession", told: bytes, parts: Iterable[Slice], sizes: Sizes) -> "tuple[DataFrame, int]":
+def states_of(spark: "SparkSession", told: bytes, parts: Sequence[Slice], sizes: Sizes, *, deep: bool) -> "tuple[DataFrame, int]":
     """Rows of the states of all stretches, and how many works they come of; `told` is the packed `Common`."""
-    works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes)]
+    total = sum(plan.bytes for one in parts for plan in one.replicas)
+    suitable = LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK)
+    works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
     asked = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
     spread = asked.repartitionByRange(max(len(works), 1), "work")
     return spread.mapInArrow(partial(fold_works_there, told, attempts_of(spark)), ROW_SCHEMA), len(works)

@@ -96,7 +96,7 @@ def _answers(
     states: DataFrame | None = None
     works = 0
     for number, common in enumerate(known.scans):
-        found, count = states_of(spark, pack(common), [one.parts[number] for one in parts], sizes)
+        found, count = states_of(spark, pack(common), [one.parts[number] for one in parts], sizes, deep=common.deep)
         numbered = (col("replica") + lit(number * REPLICAS_A_SNAPSHOT)).cast("int")
         found = found.withColumn("replica", numbered)
         states = found if states is None else states.unionByName(found)

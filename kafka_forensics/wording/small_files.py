@@ -4,8 +4,8 @@ from typing import Final
 
 PROSE: Final = """
 INDEX_MISMATCH: index that contradicts its log
-    {file} does not fit its log[ ({reason})][ at entry {entry}][, which is harmless if {harmless_if}]; no record is harmed and Kafka can rebuild
-    the file
+    {file} does not fit its log[ ({reason})][ at entry {entry}][, which is harmless if {harmless_if}]; no record is harmed and
+    Kafka can rebuild the file
     > Do not touch the .log; `kafka-forensics explain INDEX_MISMATCH` says how Kafka rebuilds the index.
 INDEX_MISSING: missing index files
     index files of [{segments:segment}|some segments] are missing; Kafka rebuilds them from the log
