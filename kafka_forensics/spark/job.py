@@ -47,6 +47,8 @@ LEAST_WORK: Final = 256 << 20
 MOST_WORK: Final = 1 << 30
 """Of one that does not: it needs less than a second, so that starting it, and reading an index, is no small part of it."""
 WORKS_SOUGHT: Final = 64
+MOST_WORKS: Final = 100_000
+"""Of a scan, so that Spark's scheduler keeps up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def _may_ask(one: Slice, sizes: Sizes) -> bool:
 def states_of(spark: "SparkSession", told: bytes, parts: Sequence[Slice], sizes: Sizes, *, deep: bool) -> "tuple[DataFrame, int]":
     """Rows of the states of all stretches, and how many works they come of; `told` is the packed `Common`."""
     total = sum(plan.bytes for one in parts for plan in one.replicas)
-    suitable = LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK)
+    suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
     works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
     asked = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
     spread = asked.repartitionByRange(max(len(works), 1), "work")
