@@ -31,7 +31,7 @@ def fold_works(parts: Iterable[Slice], split_bytes: int, work_bytes: int) -> Ite
                 if not part.pieces:
                     work.parts.append(part)
                 part.pieces.append(piece)
-                work.size_in_bytes += piece.size_in_bytes + FILE_COST_BYTES
+                work.size_in_bytes += piece.size_in_bytes + (0 if piece.number else FILE_COST_BYTES)
                 if work.size_in_bytes >= work_bytes:
                     yield work
                     work, part = FoldWork(), _part(number, replica, plan)
@@ -43,8 +43,10 @@ def fold_works(parts: Iterable[Slice], split_bytes: int, work_bytes: int) -> Ite
 def _pieces(plan: ReplicaPlan, split_bytes: int) -> Iterator[Piece]:
     for segment, following in segments_of(plan):
         assert segment.log is not None
-        count, size = split_count(plan, segment, split_bytes), segment.log.size_in_bytes
-        yield from (Piece(segment, number, following, size // count) for number in range(count))
+        count, held = split_count(plan, segment, split_bytes), segment.log.size_in_bytes
+        if segment.log.allocated_bytes is not None:
+            held = min(held, segment.log.allocated_bytes)  # the rest is holes, which cost nothing
+        yield from (Piece(segment, number, following, held // count) for number in range(count))
 
 
 def _part(number: int, replica: int, plan: ReplicaPlan) -> FoldPart:
