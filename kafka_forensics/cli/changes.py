@@ -7,11 +7,10 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.scan import log_to
+from kafka_forensics.cli.scan import log_to, status_of
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
-from kafka_forensics.model.findings import Severity
 
 if TYPE_CHECKING:
     from kafka_forensics.model.changes import SnapshotsResult
@@ -80,7 +79,7 @@ def changes(
 
         write_changes(result, wanted, to, verbose=verbose or debug)
     _say_summary(result, screen, quiet=quiet)
-    return _exit_status(result, fail_on)
+    return status_of(result.findings, fail_on, incomplete=result.is_incomplete)
 
 
 def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":
@@ -107,15 +106,6 @@ def _run_on_spark(
     gathered = gather_snapshots(snapshot_paths(given, asked, chosen), asked)
     with stopping(screen, *where, asked.jobs, quiet=quiet) as spark:
         return compare_inputs(spark, gathered, asked).result
-
-
-def _exit_status(result: "SnapshotsResult", fail_on: str) -> int:
-    """3 if some input could not be read, else 1 if a finding between snapshots is at or above `fail_on`, else 0."""
-    if result.is_incomplete:
-        return 3
-    if fail_on == "none":
-        return 0
-    return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in result.findings))
 
 
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:

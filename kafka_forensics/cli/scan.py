@@ -7,7 +7,7 @@ from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
-from kafka_forensics.model.findings import Severity
+from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 
 
@@ -85,12 +85,17 @@ def _run_on_spark(
 
 
 def exit_status(result: ScanResult, fail_on: str) -> int:
+    """See `status_of`."""
+    return status_of(result.findings, fail_on, incomplete=bool(result.incomplete))
+
+
+def status_of(findings: list[Finding], fail_on: str, *, incomplete: bool) -> int:
     """3 if some input could not be read, else 1 if a finding is at or above `fail_on`, else 0."""
-    if result.incomplete:
+    if incomplete:
         return 3
     if fail_on == "none":
         return 0
-    return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in result.findings))
+    return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in findings))
 
 
 def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> None:
