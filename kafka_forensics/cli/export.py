@@ -170,10 +170,14 @@ def _run_on_spark(
     payloads: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
+    from kafka_forensics.engine.inputs import gather
     from kafka_forensics.spark.export_job import exported
+    from kafka_forensics.spark.sessions import require_pyspark
 
+    require_pyspark()
+    inputs = gather(paths, asked)
     with stopping(screen, where.remote, where.master, asked.jobs, quiet=quiet) as spark:
-        return exported(spark, paths, asked, target, where.output, names, payloads=payloads)
+        return exported(spark, inputs, asked, target, where.output, names, payloads=payloads)
 
 
 def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES
 from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.export.datasets import Dataset, export_facts
@@ -24,7 +24,7 @@ from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_t
 from kafka_forensics.export.views import words
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
-from kafka_forensics.spark.job import attempts_of, is_strict, probe, scan_inputs, small_table
+from kafka_forensics.spark.job import attempts_of, is_strict, probe, scan_probed, small_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ class Exported:
 
 def exported(
     spark: "SparkSession",
-    paths: list[str],
+    inputs: Inputs,
     options: ScanOptions,
     target: Place,
     output: str,
@@ -60,16 +60,15 @@ def exported(
     payloads: bool,
     split_bytes: int = SPLIT_BYTES,
 ) -> tuple[FactReader, list[Dataset]]:
-    """Scan the paths, and write the facts `names` to `target`, which was opened at `output`; what was written of each.
+    """Scan what was gathered, and write the facts `names` to `target`, which was opened at `output`; what was written of each.
 
-    Raises UsageError for paths that make no sense, where workers cannot do the work, and where nothing can be written.
+    Raises UsageError where workers cannot do the work, and where nothing can be written.
     """
-    inputs = gather(paths, options)
     probe(spark, inputs, options)
     target.share()
     where = absolute(output)
     _look_at_target(spark, Common(where, target.token, options.storage_options))
-    result, witnesses = scan_inputs(spark, inputs, options)
+    result, witnesses = scan_probed(spark, inputs, options)
     reader = FactReader(inputs, options, result, witnesses, words, payloads)
     if not payloads:
         result.findings = [without_payloads(one) for one in result.findings]
@@ -96,7 +95,7 @@ def export_paths(
     target = open_place(output, inputs_named(paths), options.storage_options)
     try:
         names = [name for name in FACTS if name in wanted]
-        reader, datasets = exported(spark, paths, options, target, output, names, payloads=payloads)
+        reader, datasets = exported(spark, gather(paths, options), options, target, output, names, payloads=payloads)
     except BaseException:
         target.withdraw()
         raise

@@ -75,6 +75,11 @@ def scan_inputs(spark: "SparkSession", inputs: Inputs, options: ScanOptions, siz
     partition, never logs.
     """
     probe(spark, inputs, options)
+    return scan_probed(spark, inputs, options, sizes)
+
+
+def scan_probed(spark: "SparkSession", inputs: Inputs, options: ScanOptions, sizes: Sizes = USUAL) -> tuple[ScanResult, Witnesses]:
+    """`scan_inputs` where workers have been asked already whether they can do the work (`probe`)."""
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
     common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
     witnesses = witnesses_of(spark, inputs, common)

@@ -127,6 +127,29 @@ def test_what_holds_something_is_refused(spark: SparkSession, tmp_path: Path) ->
         export(spark, str(tmp_path), str(tmp_path / "out" / "deeper"))
 
 
+def test_paths_and_target_are_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "note").write_text("mine")
+    nobody = ("--engine", "spark", "--spark-master", "spark://127.0.0.1:1")
+    assert exports.export(tmp_path / "out", "there-is-no-such-path", *nobody) == 2
+    assert capsys.readouterr().err == "error: there-is-no-such-path: no such file or directory\n"
+    assert exports.export(tmp_path / "full", SAMPLES / "healthy", *nobody) == 2
+    assert "it holds note" in capsys.readouterr().err
+    assert exports.export(tmp_path / "out", SAMPLES / "healthy", *nobody) == 2
+    assert "no Spark answers at spark://127.0.0.1:1" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+def test_workers_are_asked_once_whether_they_can_do_the_work(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    for module in (export_job, job):
+        monkeypatch.setattr(module, "probe", lambda *_: asked.append("probe"))
+    export(spark, str(SAMPLES / "healthy"), str(tmp_path / "out"), ["findings"])
+    assert asked == ["probe"]
+
+
 def test_workers_that_do_not_see_the_target(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_job, "absolute", lambda output: f"{output}-elsewhere")
     with pytest.raises(UsageError, match=r"a worker of Spark: .*-elsewhere: No such file or directory") as caught:
@@ -152,11 +175,11 @@ def test_a_log_that_is_gone_is_tried_again_and_then_reported(
     gone = max(copies.glob("broker-1/*/*.log"), key=lambda path: path.stat().st_size)
 
     def removed(*given: Any) -> Any:
-        answer = job.scan_inputs(*given)
+        answer = job.scan_probed(*given)
         gone.unlink()
         return answer
 
-    monkeypatch.setattr(export_job, "scan_inputs", removed)
+    monkeypatch.setattr(export_job, "scan_probed", removed)
     done = export(spark, str(copies), str(tmp_path / "out"), ["batches", "spans", "transactions"])
     assert {one.path for one in done.result.incomplete} == {str(gone)}
     assert {one["path"] for one in manifest(tmp_path / "out")["incomplete"]} == {str(gone)}
