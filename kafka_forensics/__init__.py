@@ -38,15 +38,15 @@ def scan(
     The answer holds findings and summaries; `facts(name)` reads more. Raises UsageError for paths that make no sense.
     """
     from kafka_forensics.engine.facts import scan_for_facts
-    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.options import scan_options
     from kafka_forensics.errors import UsageError
     from kafka_forensics.export.views import ScanViews, words
 
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
-    name = None if broker is None else str(broker)
-    reached = tuple((storage_options or {}).items())
-    options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)
+    options = scan_options(
+        topic, partition, broker, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options
+    )
     reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
     reader.result.views = ScanViews(reader, json_document)
     return reader.result
@@ -71,13 +71,13 @@ def scan_snapshots(
     their names. `order` chooses among them and puts them in order; the rest is as in `scan` (docs/changes.md). Raises UsageError
     for paths that make no sense, and for fewer than two snapshots.
     """
-    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.options import scan_options
     from kafka_forensics.engine.snapshots import changes
     from kafka_forensics.export.snapshot_views import with_views
 
-    name = None if broker is None else str(broker)
-    reached = tuple((storage_options or {}).items())
-    options = ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)
+    options = scan_options(
+        topic, partition, broker, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options
+    )
     return with_views(changes(snapshots, options, chosen=order), options, json_document, changes_document)
 
 

@@ -1,5 +1,6 @@
 """What the user asked a scan to look at, and how; the same for every engine."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -22,3 +23,20 @@ class ScanOptions:
     """Milliseconds since 1970 to which ages are counted; None: the newest in the evidence, by brokers' clocks if any."""
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """How storage services are reached (`storage.options`), as (name, value); may hold secrets."""
+
+
+def scan_options(
+    topic: str | None,
+    partition: int | None,
+    broker: str | int | None,
+    *,
+    live: bool,
+    deep: bool | None,
+    as_of_ms: int | None,
+    storage_options: Mapping[str, str] | None,
+    jobs: int = 1,
+) -> ScanOptions:
+    """The options as callers of the package give them; `topic` is a pattern, `broker` an id or a name."""
+    name = None if broker is None else str(broker)
+    reached = tuple((storage_options or {}).items())
+    return ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)

@@ -26,7 +26,7 @@ _QUIET: Final = frozenset({ChangeKind.UNCHANGED, ChangeKind.APPENDED, ChangeKind
 
 
 class SnapshotsViews:
-    """The `SnapshotViews` of an answer, over the readers of each snapshot's facts; `document` makes the JSON."""
+    """The `Views` of an answer, over the readers of each snapshot's facts; `document` makes the JSON."""
 
     def __init__(
         self, readers: dict[str, FactReader], result: SnapshotsResult, document: Callable[[SnapshotsResult], Iterable[str]]

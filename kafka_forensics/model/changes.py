@@ -2,15 +2,11 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, ClassVar
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.model.answer import Answer, Views
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 
 class ChangeKind(StrEnum):
@@ -95,26 +91,15 @@ class Change:
         return self.topic, self.partition, broker, self.offset_start, came, self.offset_end, self.kind.value
 
 
-class SnapshotViews(Protocol):
-    """What shows an answer in other forms, and reads the facts behind it again."""
-
-    def table(self, fact: str) -> "pa.Table":
-        """A fact as one table. Raises UsageError if there is no such fact."""
-
-    def json(self) -> str:
-        """The document that `changes --format json` prints."""
-
-    def html(self) -> str:
-        """A short page."""
-
-
 @dataclass(slots=True, repr=False)
-class SnapshotsResult:
+class SnapshotsResult(Answer):
     """The answer about several snapshots: each one's scan, and what changed from each to the next.
 
     `changes` by topic, partition, broker, snapshot and offset; `findings` are those that only show between snapshots.
     """
 
+    _table_fact: ClassVar[str] = "changes"
+    _made_by: ClassVar[str] = "scan_snapshots"
     snapshots: dict[str, ScanResult]
     changes: list[Change]
     findings: list[Finding] = field(default_factory=list)
@@ -122,7 +107,7 @@ class SnapshotsResult:
     """What could not be read again to compare snapshots; the scans have their own."""
     notes: list[str] = field(default_factory=list)
     """What makes the comparison doubtful, a sentence each."""
-    views: SnapshotViews | None = field(default=None, repr=False, compare=False)
+    views: Views | None = field(default=None, repr=False, compare=False)
     """Set by `kafka_forensics.scan_snapshots`; None: this answer only has its rows."""
 
     def __repr__(self) -> str:
@@ -138,35 +123,3 @@ class SnapshotsResult:
     def is_incomplete(self) -> bool:
         """Whether anything could not be read, in a scan or afterwards."""
         return bool(self.incomplete) or any(one.incomplete for one in self.snapshots.values())
-
-    def facts(self, name: str) -> "pa.Table":
-        """A fact (docs/facts.md) of all snapshots, with the snapshot's name as its first column; or `changes`, which has two.
-
-        Raises UsageError if there is no such fact.
-        """
-        return self._views().table(name)
-
-    def to_arrow(self) -> "pa.Table":
-        """The changes as an Arrow table."""
-        return self.facts("changes")
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """The changes as a pandas DataFrame. Raises UsageError without pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise UsageError("pandas is not installed", hint="pip install pandas, or use to_arrow()") from error
-        return pd.DataFrame(self.to_arrow().to_pandas())
-
-    def to_json(self) -> str:
-        """The document that `changes --format json` prints."""
-        return self._views().json()
-
-    def _repr_html_(self) -> str | None:
-        """What Jupyter shows: what changed, the worst first."""
-        return None if self.views is None else self.views.html()
-
-    def _views(self) -> SnapshotViews:
-        if self.views is None:
-            raise UsageError("this answer does not know where its facts are", hint="take the one that scan_snapshots gives")
-        return self.views

@@ -1,14 +1,10 @@
 """What a scan answers: summaries of brokers, partitions and replicas, and the findings, ready for any output."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import ClassVar
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.model.answer import Answer, Views
 from kafka_forensics.model.findings import Finding
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 SCHEMA_VERSION = "1.0"
 
@@ -129,23 +125,12 @@ class Incomplete:
     reason: str
 
 
-class Views(Protocol):
-    """What shows an answer in other forms, and reads the facts behind it again."""
-
-    def table(self, fact: str) -> "pa.Table":
-        """A fact as one table. Raises UsageError if there is no such fact."""
-
-    def json(self) -> str:
-        """The document that `scan --format json` prints."""
-
-    def html(self) -> str:
-        """A short page, less than 100 kB whatever was found."""
-
-
 @dataclass(slots=True, repr=False)
-class ScanResult:
+class ScanResult(Answer):
     """The whole answer, sorted as it is printed: partitions by (topic, partition), findings by `Finding.sort_key`."""
 
+    _table_fact: ClassVar[str] = "findings"
+    _made_by: ClassVar[str] = "kafka_forensics.scan"
     engine: str
     brokers: list[BrokerSummary]
     partitions: list[PartitionSummary]
@@ -168,38 +153,6 @@ class ScanResult:
     def replicas(self) -> list[ReplicaSummary]:
         """The replicas of all partitions, in their order."""
         return [replica for partition in self.partitions for replica in partition.replicas]
-
-    def facts(self, name: str) -> "pa.Table":
-        """A fact (docs/facts.md) about everything that was scanned, read anew, whole; `export` is for what memory cannot hold.
-
-        Raises UsageError if there is no such fact. What cannot be read is added to `incomplete`.
-        """
-        return self._views().table(name)
-
-    def to_arrow(self) -> "pa.Table":
-        """The findings as an Arrow table."""
-        return self.facts("findings")
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """The findings as a pandas DataFrame. Raises UsageError without pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise UsageError("pandas is not installed", hint="pip install pandas, or use to_arrow()") from error
-        return pd.DataFrame(self.to_arrow().to_pandas())
-
-    def to_json(self) -> str:
-        """The document that `scan --format json` prints; JSON Schema in the package's folder `schema`."""
-        return self._views().json()
-
-    def _repr_html_(self) -> str | None:
-        """What Jupyter shows: verdict, sums, and the worst findings."""
-        return None if self.views is None else self.views.html()
-
-    def _views(self) -> Views:
-        if self.views is None:
-            raise UsageError("this answer does not know where its facts are", hint="take the one that kafka_forensics.scan gives")
-        return self.views
 
 
 def verdict_of(findings: list[Finding]) -> str:

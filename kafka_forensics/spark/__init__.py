@@ -51,12 +51,10 @@ def scan(
     no sense, and where the workers cannot do the work.
     """
     register(spark)
-    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.options import scan_options
     from kafka_forensics.spark.result import scanned
 
-    name = None if broker is None else str(broker)
-    pairs = tuple((storage_options or {}).items())
-    options = ScanOptions(topic, partition, name, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=pairs)
+    options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
     return scanned(spark, [paths] if isinstance(paths, str) else paths, options)
 
 
@@ -79,7 +77,7 @@ def scan_snapshots(
     make no sense, and where the workers cannot do the work.
     """
     from kafka_forensics import changes_document, json_document
-    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.options import scan_options
     from kafka_forensics.engine.snapshots import gather_snapshots, snapshot_paths
     from kafka_forensics.export.snapshot_views import with_views
     from kafka_forensics.spark.sessions import require_pyspark
@@ -87,9 +85,7 @@ def scan_snapshots(
     require_pyspark()
     from kafka_forensics.spark.snapshots import compare_inputs
 
-    name = None if broker is None else str(broker)
-    pairs = tuple((storage_options or {}).items())
-    options = ScanOptions(topic, partition, name, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=pairs)
+    options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
     gathered = gather_snapshots(snapshot_paths(snapshots, options, order), options)
     return with_views(compare_inputs(spark, gathered, options), options, json_document, changes_document)
 
@@ -116,12 +112,10 @@ def export(
     that holds something, and where the workers cannot do the work; what cannot be read is in `result.incomplete` of the answer.
     """
     register(spark)
-    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.options import scan_options
     from kafka_forensics.spark.export_job import export_paths
 
-    name = None if broker is None else str(broker)
-    pairs = tuple((storage_options or {}).items())
-    options = ScanOptions(topic, partition, name, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=pairs)
+    options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
     return export_paths(spark, [paths] if isinstance(paths, str) else paths, output, facts, options, payloads=payloads)
 
 
