@@ -83,14 +83,14 @@ def scan_snapshots(
 
 def json_document(result: "ScanResult") -> "Iterable[str]":
     """The JSON document of the command line, whose module is not loaded before it is asked for."""
-    from kafka_forensics.cli.output_json import document
+    from kafka_forensics.export.json_document import document
 
     return document(result)
 
 
 def changes_document(result: "SnapshotsResult") -> "Iterable[str]":
     """The same of several snapshots."""
-    from kafka_forensics.cli.changes_output import document
+    from kafka_forensics.export.changes_document import document
 
     return document(result)
 

@@ -109,8 +109,9 @@ def _run_on_spark(
 
 
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:
-    from kafka_forensics.cli.changes_output import incomplete_rows, summary_lines
+    from kafka_forensics.cli.changes_output import summary_lines
     from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.export.changes_document import incomplete_rows
 
     lines = [] if quiet else summary_lines(result)
     lines += [f"note: {printable(note)}" for note in result.notes]

@@ -1,18 +1,17 @@
-"""Changes between snapshots in every format of the contract. `schema/changes-1.0.json` describes the JSON document."""
+"""Changes between snapshots in every format of the contract."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafka_forensics import __version__
-from kafka_forensics.cli.output_json import finding_object, incomplete_object, severity_counts, with_twins
 from kafka_forensics.cli.output_words import plural
-from kafka_forensics.cli.rows import cell, json_text, markdown, tsv_lines
+from kafka_forensics.cli.rows import cell, markdown, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.change_rows import CHANGE_COLUMNS, change_values
+from kafka_forensics.export.changes_document import document, lines
+from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
-from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete, ScanResult
 from kafka_forensics.wording import advice, message
 from kafka_forensics.wording.change_words import change_words
 
@@ -34,40 +33,6 @@ def write_changes(result: SnapshotsResult, format_name: str, to: Destination, *,
             to.stream.writelines(_markdown(result, verbose=verbose))
         case _:
             raise AssertionError(format_name)
-
-
-def document(result: SnapshotsResult) -> Iterator[str]:
-    """The JSON document in pieces, a line a row."""
-    yield f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(_tool(result))},\n'
-    yield from _list("snapshots", (_snapshot(name, scan) for name, scan in result.snapshots.items()))
-    yield f' "summary": {json_text(_summary(result))},\n'
-    yield from _list("changes", map(_change, result.changes))
-    yield from _list("findings", map(finding_object, result.findings))
-    yield f' "notes": {json_text(result.notes)},\n'
-    yield from _list("incomplete", (_gap(name, gap) for name, gap in incomplete_rows(result)), "}\n")
-
-
-def lines(result: SnapshotsResult) -> Iterator[str]:
-    """The same as JSON Lines, an object with its `type` each."""
-    for name, scan in result.snapshots.items():
-        yield _line("snapshot", _snapshot(name, scan))
-    for one in result.changes:
-        yield _line("change", _change(one))
-    for found in result.findings:
-        yield _line("finding", finding_object(found))
-    for note in result.notes:
-        yield _line("note", {"note": note})
-    for snapshot, gap in incomplete_rows(result):
-        yield _line("incomplete", _gap(snapshot, gap))
-    yield _line("summary", {"schema_version": SCHEMA_VERSION, "tool": _tool(result), **_summary(result)})
-
-
-def incomplete_rows(result: SnapshotsResult) -> Iterator[tuple[str | None, Incomplete]]:
-    """What could not be read, with the snapshot whose scan it was of; None: comparing them."""
-    for name, scan in result.snapshots.items():
-        yield from ((name, gap) for gap in scan.incomplete)
-    known = {gap for scan in result.snapshots.values() for gap in scan.incomplete}
-    yield from ((None, gap) for gap in result.incomplete if gap not in known)
 
 
 def summary_lines(result: SnapshotsResult) -> list[str]:
@@ -113,48 +78,3 @@ def _told(result: SnapshotsResult, *, verbose: bool) -> Iterable[Change]:
 def _cells(one: Change) -> tuple[str, ...]:
     offsets = f"[{one.offset_start}, {one.offset_end})"
     return f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot, offsets, change_words(one)
-
-
-def _change(one: Change) -> dict[str, object]:
-    return {**change_values(one), "evidence": with_twins(one.evidence)}
-
-
-def _tool(result: SnapshotsResult) -> dict[str, object]:
-    return {"name": "kafka-forensics", "version": __version__, "engine": next(iter(result.snapshots.values())).engine}
-
-
-def _snapshot(name: str, scan: ScanResult) -> dict[str, object]:
-    return {
-        "snapshot": name,
-        "verdict": scan.verdict,
-        "brokers": [{"broker": one.broker, "log_dirs": one.log_dirs} for one in scan.brokers],
-        "partitions": len(scan.partitions),
-        "replicas": len(scan.replicas),
-        "bytes_total": scan.totals.bytes_total,
-        "findings": {severity.value: count for severity, count in severity_counts(scan.findings).items()},
-    }
-
-
-def _summary(result: SnapshotsResult) -> dict[str, object]:
-    counts = Counter(one.kind for one in result.changes)
-    return {
-        "verdict": result.verdict,
-        "snapshots": len(result.snapshots),
-        "changes": {kind.value: counts[kind] for kind in ChangeKind},
-        "findings": {severity.value: count for severity, count in severity_counts(result.findings).items()},
-    }
-
-
-def _gap(name: str | None, gap: Incomplete) -> dict[str, object]:
-    return {"snapshot": name, **incomplete_object(gap)}
-
-
-def _line(kind: str, content: dict[str, object]) -> str:
-    return json_text({"type": kind, **content}) + "\n"
-
-
-def _list(name: str, objects: Iterable[object], closing: str = ",\n") -> Iterator[str]:
-    yield f' "{name}": ['
-    for index, each in enumerate(objects):
-        yield f"{',' if index else ''}\n  {json_text(each)}"
-    yield f"]{closing}"

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kafka_forensics.cli import compare_words as words
-from kafka_forensics.cli import output_json
 from kafka_forensics.cli.output_words import crowded_brokers, incomplete_lines, name, place_words, replica_words
-from kafka_forensics.cli.rows import json_text, markdown, markdown_lines, tsv_lines
+from kafka_forensics.cli.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.side_by_side import Held, HeldRecord, SideBySide
+from kafka_forensics.export import json_document
+from kafka_forensics.export.json_values import json_text, rfc3339
 from kafka_forensics.model.results import SCHEMA_VERSION
 from kafka_forensics.wording import message
 
@@ -74,7 +75,7 @@ def _record_values(record: HeldRecord) -> Json:
     return {
         "partition_leader_epoch": record.partition_leader_epoch,
         "timestamp_ms": record.timestamp,
-        "timestamp": output_json.rfc3339(record.timestamp),
+        "timestamp": rfc3339(record.timestamp),
         "timestamp_type": record.timestamp_type,
         "producer_id": record.producer_id,
         "producer_id_string": str(record.producer_id),
@@ -119,15 +120,15 @@ def _offsets(compared: SideBySide, payloads: bool) -> Iterator[Json]:
 def _document(compared: SideBySide, payloads: bool) -> Iterator[str]:
     """The JSON document in pieces, a line an offset; `partition`, `findings` and `incomplete` as in a scan's."""
     result, partition = compared.result, compared.partition
-    replicas = [output_json.replica_object(replica) for replica in partition.replicas]
-    yield f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(output_json.tool(result))},\n'
+    replicas = [json_document.replica_object(replica) for replica in partition.replicas]
+    yield f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(json_document.tool(result))},\n'
     yield f' "verdict": {json_text(result.verdict)},\n'
-    yield f' "partition": {json_text({**output_json.partition_object(partition), "replicas": replicas})},\n'
+    yield f' "partition": {json_text({**json_document.partition_object(partition), "replicas": replicas})},\n'
     yield f' "first_difference": {json_text(compared.first_difference)},\n'
     lists = (
         ("offsets", _offsets(compared, payloads)),
-        ("findings", map(output_json.finding_object, result.findings)),
-        ("incomplete", map(output_json.incomplete_object, result.incomplete)),
+        ("findings", map(json_document.finding_object, result.findings)),
+        ("incomplete", map(json_document.incomplete_object, result.incomplete)),
     )
     for number, (key, objects) in enumerate(lists):
         items = ",".join(f"\n  {json_text(each)}" for each in objects)
@@ -138,12 +139,12 @@ def _lines(compared: SideBySide, payloads: bool) -> Iterator[str]:
     """An object with its `type` a line: the partition, its replicas, what each holds, findings, the summary."""
     result, partition = compared.result, compared.partition
     place = {"topic": partition.topic, "partition": partition.partition}
-    objects: list[tuple[str, Json]] = [("partition", output_json.partition_object(partition))]
-    objects += [("replica", place | output_json.replica_object(replica)) for replica in partition.replicas]
+    objects: list[tuple[str, Json]] = [("partition", json_document.partition_object(partition))]
+    objects += [("replica", place | json_document.replica_object(replica)) for replica in partition.replicas]
     objects += [("held", place | row) for row in _flat(compared, payloads)]
-    objects += [("finding", output_json.finding_object(finding)) for finding in result.findings]
-    objects += [("incomplete", output_json.incomplete_object(gap)) for gap in result.incomplete]
-    tool = {"schema_version": SCHEMA_VERSION, "tool": output_json.tool(result)}
+    objects += [("finding", json_document.finding_object(finding)) for finding in result.findings]
+    objects += [("incomplete", json_document.incomplete_object(gap)) for gap in result.incomplete]
+    tool = {"schema_version": SCHEMA_VERSION, "tool": json_document.tool(result)}
     objects.append(("summary", tool | {"verdict": result.verdict, "first_difference": compared.first_difference}))
     for kind, content in objects:
         yield json_text({"type": kind, **content}) + "\n"

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kafka_forensics.cli.output_json import rfc3339
 from kafka_forensics.cli.output_words import is_background, is_harmless, name, plural, span
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.side_by_side import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State
+from kafka_forensics.export.json_values import rfc3339
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ReplicaSummary
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_forensics.cli.output_json import rfc3339, with_twins
 from kafka_forensics.cli.plain_table import table_lines
-from kafka_forensics.cli.rows import cell, json_text, markdown
+from kafka_forensics.cli.rows import cell, markdown
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.export.json_values import json_text, rfc3339, with_twins
 
 Row = tuple[Any, ...]
 

@@ -104,7 +104,7 @@ def _write(rows: "Iterable[EpochRow]", wanted: str, to: "Destination") -> None:
 
 
 def _values(row: "EpochRow") -> dict[str, Any]:
-    from kafka_forensics.cli.output_json import rfc3339
+    from kafka_forensics.export.json_values import rfc3339
 
     values: dict[str, Any] = {}
     for name in COLUMNS:
@@ -114,8 +114,8 @@ def _values(row: "EpochRow") -> dict[str, Any]:
 
 
 def _cells(row: "EpochRow") -> list[str]:
-    from kafka_forensics.cli.output_json import rfc3339
     from kafka_forensics.cli.rows import cell
+    from kafka_forensics.export.json_values import rfc3339
 
     log = "" if row.start_offset is None else f"{row.start_offset} to {row.end_offset}"
     times = ["" if time is None else rfc3339(time) or str(time) for time in (row.first_timestamp_ms, row.elected_ms)]

@@ -232,7 +232,7 @@ def _notes(row: "GroupRow") -> Iterator[str]:
 
 
 def _time(time_ms: int) -> str | None:
-    from kafka_forensics.cli.output_json import rfc3339
+    from kafka_forensics.export.json_values import rfc3339
 
     return rfc3339(time_ms)
 

@@ -101,7 +101,7 @@ def _write(rows: "Iterable[EventRow]", wanted: str, to: "Destination") -> None:
 
 
 def _values(row: "EventRow") -> dict[str, Any]:
-    from kafka_forensics.cli.output_json import rfc3339
+    from kafka_forensics.export.json_values import rfc3339
 
     event = row.event
     values: dict[str, Any] = {
@@ -125,8 +125,8 @@ def _values(row: "EventRow") -> dict[str, Any]:
 
 
 def _cells(row: "EventRow") -> list[str]:
-    from kafka_forensics.cli.output_json import rfc3339
     from kafka_forensics.cli.rows import cell
+    from kafka_forensics.export.json_values import rfc3339
 
     event, state = row.event, row.event.state
     time = rfc3339(event.timestamp_ms) or str(event.timestamp_ms)
@@ -178,9 +178,9 @@ def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[s
 
 def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
-    from kafka_forensics.cli.output_json import rfc3339
     from kafka_forensics.cli.output_words import plural
     from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.export.json_values import rfc3339
     from kafka_forensics.wording import message
 
     history = found.history

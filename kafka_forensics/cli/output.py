@@ -1,8 +1,8 @@
 """A scan's answer in every format of the contract."""
 
-from kafka_forensics.cli import output_json
 from kafka_forensics.cli.rows import tsv_lines
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 
 
@@ -14,11 +14,11 @@ def write_result(result: ScanResult, format_name: str, to: Destination, *, verbo
 
             write_table(result, to, verbose=verbose)
         case "tsv":
-            to.stream.writelines(tsv_lines(output_json.FINDING_COLUMNS, map(output_json.finding_object, result.findings)))
+            to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, result.findings)))
         case "json":
-            to.stream.writelines(output_json.document(result))
+            to.stream.writelines(json_document.document(result))
         case "jsonl":
-            to.stream.writelines(output_json.lines(result))
+            to.stream.writelines(json_document.lines(result))
         case "markdown":
             from kafka_forensics.cli.output_markdown import report_lines
 

@@ -7,9 +7,9 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
-from kafka_forensics.cli.output_json import severity_counts
 from kafka_forensics.cli.progress import size
 from kafka_forensics.cli.safe_text import printable
+from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 

@@ -4,13 +4,14 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kafka_forensics.cli import output_json
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name
-from kafka_forensics.cli.rows import cell, json_text, markdown, markdown_lines, tsv_lines
+from kafka_forensics.cli.rows import cell, markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.planning import Planned, Plans
+from kafka_forensics.export import json_document
+from kafka_forensics.export.json_values import json_text
 from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
 from kafka_forensics.replication.plans import Candidate, FollowerPlan, Loss, PlanReplica
 
@@ -306,7 +307,7 @@ def _witness_object(one: Any) -> Json | None:
 def _tool(plans: Plans) -> Json:
     result = plans.result
     assert isinstance(result, ScanResult)
-    return {"schema_version": SCHEMA_VERSION, "tool": output_json.tool(result), "partitions_planned": plans.partitions}
+    return {"schema_version": SCHEMA_VERSION, "tool": json_document.tool(result), "partitions_planned": plans.partitions}
 
 
 def _document(plans: Plans, elect: str | None) -> Iterator[str]:
@@ -316,7 +317,7 @@ def _document(plans: Plans, elect: str | None) -> Iterator[str]:
     yield f'{head[:-1]},\n "partitions": ['
     for number, planned in enumerate(plans.planned):
         yield ("," if number else "") + f"\n  {json_text(plan_object(planned, elect))}"
-    gaps = ", ".join(json_text(output_json.incomplete_object(gap)) for gap in plans.result.incomplete)
+    gaps = ", ".join(json_text(json_document.incomplete_object(gap)) for gap in plans.result.incomplete)
     yield f'],\n "incomplete": [{gaps}]}}\n'
 
 
@@ -326,7 +327,7 @@ def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
     for planned in plans.planned:
         yield json_text({"type": "partition", **plan_object(planned, elect)}) + "\n"
     for gap in plans.result.incomplete:
-        yield json_text({"type": "incomplete", **output_json.incomplete_object(gap)}) + "\n"
+        yield json_text({"type": "incomplete", **json_document.incomplete_object(gap)}) + "\n"
     yield json_text({"type": "summary", **_tool(plans)}) + "\n"
 
 

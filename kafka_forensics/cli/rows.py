@@ -1,12 +1,11 @@
 """Plain rows in every format, for commands whose answer is one list: values are what JSON knows, None is "not known"."""
 
-import json
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.export.json_values import json_text
 
 Row = Mapping[str, Any]
 
@@ -34,11 +33,6 @@ def write_rows(columns: Sequence[str], rows: Iterable[Row], format_name: str, to
 def picked(columns: Sequence[str], row: Row) -> dict[str, Any]:
     """The `columns` of `row`, in their order."""
     return {name: row[name] for name in columns}
-
-
-def json_text(value: Any) -> str:
-    """`value` as JSON in one line of ASCII, which no control character or half of a surrogate pair survives; order as given."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, default=operator.index).replace("\x7f", "\\u007f")
 
 
 def cell(value: Any) -> str:

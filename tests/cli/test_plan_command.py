@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.cli.output_json import json_schema
 from kafka_forensics.cli.plan_output import COLUMNS
+from kafka_forensics.export.json_document import json_schema
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 

@@ -9,9 +9,9 @@ import pytest
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.replica import ReplicaState
-from kafka_forensics.cli import output_json
 from kafka_forensics.engine import ahead, folding, local, splits
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.parsers import segment
 from tests.support.faults import Brokers, Log, histories
@@ -55,7 +55,7 @@ def scan(paths: list[Path], jobs: int) -> ScanResult:
 
 
 def document(paths: list[Path], jobs: int) -> str:
-    return "".join(output_json.document(scan(paths, jobs)))
+    return "".join(json_document.document(scan(paths, jobs)))
 
 
 def count_stretches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -106,7 +106,7 @@ def test_forgetting_says_nothing_new_and_depends_on_no_thread(brokers: Brokers, 
         assert (ours.transactions, ours.last_stable_offset) == (theirs.transactions, theirs.last_stable_offset)
     lost = told - {(one.kind, one.place) for one in result.findings}
     assert {kind for kind, _ in lost} == {"PRODUCER_SEQ_GAP"}
-    assert "".join(output_json.document(result)) == document(brokers.log_dirs, 3 - jobs)
+    assert "".join(json_document.document(result)) == document(brokers.log_dirs, 3 - jobs)
 
 
 @pytest.mark.parametrize("room", [64 << 20, 1])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli import output_json
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from tests.support import errand_engine
 from tests.support.gallery import SECTIONS
@@ -17,7 +17,7 @@ CASES = [case for cases in SECTIONS.values() for case in cases if case.during is
 
 
 def text(result: ScanResult) -> str:
-    return "".join(output_json.document(result))
+    return "".join(json_document.document(result))
 
 
 def named(case: Case) -> str:

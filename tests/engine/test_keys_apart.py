@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.cli import output_json
 from kafka_forensics.engine import compaction, local
 from kafka_forensics.engine.key_errands import QuestionsUnderWay, read_keys
 from kafka_forensics.engine.key_parts import DamageEnd
@@ -17,6 +16,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.slices import Slice
 from kafka_forensics.engine.travel import pack
 from kafka_forensics.errors import SourceError
+from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 from tests.support import errand_engine
 from tests.support.compacted import CLEANED, compacted, history, three
@@ -29,7 +29,7 @@ CASES = [case for case in SECTIONS["Compacted topics"] if case.during is None]
 
 
 def text(result: ScanResult) -> str:
-    return "".join(output_json.document(result))
+    return "".join(json_document.document(result))
 
 
 def apart(paths: list[str], options: ScanOptions, work_bytes: int, seed: int = 0) -> str:

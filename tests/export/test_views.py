@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.cli.output_json import document
 from kafka_forensics.errors import UsageError
+from kafka_forensics.export.json_document import document
 from kafka_forensics.export.views import MAX_PAGE_BYTES, page
 from kafka_forensics.model.results import ScanResult, Totals
 from tests.support.exports import SAMPLES

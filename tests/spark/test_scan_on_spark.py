@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
-from kafka_forensics.cli import output_json
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
+from kafka_forensics.export import json_document
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import scan
@@ -35,7 +35,7 @@ ARCHIVES = (
 
 def text(result: ScanResult) -> str:
     """The JSON document but for the name of the engine."""
-    return "".join(output_json.document(result)).replace('"engine": "spark"', '"engine": "local"')
+    return "".join(json_document.document(result)).replace('"engine": "spark"', '"engine": "local"')
 
 
 def named(case: Case) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafka_forensics.analysis.key_rows import Row
-from kafka_forensics.cli import output_json
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine import local
 from kafka_forensics.engine.errand_values import Common, SliceAnswer, StretchRow, WitnessAnswer
@@ -18,6 +17,7 @@ from kafka_forensics.engine.scanning import Scan, digest_key
 from kafka_forensics.engine.slices import Slice, slices, surroundings
 from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.engine.works import fold_works, witness_work
+from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
 
 
@@ -40,7 +40,7 @@ def with_keys_apart(paths: list[str], options: ScanOptions) -> ScanResult:
     """The local engine's answer, which that of a scan must equal whose keys are read file by file and compared apart."""
     here = local.scan(paths, options)
     apart = scan(paths, options, work_bytes=1, keys_apart_bytes=0)
-    assert "".join(output_json.document(apart)) == "".join(output_json.document(here))
+    assert "".join(json_document.document(apart)) == "".join(json_document.document(here))
     return here
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kafka_forensics.cli import output_json
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.export import json_document
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from tests.support.faults import Brokers
@@ -18,7 +18,7 @@ def scan(paths: list[Path], *, live: bool = False, deep: bool | None = None) -> 
     """The verdict on these paths, reached twice: both answers must be the same bytes, and account for every byte."""
     options = ScanOptions(jobs=1, live=live, deep=deep)
     first, second = (local.scan([str(path) for path in paths], options) for _ in range(2))
-    assert "".join(output_json.document(first)) == "".join(output_json.document(second))
+    assert "".join(json_document.document(first)) == "".join(json_document.document(second))
     totals = first.totals
     assert totals.bytes_decoded + totals.bytes_damaged + totals.bytes_skipped == totals.bytes_total
     assert not first.incomplete

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from kafka_forensics.cli.output_json import document
 from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.local import scan_inputs as scan_here
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import ForensicsError
+from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import job
 from kafka_forensics.spark.sessions import builder

@@ -1,14 +1,12 @@
 """A scan's answer as JSON: one document, or one object a line. `schema/scan-1.0.json` describes both."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from kafka_forensics import __version__
-from kafka_forensics.cli.rows import json_text
+from kafka_forensics.export.json_values import Json, json_text, with_twins
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import (
     SCHEMA_VERSION,
@@ -19,8 +17,6 @@ from kafka_forensics.model.results import (
     ScanResult,
 )
 from kafka_forensics.wording import advice, message
-
-Json = dict[str, Any]
 
 FINDING_COLUMNS: Final = (
     "kind",
@@ -39,10 +35,6 @@ FINDING_COLUMNS: Final = (
     "evidence",
     "advice",
 )
-_TIME: Final = re.compile(r"(?:^|_)(?:timestamp|time|horizon|as_of)(?:_ms)?$")
-_WIDE: Final = re.compile(r"(?:^|_)producer_ids?$")
-_EXACT_IN_JSON: Final = 2**53
-_LAST_TIME_MS: Final = 253_402_300_799_999
 
 
 def document(result: ScanResult) -> Iterator[str]:
@@ -197,37 +189,6 @@ def finding_object(finding: Finding) -> Json:
 def incomplete_object(gap: Incomplete) -> Json:
     """An element of `incomplete`."""
     return {"path": gap.path, "reason": gap.reason}
-
-
-def with_twins(evidence: Any) -> Any:
-    """Evidence as the contract writes numbers: times as `…_ms` beside RFC 3339 text, wide integers beside their digits."""
-    if isinstance(evidence, list | tuple):
-        return [with_twins(each) for each in evidence]
-    if not isinstance(evidence, dict):
-        return evidence
-    told: Json = {}
-    for key, value in evidence.items():
-        name = str(key)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if whole and _TIME.search(name):
-            plain = name.removesuffix("_ms")
-            told[f"{plain}_ms"] = value
-            told[plain] = rfc3339(value)
-            continue
-        told[name] = with_twins(value)
-        if whole and (_WIDE.search(name) or abs(value) > _EXACT_IN_JSON):
-            told[f"{name}_string"] = str(value)
-        elif isinstance(value, list | tuple) and _WIDE.search(name):
-            told[f"{name}_string"] = [str(each) for each in value]
-    return told
-
-
-def rfc3339(time_ms: int) -> str | None:
-    """Milliseconds since 1970 as `2026-03-01T12:00:00.000Z`; None for -1 and what no calendar holds."""
-    if not 0 <= time_ms <= _LAST_TIME_MS:
-        return None
-    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
 def _line(kind: str, content: Json) -> str:
