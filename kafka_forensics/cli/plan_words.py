@@ -16,6 +16,7 @@ ELECTIONS: Final = {
     "leads": "leads now",
     "clean": "clean",
     "elr": "clean (ELR)",
+    "last-known-leader": "led last",
     "unclean": "UNCLEAN",
     "unknown": "not known",
 }
@@ -201,6 +202,8 @@ def _by_itself(planned: Planned, candidate: Candidate) -> str:
     control = planned.given.control
     if candidate.election in ("clean", "elr"):
         return " The controller elects it by itself, cleanly."
+    if candidate.election == "last-known-leader":
+        return " The controller elects it by itself, for it led last and nobody is left in the ISR and the ELR."
     if candidate.election == "unclean" and control is not None and control.unclean_enabled:
         return " The topic allows unclean elections, so the controller elects it by itself when no other replica is alive."
     return ""

@@ -198,6 +198,7 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         is_live,
         outlook is None or outlook.starts,
         one.end_is_known,
+        not (context.clean_shutdown or context.live),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import truncation_offset
+from kafka_forensics.replication.epochs import assign_epoch, truncation_offset
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, without
 from kafka_forensics.replication.plans import (
     NO_END,
@@ -71,9 +71,7 @@ def loaded_epochs(entries: Sequence[EpochEntry], log_end_offset: int) -> list[Ep
     it; what begins at or beyond the log end is dropped (LeaderEpochFileCache.assign, LogLoader)."""
     cache: list[EpochEntry] = []
     for entry in entries:
-        while cache and (cache[-1].leader_epoch >= entry.leader_epoch or cache[-1].start_offset >= entry.start_offset):
-            cache.pop()
-        cache.append(entry)
+        assign_epoch(cache, entry)
     while cache and cache[-1].start_offset >= log_end_offset:
         cache.pop()
     return cache
@@ -93,15 +91,18 @@ def recovered_epochs(
     return tuple(entries)
 
 
-def election_kind(control: PlanControl | None, node: Broker) -> str:
-    """How the election of a broker would be called, see `Candidate.election`."""
+def election_kind(control: PlanControl | None, node: Broker, *, crashed: bool = False) -> str:
+    """How the election of a broker would be called, see `Candidate.election`; `crashed`: see `PlanReplica.crashed`."""
     if control is None or control.isr is None:
         return "unknown"
     if control.leader == node:
         return "leads"
     if node in control.isr:
         return "clean"
-    return "elr" if node in (control.elr or ()) else "unclean"
+    elr = set(control.elr or ())
+    if node in elr and not crashed:
+        return "elr"
+    return "unclean" if control.isr or elr - {node} or node != control.last_leader else "last-known-leader"
 
 
 def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
@@ -159,7 +160,8 @@ class _Planning:
         own = clipped(self._on_disk[leader], one.log_end_offset, NO_END)
         lost = any(each.lost for each in followers) or own
         losses = tuple(self._losses(leader, own, followers)) if lost else ()
-        return Candidate(one.broker, election_kind(self._given.control, self.node(leader)), followers, losses, counted(own))
+        kind = election_kind(self._given.control, self.node(leader), crashed=one.crashed)
+        return Candidate(one.broker, kind, followers, losses, counted(own))
 
     def _follower(
         self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry] | None
@@ -295,7 +297,7 @@ class _Planning:
         control, node = self._given.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
         place = order.index(node) if isinstance(node, int) and node in order else len(order)
-        forced = {"leads": 0, "clean": 1, "elr": 2, "unclean": 3, "unknown": 3}[one.election]
+        forced = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}[one.election]
         disagreeing, losing = sum(each.disagrees for each in one.followers), sum(bool(each.lost) for each in one.followers)
         watermark = self._replicas[number].high_watermark or 0
         return one.committed, one.at_least, one.at_most, losing, disagreeing, forced, -watermark, place, number

@@ -49,6 +49,8 @@ class PlanReplica:
     starts: bool = True
     """Whether a broker starts on this copy at all."""
     end_is_known: bool = True
+    crashed: bool = False
+    """Whether its broker did not stop in order: when it registers again, the controller takes it out of the ELR (KIP-966)."""
 
     @property
     def on_disk(self) -> Ranges:
@@ -140,7 +142,8 @@ class Candidate:
 
     broker: Broker
     election: str
-    """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `unclean` · `unknown` (no controller's log says)"""
+    """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `last-known-leader` (it led last, and nobody is left in ISR and ELR:
+    it is elected as soon as it is there) · `unclean` · `unknown` (no controller's log says)"""
     followers: tuple[FollowerPlan, ...]
     losses: tuple[Loss, ...]
     own_cut: int = 0

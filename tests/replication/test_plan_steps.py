@@ -49,6 +49,15 @@ def test_a_member_of_the_elr_waits_for_the_whole_isr() -> None:
     assert to(lagging(control), 2) == way(2, (), (3,), (), (2, 1, 3))
 
 
+def test_the_last_known_leader_need_not_be_forced() -> None:
+    control = PlanControl(-1, 3, 0, (), (3,), (1, 2, 3), unclean_enabled=False)
+    partition = lagging(control)
+    crashed = replace(partition, replicas=[replace(one, crashed=True) for one in partition.replicas])
+    assert not to(crashed, 3).unclean
+    assert to(crashed, 2).unclean
+    assert to(crashed, 2).keep_stopped == (1, 3)
+
+
 def test_an_unclean_election_takes_the_first_that_is_alive() -> None:
     off = PlanControl(3, 3, 0, (3,), (5,), (4, 1, 2, 3, 5), unclean_enabled=False)
     five = lagging(off, (200, 600, 600, 600, 600))

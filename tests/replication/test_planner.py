@@ -265,6 +265,37 @@ def test_how_an_election_is_called(node: int | str, kind: str) -> None:
     assert election_kind(None, node) == election_kind(replace(control, isr=None), node) == "unknown"
 
 
+LEADERLESS = PlanControl(-1, 2, 2, (), (1, 2), (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("elr", "node", "crashed", "kind"),
+    [
+        ((1, 2), 1, False, "elr"),
+        ((1, 2), 1, True, "unclean"),
+        ((1, 2), 2, True, "unclean"),
+        ((2,), 2, False, "elr"),
+        ((2,), 2, True, "last-known-leader"),
+        ((), 2, True, "last-known-leader"),
+        ((), 2, False, "last-known-leader"),
+        ((), 1, False, "unclean"),
+        ((), 3, True, "unclean"),
+    ],
+)
+def test_who_crashed_leaves_the_elr_and_who_led_last_is_elected_when_it_is_empty(
+    elr: tuple[int, ...], node: int, crashed: bool, kind: str
+) -> None:
+    assert election_kind(replace(LEADERLESS, elr=elr), node, crashed=crashed) == kind
+
+
+def test_the_last_known_leader_is_preferred_to_who_must_be_forced() -> None:
+    control = replace(LEADERLESS, elr=(2,))
+    alike = [replace(replica(broker, 10, (0, 0), hw=10), crashed=True) for broker in (1, 2, 3)]
+    plan = plan_partition(partition(*alike, control=control))
+    assert [one.election for one in plan.candidates] == ["unclean", "last-known-leader", "unclean"]
+    assert plan.recommended == 2
+
+
 def test_ten_thousand_partitions_are_planned_in_a_second() -> None:
     """Nine of ten in good order, the others with a lag or a fork."""
     healthy = partition(*(replica(broker, 1000, (0, 0), (3, 500), (7, 900), hw=990) for broker in (1, 2, 3)), control=CONTROL)
