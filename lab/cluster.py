@@ -1,5 +1,6 @@
 """A whole Kafka cluster on loopback, in one directory, for the length of a `with` block."""
 
+import json
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
@@ -25,8 +26,10 @@ STARTED: Final = "Kafka Server started"
 
 
 def random_uuid() -> str:
-    """A cluster id as Kafka spells it: 16 bytes in 22 characters."""
-    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """A cluster id as Kafka spells it: 16 bytes in 22 characters, the first no `-`, which its tools would take for an option."""
+    while (spelled := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return spelled
 
 
 class Cluster:
@@ -44,6 +47,7 @@ class Cluster:
         *,
         version_jars: Path | None = None,
         broker_settings: Mapping[str, str] | None = None,
+        controller_settings: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self.cluster_id = random_uuid()
@@ -52,6 +56,7 @@ class Cluster:
         self.ports = dict(zip([*self.controllers, *self.brokers], free_ports(brokers + controllers), strict=True))
         self._jars = version_jars or kafka_jars()
         self._broker_settings = dict(broker_settings or {})
+        self._controller_settings = dict(controller_settings or {})
         self._servers: dict[int, JavaServer] = {}
 
     def __enter__(self) -> Self:
@@ -74,6 +79,11 @@ class Cluster:
     def bootstrap(self) -> str:
         """`bootstrap.servers` for clients: all brokers, up or not."""
         return ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.brokers)
+
+    @property
+    def awake(self) -> str:
+        """`bootstrap.servers` for clients that must not wait for a broker that is down or frozen."""
+        return ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.running())
 
     def log_dir(self, node: int) -> Path:
         """The log directory of a node."""
@@ -136,8 +146,7 @@ class Cluster:
 
     def admin(self) -> AdminClient:
         """An admin client that asks the brokers awake now; keep it as long as an answer is awaited."""
-        awake = ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.running())
-        return AdminClient({"bootstrap.servers": awake, "socket.timeout.ms": 10_000, "log_level": 0})
+        return AdminClient({"bootstrap.servers": self.awake, "socket.timeout.ms": 10_000, "log_level": 0})
 
     def create_topic(
         self, name: str, *, assignment: list[list[int]] | None = None, settings: Mapping[str, str] | None = None
@@ -167,12 +176,18 @@ class Cluster:
 
     def elect_unclean(self, topic: str, partition: int = 0) -> None:
         """Let the controller take any living replica as leader. Raises LabError if it will not."""
+        self.elect_unclean_all([(topic, partition)])
+
+    def elect_unclean_all(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """The same of several partitions (topic, number) at once."""
         # The tool and not the client: elect_leaders of confluent-kafka 2.16 fails in its own argument parsing.
-        awake = ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.running())
-        arguments = ["--bootstrap-server", awake, "--election-type", "unclean", "--topic", topic, "--partition", str(partition)]
+        listed = [{"topic": topic, "partition": partition} for topic, partition in partitions]
+        chosen = self.directory / "election.json"
+        chosen.write_text(json.dumps({"partitions": listed}))
+        arguments = ["--bootstrap-server", self.awake, "--election-type", "unclean", "--path-to-json-file", str(chosen)]
         done = run_tool(LEADER_ELECTION, arguments, jars=self._jars)
         if done.exit_code != 0:
-            raise LabError(f"no unclean election of {topic}-{partition}: {done.stderr[-500:].decode(errors='replace')}")
+            raise LabError(f"no unclean election of {listed}: {done.stderr[-500:].decode(errors='replace')}")
 
     def checkpointed(self, broker: int, checkpoint: str = "replication-offset-checkpoint") -> dict[tuple[str, int], int]:
         """The offsets in a checkpoint file of a broker; by default its high watermarks."""
@@ -200,7 +215,7 @@ class Cluster:
         controller_ports = {node: self.ports[node] for node in self.controllers}
         self.directory.mkdir(parents=True, exist_ok=True)
         for node, port in self.ports.items():
-            extra = self._broker_settings if node in self.brokers else None
+            extra = self._broker_settings if node in self.brokers else self._controller_settings
             settings = node_settings(node, port, [self.log_dir(node)], controller_ports, extra)
             self._properties(node).write_text(properties_text(settings))
             arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(self._properties(node))]
