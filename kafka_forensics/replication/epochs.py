@@ -37,6 +37,14 @@ def end_offset_for(entries: Sequence[EpochEntry], leader_epoch: int, log_end_off
     raise AssertionError("epochs are ascending")
 
 
+def assign_epoch(cache: list[EpochEntry], entry: EpochEntry) -> None:
+    """Note in a log's epochs, in place, that one begins (LeaderEpochFileCache.assign): those behind it that are not older, or start
+    not below it, are dropped."""
+    while cache and (cache[-1].leader_epoch >= entry.leader_epoch or cache[-1].start_offset >= entry.start_offset):
+        cache.pop()
+    cache.append(entry)
+
+
 def truncation_offset(
     follower: Sequence[EpochEntry],
     follower_end: int,

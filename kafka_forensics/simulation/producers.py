@@ -1,0 +1,104 @@
+"""Producers: what they send, send again, and are told. Idempotent ones number their batches, and leaders judge the numbers."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_forensics.model.constants import MAX_SEQUENCE
+from kafka_forensics.replication import acks as promises
+from kafka_forensics.replication.sequences import NumberedBatch, Verdict, judged
+from kafka_forensics.simulation.actions import append, raise_high_watermark
+from kafka_forensics.simulation.cluster import Cluster, Partition, Replica, Sent, TopicPartition
+
+FIRST_PRODUCER_ID: Final = 1000
+
+
+@dataclass(slots=True)
+class Producer:
+    """A client; without an id it numbers nothing."""
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+    transactional_id: str | None = None
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of the next record."""
+    numbered: dict[tuple[int, ...], int] = field(default_factory=dict)
+    """Ids of a batch → its first sequence number, to send it again with."""
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether its batches are numbered."""
+        return self.producer_id >= 0
+
+    def begin_epoch(self, producer_id: int, producer_epoch: int) -> None:
+        """Take an id and epoch from a coordinator: numbers begin anew."""
+        self.producer_id, self.producer_epoch = producer_id, producer_epoch
+        self.sequences.clear()
+        self.numbered.clear()
+
+
+def produce(
+    cluster: Cluster,
+    partition: Partition,
+    producer: Producer,
+    count: int = 1,
+    *,
+    acks: int = promises.ALL,
+    leader: int | None = None,
+    answered: bool = True,
+    again: Sent | None = None,
+) -> Sent:
+    """Send a new batch of `count` records, or `again` one that was sent before.
+
+    `answered=False`: the leader gets it, and what it answers is lost. `leader`: whom to send to, if not to the controller's leader.
+    """
+    ids = cluster.new_ids(count) if again is None else again.ids
+    if not producer.idempotent:
+        return append(cluster, partition, ids, acks=acks, leader=leader, answered=answered)
+    if ids not in producer.numbered:
+        first = producer.sequences.get(partition.name, 0)
+        producer.numbered[ids] = first
+        producer.sequences[partition.name] = (first + count) & MAX_SEQUENCE
+    batch = NumberedBatch(producer.producer_epoch, producer.numbered[ids], len(ids))
+    broker = partition.leader if leader is None else leader
+    replica = partition.replicas.get(broker)
+    if replica is not None and cluster.runs(broker) and replica.leads:
+        verdict, at = judge(replica, producer.producer_id, batch)
+        if verdict is Verdict.DUPLICATE:
+            return _answer_again(cluster, partition, replica, Sent(partition.name, ids, acks, broker, replica.leader_epoch), at)
+        if verdict is not Verdict.APPEND:
+            return Sent(partition.name, ids, acks, broker, replica.leader_epoch, verdict.value)
+    return append(
+        cluster,
+        partition,
+        ids,
+        acks=acks,
+        leader=leader,
+        answered=answered,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=batch.base_sequence,
+        is_transactional=producer.transactional_id is not None,
+    )
+
+
+def judge(replica: Replica, producer_id: int, batch: NumberedBatch) -> tuple[Verdict, int]:
+    """What a leader makes of a numbered batch by what is in its log, and the offset at which a duplicate lies (-1)."""
+    known: list[NumberedBatch] = []
+    epoch, at = None, -1
+    for one in replica.batches:
+        if one.producer_id != producer_id:
+            continue
+        epoch = one.producer_epoch
+        if one.marker is None:
+            known.append(NumberedBatch(one.producer_epoch, one.base_sequence, len(one.ids)))
+            if known[-1] == batch:
+                at = one.base_offset
+    return judged(batch, epoch, known), at
+
+
+def _answer_again(cluster: Cluster, partition: Partition, replica: Replica, sent: Sent, at: int) -> Sent:
+    """A duplicate is answered as the first was: once the watermark is behind it, where acks=all asks for that."""
+    sent.duplicate, sent.base_offset, sent.end_offset = True, at, at + len(sent.ids)
+    replica.waiting.append(sent)
+    raise_high_watermark(cluster, partition, replica)
+    return sent

@@ -1,0 +1,202 @@
+"""Transactions: a coordinator that knows them, writes its decisions down, and has markers written to partitions (KIP-98, KIP-890).
+
+The coordinator's log is not replicated here: every broker ends with a whole copy of it. Requests of clients may arrive late: then
+the function is called late.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kafka_forensics.model.transaction_log import TransactionMetadata
+from kafka_forensics.replication import acks as promises
+from kafka_forensics.simulation.actions import append
+from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Replica, Sent, TopicPartition
+from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
+
+TIMEOUT_MS: Final = 60_000
+OK: Final = "ok"
+FENCED: Final = "fenced"
+INVALID: Final = "invalid state"
+TV2: Final = 2
+
+
+@dataclass(slots=True)
+class Coordinator:
+    """Transactional ids by their last state, and everything that was ever written of them."""
+
+    version: int = 0
+    """`transaction.version`: from 2 on every transaction has an epoch of its own."""
+    verifies: bool = True
+    """Whether leaders ask the coordinator before they take a transaction's first batch (KIP-890, since 3.6)."""
+    epoch: int = 0
+    """Of the coordinator."""
+    states: dict[str, TransactionMetadata] = field(default_factory=dict)
+    log: list[tuple[int, str, TransactionMetadata]] = field(default_factory=list)
+    """(time in ms, transactional id, state) in the order written."""
+    unmarked: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    """Partitions that still lack the marker of a decision."""
+
+    def write(self, cluster: Cluster, transactional_id: str, state: TransactionMetadata) -> None:
+        """Write down how a transactional id stands from now on."""
+        stamped = replace(state, last_update_timestamp=cluster.now_ms)
+        self.states[transactional_id] = stamped
+        self.log.append((cluster.now_ms, transactional_id, stamped))
+
+
+def init_producer_id(cluster: Cluster, coordinator: Coordinator, producer: Producer) -> str:
+    """A client begins, or begins anew: an id, and an epoch above all before it; an ongoing transaction is aborted first."""
+    assert producer.transactional_id is not None
+    name = producer.transactional_id
+    state = coordinator.states.get(name)
+    if state is None:
+        state = TransactionMetadata(
+            FIRST_PRODUCER_ID + 1000 * len(coordinator.states),
+            -1,
+            TIMEOUT_MS,
+            "Empty",
+            (),
+            0,
+            -1,
+            client_transaction_version=_client(coordinator),
+        )
+    elif state.state.startswith("Prepare"):
+        return INVALID
+    elif state.state == "Ongoing":
+        _decide(cluster, coordinator, name, replace(state, producer_epoch=state.producer_epoch + 1), commit=False)
+        state = coordinator.states[name]
+        if state.state.startswith("Prepare"):
+            return INVALID
+    begun = replace(state, producer_epoch=state.producer_epoch + 1, state="Empty", partitions=(), start_timestamp=-1)
+    coordinator.write(cluster, name, begun)
+    producer.begin_epoch(begun.producer_id, begun.producer_epoch)
+    return OK
+
+
+def add_partitions(cluster: Cluster, coordinator: Coordinator, producer: Producer, partitions: Iterable[TopicPartition]) -> str:
+    """A client names partitions that its transaction writes to (AddPartitionsToTxn); the first of them begins it."""
+    assert producer.transactional_id is not None
+    state = coordinator.states.get(producer.transactional_id)
+    if state is None or state.producer_epoch != producer.producer_epoch:
+        return FENCED
+    if state.state.startswith("Prepare"):
+        return INVALID
+    ongoing = state.state == "Ongoing"
+    listed = tuple(dict.fromkeys([*(state.partitions if ongoing else ()), *partitions]))
+    if ongoing and listed == state.partitions:
+        return OK
+    started = state.start_timestamp if ongoing else cluster.now_ms
+    coordinator.write(
+        cluster, producer.transactional_id, replace(state, state="Ongoing", partitions=listed, start_timestamp=started)
+    )
+    return OK
+
+
+def write(
+    cluster: Cluster,
+    coordinator: Coordinator,
+    partition: Partition,
+    producer: Producer,
+    count: int = 1,
+    *,
+    leader: int | None = None,
+    answered: bool = True,
+    again: Sent | None = None,
+) -> Sent:
+    """A transaction's records, with acks=all; a leader that verifies refuses them where the coordinator knows of no transaction."""
+    broker = partition.leader if leader is None else leader
+    replica = partition.replicas.get(broker)
+    assert producer.transactional_id is not None
+    if coordinator.verifies and replica is not None and open_since(replica, producer.producer_id) is None:
+        state = coordinator.states.get(producer.transactional_id)
+        listed = state is not None and state.state == "Ongoing" and partition.name in state.partitions
+        if not listed or state is None or state.producer_epoch != producer.producer_epoch:
+            ids = cluster.new_ids(count) if again is None else again.ids
+            return Sent(partition.name, ids, promises.ALL, broker, partition.leader_epoch, INVALID)
+    return produce(cluster, partition, producer, count, leader=leader, answered=answered, again=again)
+
+
+def end_transaction(cluster: Cluster, coordinator: Coordinator, name: str, producer_epoch: int, *, commit: bool) -> str:
+    """The coordinator gets EndTxn: it decides, has the markers written where leaders run, and says when all are.
+
+    It cannot tell a late request of an earlier transaction from one of this, if both have the same epoch (before version 2).
+    """
+    state = coordinator.states.get(name)
+    if state is None or producer_epoch != state.producer_epoch:
+        return FENCED
+    if state.state == f"Complete{_word(commit=commit)}" and coordinator.version < TV2:
+        return OK
+    if state.state != "Ongoing":
+        return INVALID
+    raised = state.producer_epoch + (coordinator.version >= TV2)
+    _decide(cluster, coordinator, name, replace(state, producer_epoch=raised), commit=commit)
+    return OK
+
+
+def begin_next(coordinator: Coordinator, producer: Producer) -> None:
+    """What a client of version 2 takes from the answer to EndTxn: the epoch of its next transaction."""
+    assert producer.transactional_id is not None
+    state = coordinator.states[producer.transactional_id]
+    if coordinator.version >= TV2 and state.producer_epoch != producer.producer_epoch:
+        producer.begin_epoch(state.producer_id, state.producer_epoch)
+
+
+def write_markers(cluster: Cluster, coordinator: Coordinator, name: str) -> list[TopicPartition]:
+    """Write the markers that are still due; the partitions that keep lacking theirs. Done, the coordinator writes Complete."""
+    state = coordinator.states[name]
+    commit = state.state == "PrepareCommit"
+    left = []
+    for where in coordinator.unmarked.get(name, []):
+        partition = cluster.partitions[where]
+        marked = append(
+            cluster,
+            partition,
+            cluster.new_ids(1),
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
+            is_transactional=True,
+            marker=COMMIT if commit else ABORT,
+            coordinator_epoch=coordinator.epoch,
+        )
+        if marked.base_offset < 0:
+            left.append(where)
+    coordinator.unmarked[name] = left
+    if not left:
+        coordinator.write(cluster, name, replace(state, state=f"Complete{_word(commit=commit)}", partitions=()))
+    return left
+
+
+def time_out(cluster: Cluster, coordinator: Coordinator) -> list[str]:
+    """Abort whatever has been open for longer than its timeout, under the next epoch, so that its producer is fenced; which ids."""
+    late = [
+        name
+        for name, state in coordinator.states.items()
+        if state.state == "Ongoing" and cluster.now_ms - state.start_timestamp > state.transaction_timeout_ms
+    ]
+    for name in late:
+        state = coordinator.states[name]
+        _decide(cluster, coordinator, name, replace(state, producer_epoch=state.producer_epoch + 1), commit=False)
+    return late
+
+
+def open_since(replica: Replica, producer_id: int) -> int | None:
+    """First offset of a producer's open transaction in a log, None without one."""
+    first = None
+    for one in replica.batches:
+        if one.producer_id == producer_id and one.is_transactional:
+            first = None if one.marker else one.base_offset if first is None else first
+    return first
+
+
+def _decide(cluster: Cluster, coordinator: Coordinator, name: str, state: TransactionMetadata, *, commit: bool) -> None:
+    coordinator.write(cluster, name, replace(state, state=f"Prepare{_word(commit=commit)}"))
+    coordinator.unmarked[name] = list(state.partitions)
+    write_markers(cluster, coordinator, name)
+
+
+def _word(*, commit: bool) -> str:
+    return "Commit" if commit else "Abort"
+
+
+def _client(coordinator: Coordinator) -> int:
+    return TV2 if coordinator.version >= TV2 else 0
