@@ -142,8 +142,8 @@ class Candidate:
 
     broker: Broker
     election: str
-    """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `last-known-leader` (it led last, and nobody is left in ISR and ELR:
-    it is elected as soon as it is there) · `unclean` · `unknown` (no controller's log says)"""
+    """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `last-known-leader` (it led last, and ISR and ELR are empty) ·
+    `unclean` · `unknown` (no controller's log says)"""
     followers: tuple[FollowerPlan, ...]
     losses: tuple[Loss, ...]
     own_cut: int = 0
