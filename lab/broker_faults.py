@@ -1,4 +1,4 @@
-"""Faults that brokers bring about by themselves: one history of three brokers, copied at three moments, a topic for every fault."""
+"""Faults that brokers bring about by themselves: one history of three brokers, copied at many moments, a topic for every fault."""
 
 import time
 from dataclasses import dataclass, field
@@ -14,14 +14,21 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
 from lab.errors import LabError
 from lab.fault_base import copy_brokers, read_log
+from lab.forgotten_producers import CHECKED_EVERY_SECOND, forget_producers
 from lab.jvm import wait_until
+from lab.power_failure import STEP, fail_all_at_once, fail_the_last
+from lab.power_failure import TOPICS as PARTLY_FLUSHED
 from lab.raw_produce import raw_produce
 from lab.unclean_election import fully_replicated
 from lab.workload import CODECS, FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer, end_offsets, event
 
 OLD_LEADER, STOPPED, STALE = 2, 3, 1
 """In the unclean election: who dies with what it alone has, who is down before, who is frozen, elected and goes on."""
-BROKER_SETTINGS: Final = {"transaction.partition.verification.enable": "false", "log.segment.delete.delay.ms": "600000"}
+BROKER_SETTINGS: Final = {
+    "transaction.partition.verification.enable": "false",
+    "log.segment.delete.delay.ms": "600000",
+    **CHECKED_EVERY_SECOND,
+}
 """As before Kafka 3.6, a leader takes a batch of a transaction that no coordinator knows; what is deleted stays a while."""
 FORGOTTEN_PRODUCER: Final = 987_654
 HOUR_MS: Final = 3_600_000
@@ -39,6 +46,8 @@ TOPICS: Final[dict[str, tuple[list[list[int]], dict[str, str]]]] = {
     "open": ([[1, 2, 3]], {}),
     "hanging": ([[1, 2, 3]], {}),
     "late": ([[1, 2, 3]], {}),
+    "skipping": ([[1, 2, 3]], {}),
+    "fenced": ([[1, 2, 3]], {}),
     "fork": ([[1, 2, 3]], {}),
     "compacted": ([[2, 1, 3]], COMPACT),
     "again": ([[2, 1, 3]], {}),
@@ -47,6 +56,7 @@ TOPICS: Final[dict[str, tuple[list[list[int]], dict[str, str]]]] = {
     "loss": ([[2, 3, 1]], {}),
     "pay": ([[2, 3, 1]] * 2, {}),
     "torn": ([[2, 3, 1]] * 2, {}),
+    **{topic: ([[1, 2, 3]], {}) for topic in PARTLY_FLUSHED},
 }
 """Topic → replicas of its partitions, leaders first, and settings."""
 LOST: Final = (("loss", 0), ("pay", 1), ("torn", 1))
@@ -92,13 +102,19 @@ class Story:
         return self.root / name
 
 
-def write_all(story: Story) -> None:
-    """Every topic, all brokers in sync."""
-    cluster = story.cluster
+def create_all(cluster: Cluster) -> None:
+    """Every topic, with its leader where it shall be."""
     for topic, (assignment, settings) in TOPICS.items():
         cluster.create_topic(topic, assignment=assignment, settings=settings)
+
+
+def write_all(story: Story) -> None:
+    """Most topics, all brokers in sync."""
+    cluster = story.cluster
     for topic in ("trim", "fork", "again", "gone", "lag", "reserved", "loss"):
         story.write(topic, 60, each=20 if topic == "loss" else 3)
+    for topic in PARTLY_FLUSHED:
+        story.write(topic, STEP)
     for codec in CODECS:
         Writer(cluster, compression_type=codec).batch("codecs", messages(codec * 20, 0, 10))
     profiles = Writer(cluster)
@@ -273,12 +289,16 @@ def come_back(story: Story) -> None:
 
 
 def make_broker_faults(cluster: Cluster, root: Path) -> None:
-    """The copies `forked`, `unclean` and `after` below `root`; the brokers, which were stopped, are stopped again."""
+    """Copies of many moments below `root`, each with its name; the brokers, which were stopped, are stopped again."""
     cluster.start(*cluster.brokers)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
     story = Story(cluster, root)
+    create_all(cluster)
+    forget_producers(story)
     write_all(story)
     part_above_the_high_watermark(story)
     change_while_one_is_down(story)
     lose(story)
     come_back(story)
+    fail_all_at_once(story)
+    fail_the_last(story)

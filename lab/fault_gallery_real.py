@@ -26,10 +26,12 @@ there too. No broker writes such bytes by itself: they are what disks, copies an
 """
 BROUGHT_ABOUT: Final = """
 What brokers bring about by themselves they do in one history of three, a topic for every fault (`lab/broker_faults.py`), which is
-copied three times. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMENT` and likenesses to incidents; rows in italics are
-negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses nothing
-(`UNCLEAN_ELECTION`). What a move between two log directories leaves (F47, `-future`) has a broker and a test of its own, as have
-starts on damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34 in `sample_logs/silent-divergence`.
+copied at {} moments. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMENT` and likenesses to incidents; rows in italics
+are negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses
+nothing (`UNCLEAN_ELECTION`). A power failure is a broker killed and a log cut at its recovery point, above which nothing was
+flushed (`lab/power_failure.py`); the brokers do the rest. What a move between two log directories leaves (F47, `-future`) has a
+broker and a test of its own, as have starts on damaged logs (`tests/broker`). Kafka 0.10.2.2, from before leader epochs, makes F34
+in `sample_logs/silent-divergence`.
 """
 _SECTION: Final = re.compile(rf"(## {HEADING}\n\n)(.*?)(?=\n## )", re.DOTALL)
 
@@ -49,7 +51,12 @@ def section() -> str:
     copies = " ".join(f"`{name}`: {state}." for name, state in COPIES.items())
     table = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     table += [f"| {' | '.join(row(made))} |" for made in sorted(MADE, key=lambda made: (made.fault == "-", made.fault))]
-    parts = [_filled(INJECTED.format(len(BEYOND))), "\n".join(bullets), _filled(BROUGHT_ABOUT.format(copies)), "\n".join(table)]
+    parts = [
+        _filled(INJECTED.format(len(BEYOND))),
+        "\n".join(bullets),
+        _filled(BROUGHT_ABOUT.format(len(COPIES), copies)),
+        "\n".join(table),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -11,6 +11,7 @@ PRODUCE: Final = 0
 VERSION: Final = 3
 CORRELATION_ID: Final = 7
 TIMEOUT_SECONDS: Final = 20
+NO_TEXT: Final = struct.pack(">h", -1)
 
 
 def _text(words: str) -> bytes:
@@ -18,10 +19,10 @@ def _text(words: str) -> bytes:
     return struct.pack(">h", len(encoded)) + encoded
 
 
-def raw_produce(port: int, topic: str, batch: bytes, *, partition: int = 0, transactional_id: str) -> int:
+def raw_produce(port: int, topic: str, batch: bytes, *, partition: int = 0, transactional_id: str | None) -> int:
     """Give the leader at `port` a record batch as it is, acks -1; the base offset it gave it. Raises LabError if it refuses."""
     header = struct.pack(">hhi", PRODUCE, VERSION, CORRELATION_ID) + _text("lab")
-    settings = _text(transactional_id) + struct.pack(">hi", -1, TIMEOUT_SECONDS * 1000)
+    settings = (NO_TEXT if transactional_id is None else _text(transactional_id)) + struct.pack(">hi", -1, TIMEOUT_SECONDS * 1000)
     data = struct.pack(">i", 1) + _text(topic) + struct.pack(">iii", 1, partition, len(batch)) + batch
     request = header + settings + data
     with socket.create_connection((LOOPBACK, port), TIMEOUT_SECONDS) as connection:

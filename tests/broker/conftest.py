@@ -30,7 +30,7 @@ def base_by_real_brokers(real_cluster: Cluster, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="session", name="broker_copies")
 def copies_of_what_brokers_did(real_cluster: Cluster, real_base: Brokers, tmp_path_factory: pytest.TempPathFactory) -> "Path":
-    """The folder of the copies `forked`, `unclean` and `after`, made once the base is; the brokers are stopped again."""
+    """The folder of the copies, made once the base is; the brokers are stopped again."""
     assert real_base.root.is_dir()
     root = tmp_path_factory.mktemp("copies")
     make_broker_faults(real_cluster, root)

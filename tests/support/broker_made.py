@@ -10,10 +10,15 @@ Told = tuple[int | None, str, str, int | str | None, int | None, int | None, tup
 """Partition, kind, severity, broker, offsets and holders of a finding."""
 
 FORKED, UNCLEAN, AFTER = "forked", "unclean", "after"
+DARK, LAST, KNOWN, STANDING = "dark", "last", "known", "standing"
 COPIES: Final = {
     FORKED: "b1, which led, was killed; b2 and b3 went on",
     UNCLEAN: "b3 was stopped and b1 frozen; b2 went on alone and was killed; b1 came back and was elected",
     AFTER: "all came back and were stopped cleanly",
+    DARK: "all in the ISR, all were killed at once, and b3's disk kept of one log what its recovery point says",
+    LAST: "all came back, b2 and b3 were stopped, b1 was killed, and its disk kept of one log what its recovery point says",
+    KNOWN: "b1 came back and led; eligible leader replicas (KIP-966) are on",
+    STANDING: "as `last` and `known` once more with another topic, but they are off, as by default before Kafka 4.1",
 }
 """Copy → the state of the brokers at its moment."""
 FORK, GROWN = -1, -2
@@ -61,10 +66,15 @@ def lost(start: int, end: int, longest: int, partition: int) -> tuple[Told, ...]
 
 HANGING: Final[Told] = (0, "TXN_HANGING", "error", None, 5, 8, None)
 LATE: Final = each(1, 2, 3, kind="TXN_OPEN", start=6, end=9)
+LATE_ERROR: Final = tuple((0, "TXN_LATE_WRITE", "error", broker, 6, 9, None) for broker in (1, 2, 3))
+SKIPPED: Final = tuple((0, "PRODUCER_SEQ_GAP", "warning", broker, 6, 9, None) for broker in (1, 2, 3))
 OPEN: Final = each(1, 2, 3, kind="TXN_OPEN", start=0, end=5)
 OPEN_TOO: Final = each(1, 2, 3, kind="TXN_OPEN", start=0, end=5, partition=1)
 ELECTED: Final[Told] = (0, "UNCLEAN_ELECTION", "info", None, None, None, None)
 ELECTED_TOO: Final[Told] = (1, *ELECTED[1:])
+TWICE_ELECTED: Final = (ELECTED, ELECTED)
+LASTING: Final = ("hanging", "skipping", "fenced")
+"""Topics of which every copy tells what the first one told, whatever happens to them later."""
 MADE: Final = (
     Made("F15", "segment preallocated, brokers running or killed", FORKED, "reserved", each(1, 2, 3, kind="SEG_ZERO_TAIL")),
     Made("F15", "the same after every start", AFTER, "reserved", (ELECTED,)),
@@ -78,6 +88,47 @@ MADE: Final = (
         ((0, "FORK_ABOVE_HW", "info", None, FORK, GROWN, ()),),
     ),
     Made("F35", "the same once it came back and was truncated", AFTER, "fork", (ELECTED,)),
+    Made(
+        "F33",
+        "power failure, all in the ISR: a follower lost what it had not flushed",
+        DARK,
+        "member",
+        (
+            (0, "HW_BEYOND_LEO", "critical", 3, 20, 40, (1, 2)),
+            (0, "ISR_MEMBER_MISSING_COMMITTED", "critical", 3, 20, 40, (1, 2)),
+            ELECTED,
+        ),
+    ),
+    Made("F33", "the same once all came back: they agree again", LAST, "member", TWICE_ELECTED),
+    Made(
+        "F37",
+        "power failure of the last in the ISR, which lost what it had not flushed",
+        LAST,
+        "known",
+        (
+            (0, "HW_BEYOND_LEO", "critical", 1, 20, 40, (2, 3)),
+            (0, "LRS_RISK", "critical", 1, 20, 40, (2, 3)),
+            *TWICE_ELECTED,
+        ),
+    ),
+    Made(
+        "F37",
+        "the same, and it led again: with ELR uncleanly, as the last known leader",
+        KNOWN,
+        "known",
+        (
+            (0, "UNCLEAN_LOSS", "critical", None, 20, 40, (2, 3)),
+            (0, "UNCLEAN_ELECTION", "info", None, 20, 40, (2, 3)),
+            *TWICE_ELECTED,
+        ),
+    ),
+    Made(
+        "F37",
+        "the same without ELR: it was elected from the ISR",
+        STANDING,
+        "standing",
+        ((0, "LRS_LOSS", "critical", None, 20, 40, (2, 3)), ELECTED, *TWICE_ELECTED),
+    ),
     Made("F36", "unclean election, the old leader dead", UNCLEAN, "loss", lost(60, 90, 90, 0)),
     Made(
         "F36",
@@ -119,6 +170,8 @@ MADE: Final = (
     Made("F42", "the same after every start and election", AFTER, "open", (*OPEN, ELECTED)),
     Made("F42", "data behind the marker, for less than 20 minutes", FORKED, "late", LATE),
     Made("F42", "transaction over two partitions, not yet ended", FORKED, "torn", (*OPEN, *OPEN_TOO)),
+    Made("F43", "data of a fenced epoch behind the marker, the producer forgotten by then", FORKED, "fenced", (*LATE_ERROR, *LATE)),
+    Made("F45", "sequence numbers skipped, the producer forgotten by then", FORKED, "skipping", SKIPPED),
     Made(
         "F44",
         "COMMIT marker lost in one of two partitions by an unclean election",
@@ -155,6 +208,12 @@ MADE: Final = (
         ((0, "GROUP_OFFSET_BEYOND_LOG", "critical", None, 75, 90, ()), ELECTED),
     ),
 )
+
+
+def above_info(copy: str, topic: str) -> Counter[Told]:
+    """What is declared of a topic in a copy, above `info`."""
+    told = (one.told for one in MADE if (one.copy, one.topic) == (copy, topic))
+    return Counter(row for rows in told for row in rows if row[2] != "info")
 
 
 def answers(result: ScanResult) -> dict[str, Counter[Told]]:
