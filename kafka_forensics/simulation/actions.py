@@ -283,11 +283,11 @@ def _note_committed(cluster: Cluster, partition: Partition, leader: Replica, bef
     for batch in reversed(leader.batches):
         if batch.base_offset < before:
             break
-        if batch.end_offset <= leader.high_watermark:
+        if batch.end_offset <= leader.high_watermark and batch.marker is None:
             noted.update(batch.ids)
 
 
 def _heard(cluster: Cluster, sent: Sent) -> Sent:
-    if sent.acknowledged:
+    if sent.acknowledged and sent.ids[0] >= 0:
         cluster.acknowledged.update(dict.fromkeys(sent.ids, sent))
     return sent

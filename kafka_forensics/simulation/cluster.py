@@ -25,7 +25,7 @@ ABORT: Final = "ABORT"
 
 
 class Batch(NamedTuple):
-    """A batch as its leader appended it: a record (or a marker) by its id at each offset from `base_offset` on."""
+    """A batch as its leader appended it: a record by its id at each offset from `base_offset` on, or a marker by a negative id."""
 
     base_offset: int
     ids: tuple[int, ...]
@@ -178,6 +178,7 @@ class Cluster:
     replica_lag_time_max_ms: int = 30_000
     now_ms: int = START_MS
     next_id: int = 0
+    next_marker: int = 0
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     dead: set[int] = field(default_factory=set)
     frozen: set[int] = field(default_factory=set)
@@ -227,6 +228,11 @@ class Cluster:
         self.next_id += count
         return tuple(range(first, first + count))
 
+    def new_marker(self) -> tuple[int, ...]:
+        """An id for a marker: negative, for it is no record."""
+        self.next_marker -= 1
+        return (self.next_marker,)
+
     def copy(self) -> "Cluster":
         """Another cluster in the same state; batches and answers are shared, which nothing changes."""
         other = Cluster(**{name: getattr(self, name) for name in _PLAIN})
@@ -237,7 +243,7 @@ class Cluster:
         return other
 
 
-_PLAIN: Final = ("brokers", "protocol", "elr_enabled", "unclean", "replica_lag_time_max_ms", "now_ms", "next_id")
+_PLAIN: Final = ("brokers", "protocol", "elr_enabled", "unclean", "replica_lag_time_max_ms", "now_ms", "next_id", "next_marker")
 
 
 def _copied(one: Partition) -> Partition:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from kafka_forensics.model.controller import NO_LEADER
 from kafka_forensics.replication.elections import Candidates, Elected, elect, eligible_leader_replicas, without
 from kafka_forensics.simulation.actions import Cut, checkpoint_high_watermarks, flush, hear, record_change
-from kafka_forensics.simulation.cluster import Cluster, Partition
+from kafka_forensics.simulation.cluster import Cluster, Partition, Replica
 
 
 def run_election(
@@ -123,28 +123,36 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, hears: Iterable
 
     `lossy`: it was stopped uncleanly and says so, which takes it out of the ELR (KIP-966). What it cut at once.
     """
-    cluster.dead.discard(broker)
-    cluster.clean.discard(broker)
-    cluster.fenced.discard(broker)
+    led = {name for name, one in cluster.partitions.items() if one.leader == broker}
+    for one in (cluster.dead, cluster.clean, cluster.fenced):
+        one.discard(broker)
     mine = [one for one in cluster.partitions.values() if broker in one.replicas]
-    cuts = []
     for partition in mine:
-        replica = partition.replicas[broker]
-        replica.high_watermark = min(replica.checkpointed, replica.log_end_offset)
-        while replica.epochs and replica.epochs[-1].start_offset >= replica.log_end_offset:
-            replica.epochs.pop()
+        _load(partition.replicas[broker])
         if lossy and cluster.elr_enabled:
             partition.elr -= {broker}
             if partition.isr == {broker}:
                 partition.isr = frozenset()
+    for other in sorted(cluster.dead - cluster.fenced):
+        fence(cluster, other)
+    cuts = []
+    for partition in mine:
+        replica = partition.replicas[broker]
         if partition.leader == NO_LEADER:
             run_election(cluster, partition, hears=hears)
-        elif partition.leader == broker:
+        elif partition.name in led:
             _lead_again(cluster, partition, broker)
             tell(cluster, partition, hears)
         if replica.leader_epoch != partition.leader_epoch or not replica.leads:
             cuts.append(hear(cluster, partition, broker, again=True))
     return [one for one in cuts if one is not None]
+
+
+def _load(replica: Replica) -> None:
+    """A log as it comes up: the watermark is that of the checkpoint, and no epoch begins at the log end (LogLoader)."""
+    replica.high_watermark = min(replica.checkpointed, replica.log_end_offset)
+    while replica.epochs and replica.epochs[-1].start_offset >= replica.log_end_offset:
+        replica.epochs.pop()
 
 
 def _lead_again(cluster: Cluster, partition: Partition, broker: int) -> None:

@@ -65,8 +65,11 @@ def _batches(cluster: Cluster, ids: Mapping[str, str], transaction_version: int)
 
 
 def _topic(cluster: Cluster, partition: Partition, topic_id: bytes) -> list[bytes]:
-    settings = {"min.insync.replicas": str(partition.min_insync_replicas)}
-    settings["unclean.leader.election.enable"] = str(cluster.unclean).lower()
+    settings = {}
+    if partition.min_insync_replicas != 1:
+        settings["min.insync.replicas"] = str(partition.min_insync_replicas)
+    if cluster.unclean:
+        settings["unclean.leader.election.enable"] = "true"
     return [
         _value(_TOPIC, name=partition.topic, topic_id=topic_id),
         *(

@@ -54,11 +54,7 @@ def produce(
     ids = cluster.new_ids(count) if again is None else again.ids
     if not producer.idempotent:
         return append(cluster, partition, ids, acks=acks, leader=leader, answered=answered)
-    if ids not in producer.numbered:
-        first = producer.sequences.get(partition.name, 0)
-        producer.numbered[ids] = first
-        producer.sequences[partition.name] = (first + count) & MAX_SEQUENCE
-    batch = NumberedBatch(producer.producer_epoch, producer.numbered[ids], len(ids))
+    batch = NumberedBatch(producer.producer_epoch, number(producer, partition, ids), len(ids))
     broker = partition.leader if leader is None else leader
     replica = partition.replicas.get(broker)
     if replica is not None and cluster.runs(broker) and replica.leads:
@@ -79,6 +75,15 @@ def produce(
         base_sequence=batch.base_sequence,
         is_transactional=producer.transactional_id is not None,
     )
+
+
+def number(producer: Producer, partition: Partition, ids: tuple[int, ...]) -> int:
+    """The first sequence number of a batch, which it keeps for good."""
+    if ids not in producer.numbered:
+        first = producer.sequences.get(partition.name, 0)
+        producer.numbered[ids] = first
+        producer.sequences[partition.name] = (first + len(ids)) & MAX_SEQUENCE
+    return producer.numbered[ids]
 
 
 def judge(replica: Replica, producer_id: int, batch: NumberedBatch) -> tuple[Verdict, int]:

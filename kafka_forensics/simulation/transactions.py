@@ -108,11 +108,10 @@ def write(
     replica = partition.replicas.get(broker)
     assert producer.transactional_id is not None
     if coordinator.verifies and replica is not None and open_since(replica, producer.producer_id) is None:
-        state = coordinator.states.get(producer.transactional_id)
-        listed = state is not None and state.state == "Ongoing" and partition.name in state.partitions
-        if not listed or state is None or state.producer_epoch != producer.producer_epoch:
+        refused = _verified(coordinator.states.get(producer.transactional_id), partition, producer)
+        if refused != OK:
             ids = cluster.new_ids(count) if again is None else again.ids
-            return Sent(partition.name, ids, promises.ALL, broker, partition.leader_epoch, INVALID)
+            return Sent(partition.name, ids, promises.ALL, broker, partition.leader_epoch, refused)
     return produce(cluster, partition, producer, count, leader=leader, answered=answered, again=again)
 
 
@@ -151,7 +150,7 @@ def write_markers(cluster: Cluster, coordinator: Coordinator, name: str) -> list
         marked = append(
             cluster,
             partition,
-            cluster.new_ids(1),
+            cluster.new_marker(),
             producer_id=state.producer_id,
             producer_epoch=state.producer_epoch,
             is_transactional=True,
@@ -186,6 +185,13 @@ def open_since(replica: Replica, producer_id: int) -> int | None:
         if one.producer_id == producer_id and one.is_transactional:
             first = None if one.marker else one.base_offset if first is None else first
     return first
+
+
+def _verified(state: TransactionMetadata | None, partition: Partition, producer: Producer) -> str:
+    """What the coordinator tells a leader that asks whether a transaction is under way (KIP-890)."""
+    if state is None or state.producer_epoch != producer.producer_epoch:
+        return FENCED
+    return OK if state.state == "Ongoing" and partition.name in state.partitions else INVALID
 
 
 def _decide(cluster: Cluster, coordinator: Coordinator, name: str, state: TransactionMetadata, *, commit: bool) -> None:

@@ -1,0 +1,333 @@
+"""A history told while it is played: every action with a sentence, and how all replicas stand after it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kafka_forensics.model.controller import NO_LEADER
+from kafka_forensics.replication import acks as promises
+from kafka_forensics.replication.elections import Elected
+from kafka_forensics.simulation import actions, control
+from kafka_forensics.simulation.actions import Cut, Fetched
+from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, TopicPartition
+from kafka_forensics.simulation.producers import Producer, produce
+from kafka_forensics.simulation.reading import Reading, read
+from kafka_forensics.simulation.transactions import Coordinator
+
+LEADS: Final = "leader"
+FOLLOWS: Final = "follower"
+FROZEN: Final = "frozen"
+DEAD: Final = "dead"
+STALE: Final = "stale leader"
+"""It takes itself for the leader, and is not."""
+PLAIN: Final = Producer()
+
+
+class View(NamedTuple):
+    """A replica at one moment; offsets are exclusive ends, `leader_epoch` the last it heard of."""
+
+    broker: int
+    state: str
+    log_end_offset: int
+    high_watermark: int
+    leader_epoch: int
+
+
+class Moment(NamedTuple):
+    """A partition at one moment: the controller's word, and its replicas in the order of the brokers."""
+
+    topic_partition: TopicPartition
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    replicas: tuple[View, ...]
+
+
+class Event(NamedTuple):
+    """A step: its number from 1 on, milliseconds since the beginning, what happened, how all partitions stand."""
+
+    step: int
+    after_ms: int
+    what: str
+    partitions: tuple[Moment, ...]
+
+
+class Expected(NamedTuple):
+    """A finding that a scan of the end must make; offsets `[start, end)`, None where it names none."""
+
+    kind: str
+    severity: str
+    topic_partition: TopicPartition
+    broker: int | None = None
+    offset_start: int | None = None
+    offset_end: int | None = None
+    held_by: tuple[int, ...] | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """A cluster, and what has happened to it so far."""
+
+    cluster: Cluster
+    coordinator: Coordinator | None = None
+    events: list[Event] = field(default_factory=list)
+    expected: list[Expected] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    """What consumers read at the end, of each partition."""
+    remarks: list[str] = field(default_factory=list)
+    """What the history teaches, a sentence each."""
+
+    def tell(self, what: str) -> None:
+        """Note a step that was just taken."""
+        cluster = self.cluster
+        started = cluster.changes[0].timestamp_ms if cluster.changes else cluster.now_ms
+        moments = tuple(moment(cluster, one) for one in cluster.partitions.values())
+        self.events.append(Event(len(self.events) + 1, cluster.now_ms - started, what, moments))
+        cluster.tick()
+
+    def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
+        """A partition, led by the first of its assignment."""
+        one = self.cluster.create(topic, number, assignment, min_insync_replicas=min_insync_replicas)
+        control.tell(self.cluster, one)
+        return one
+
+    def produce(
+        self,
+        partition: Partition,
+        producer: Producer = PLAIN,
+        count: int = 1,
+        *,
+        acks: int = promises.ALL,
+        leader: int | None = None,
+        answered: bool = True,
+        again: Sent | None = None,
+        note: str = "",
+    ) -> Sent:
+        """A producer sends a batch, see `producers.produce`."""
+        sent = produce(self.cluster, partition, producer, count, acks=acks, leader=leader, answered=answered, again=again)
+        who = producer_name(producer)
+        verb = "sends" if again is None else "sends again"
+        how = {0: " (acks=0)", 1: " (acks=1)"}.get(acks, "")
+        self.tell(f"{who} {verb} {named(sent.ids)} to {sent.leader}{how}{_answer(sent)}{note}")
+        return sent
+
+    def fetch(self, partition: Partition, follower: int, *, answered: bool = True, note: str = "") -> Fetched:
+        """A follower fetches once."""
+        done = actions.fetch(self.cluster, partition, follower, answered=answered)
+        self.tell(f"{follower} {_fetched(partition, done, answered=answered)}{note}")
+        return done
+
+    def settle(self, partition: Partition, followers: Iterable[int] | None = None, *, quiet: bool = False) -> None:
+        """Followers that run fetch until nothing changes."""
+        who = tuple(partition.assignment if followers is None else followers)
+        for _ in range(3):
+            for one in who:
+                if one != partition.leader:
+                    actions.fetch(self.cluster, partition, one)
+        if not quiet:
+            able = [str(one) for one in who if one != partition.leader and self.cluster.runs(one)]
+            several = len(able) > 1
+            self.tell(f"{' and '.join(able)} {'fetch' if several else 'fetches'} until nothing is left to copy")
+
+    def elect(
+        self,
+        partition: Partition,
+        *,
+        unclean: bool | None = None,
+        preferred: bool = False,
+        hears: Iterable[int] | None = None,
+        note: str = "",
+    ) -> Elected:
+        """The controller elects."""
+        heard = None if hears is None else tuple(hears)
+        done = control.run_election(self.cluster, partition, unclean=unclean, preferred=preferred, hears=heard)
+        kind = {"unclean": "uncleanly ", "clean": "", "elr": "from the ELR "}.get(done.kind, f"({done.kind}) ")
+        kind = f"for{self._which(partition)} {kind}" if self._which(partition) else kind
+        said = (
+            "nobody can be elected"
+            if done.leader == NO_LEADER
+            else f"{done.leader} is elected {kind}in epoch {partition.leader_epoch}"
+        )
+        deaf = [] if heard is None else [one for one in partition.assignment if one not in heard and self.cluster.runs(one)]
+        late = f"; {_listed(deaf)} {'has' if len(deaf) == 1 else 'have'} not heard yet" if deaf else ""
+        self.tell(f"{said}{late}{note}")
+        return done
+
+    def kill(self, broker: int, *, noticed: bool = True, note: str = "") -> None:
+        """A process dies."""
+        control.kill(self.cluster, broker, noticed=noticed)
+        self.tell(f"{broker} is killed{self._new_leaders(noticed=noticed)}{note}")
+
+    def lose_power(self, brokers: Iterable[int], *, noticed: bool = True, note: str = "") -> list[Cut]:
+        """Machines die at one moment; what was not flushed goes."""
+        who, cuts = tuple(brokers), list[Cut]()
+        for one in who:
+            cuts += control.lose_power(self.cluster, one, noticed=noticed)
+        gone = "; ".join(f"{named(one.ids)} of {one.broker} had not reached the disk" for one in cuts)
+        self.tell(f"{_listed(who)} {'loses' if len(who) == 1 else 'lose'} power{f': {gone}' if gone else ''}{note}")
+        return cuts
+
+    def stop(self, broker: int, *, note: str = "") -> None:
+        """A clean shutdown."""
+        control.stop(self.cluster, broker)
+        self.tell(f"{broker} is shut down cleanly{self._new_leaders(noticed=True)}{note}")
+
+    def start(self, broker: int, *, lossy: bool = False, note: str = "") -> list[Cut]:
+        """A dead broker comes back."""
+        before = {name: one.leader_epoch for name, one in self.cluster.partitions.items()}
+        cuts = control.start(self.cluster, broker, lossy=lossy)
+        led = [one for name, one in self.cluster.partitions.items() if one.leader_epoch > before[name] and one.leader == broker]
+        leads = f" and leads in epoch {led[0].leader_epoch}" if led else ""
+        cut = "".join(f", cutting {named(one.ids)} at its high watermark {one.end_offset}" for one in cuts)
+        self.tell(f"{broker} starts{leads}{cut}{note}")
+        return cuts
+
+    def freeze(self, broker: int, *, noticed: bool = False, note: str = "") -> None:
+        """A broker stands still."""
+        control.freeze(self.cluster, broker, noticed=noticed)
+        self.tell(f"{broker} stands still{self._new_leaders(noticed=noticed)}{note}")
+
+    def thaw(self, broker: int, *, hears: bool = True, note: str = "") -> None:
+        """It goes on."""
+        control.thaw(self.cluster, broker, hears=hears)
+        self.tell(f"{broker} goes on{'' if hears else ' and has heard nothing'}{note}")
+
+    def shrink(self, partition: Partition, out: Iterable[int] | None = None, *, note: str = "") -> frozenset[int]:
+        """The leader puts laggards out of the ISR."""
+        gone = actions.shrink_isr(self.cluster, partition, out)
+        self.tell(f"{partition.leader} puts {_listed(sorted(gone)) or 'nobody'} out of the ISR{note}")
+        return gone
+
+    def checkpoint(self, *brokers: int) -> None:
+        """Brokers write their high watermarks down, as they do every five seconds."""
+        for one in brokers or self.cluster.brokers:
+            if self.cluster.runs(one):
+                actions.checkpoint_high_watermarks(self.cluster, one)
+
+    def flush(self, *brokers: int) -> None:
+        """Logs of brokers reach their disks."""
+        for one in brokers or self.cluster.brokers:
+            if self.cluster.runs(one):
+                actions.flush(self.cluster, one)
+
+    def wait(self, seconds: float, note: str) -> None:
+        """Time passes."""
+        self.cluster.tick(round(1000 * seconds))
+        self.tell(note)
+
+    def shut_down(self) -> None:
+        """The end: consumers read once more; then the controller is stopped, so that nobody is elected any more, and every broker
+        that runs is shut down cleanly."""
+        cluster = self.cluster
+        self.readings = [read(cluster, one) for one in cluster.partitions.values()]
+        for one in cluster.brokers:
+            if cluster.runs(one):
+                actions.checkpoint_high_watermarks(cluster, one)
+                actions.flush(cluster, one)
+                cluster.clean.add(one)
+                cluster.dead.add(one)
+
+    def expect(
+        self,
+        kind: str,
+        severity: str,
+        partition: Partition,
+        broker: int | None = None,
+        offsets: tuple[int, int] | None = None,
+        held_by: Iterable[int] | None = None,
+    ) -> None:
+        """Note a finding that a scan must make."""
+        start, end = offsets or (None, None)
+        held = None if held_by is None else tuple(held_by)
+        self.expected.append(Expected(kind, severity, partition.name, broker, start, end, held))
+
+    def _new_leaders(self, *, noticed: bool) -> str:
+        if not noticed:
+            return ", which nobody notices yet"
+        last = {one.topic_partition: one for one in self.events[-1].partitions} if self.events else {}
+        said = []
+        for name, one in self.cluster.partitions.items():
+            if name in last and one.leader_epoch > last[name].leader_epoch:
+                where = self._which(one)
+                new = (
+                    f"{one.leader} leads{where} in epoch {one.leader_epoch}" if one.leader != NO_LEADER else f"nobody leads{where}"
+                )
+                said.append(new)
+        return f"; {', '.join(said)}" if said else ""
+
+    def _which(self, partition: Partition) -> str:
+        """A partition by name, where there are several."""
+        return f" {partition.topic}-{partition.number}" if len(self.cluster.partitions) > 1 else ""
+
+
+def moment(cluster: Cluster, partition: Partition) -> Moment:
+    """How a partition stands."""
+    views = []
+    for broker, one in sorted(partition.replicas.items()):
+        views.append(View(broker, _state(cluster, partition, broker), one.log_end_offset, one.high_watermark, one.leader_epoch))
+    isr, elr = (tuple(one for one in partition.assignment if one in members) for members in (partition.isr, partition.elr))
+    return Moment(partition.name, partition.leader, partition.leader_epoch, isr, elr, tuple(views))
+
+
+def named(ids: Iterable[int]) -> str:
+    """Records by name, runs of them by their first and last."""
+    given = list(ids)
+    if len(given) > 2 and given == list(range(given[0], given[-1] + 1)):
+        return f"r{given[0]}..r{given[-1]}"
+    return " ".join(f"r{one}" if one >= 0 else "a marker" for one in given) or "nothing"
+
+
+def producer_name(producer: Producer) -> str:
+    """How a producer is called."""
+    if producer.transactional_id is not None:
+        return producer.transactional_id
+    return "a producer" if not producer.idempotent else f"producer {producer.producer_id}"
+
+
+def _state(cluster: Cluster, partition: Partition, broker: int) -> str:
+    replica = partition.replicas[broker]
+    if broker in cluster.dead:
+        return DEAD
+    if broker in cluster.frozen:
+        return FROZEN
+    if not replica.leads:
+        return FOLLOWS
+    return LEADS if partition.leader == broker else STALE
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return " and ".join(map(str, brokers))
+
+
+def _answer(sent: Sent) -> str:
+    if not sent.answered:
+        return ": the answer is lost"
+    if sent.answer == "acknowledged" and sent.duplicate:
+        return ": acknowledged, it was there already"
+    if sent.answer == "waiting":
+        return ""
+    return f": {sent.answer}"
+
+
+def _fetched(partition: Partition, done: Fetched, *, answered: bool) -> str:
+    if done.failure:
+        return (
+            f"cannot fetch: its leader is {done.failure}"
+            if done.failure == actions.UNREACHABLE
+            else "is refused: it is in another epoch"
+        )
+    parts = []
+    if done.cut is not None:
+        parts.append(f"cuts {named(done.cut.ids)}, back to {done.cut.end_offset}")
+    if not answered:
+        parts.append(f"asks {done.leader}; the answer is lost")
+    elif done.end > done.start:
+        held = partition.replicas[done.leader].batches
+        ids = [each for one in held if done.start <= one.base_offset < done.end for each in one.ids]
+        parts.append(f"fetches {named(ids)} from {done.leader}")
+    else:
+        parts.append(f"asks {done.leader} and gets nothing new")
+    if done.joined:
+        parts.append("is back in the ISR")
+    return ", ".join(parts)
