@@ -1,4 +1,4 @@
-"""Changes as plain rows, for every output."""
+"""What shows between snapshots as plain rows, for every output."""
 
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
@@ -7,9 +7,11 @@ from kafka_forensics.engine.facts_rows import json_text, record_batches
 from kafka_forensics.model.changes import Change, ReplicaAt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
+
+    from kafka_forensics.model.findings import Finding
 
 _AT: Final = tuple(field.name for field in fields(ReplicaAt))
 _OWN: Final = (
@@ -40,3 +42,15 @@ def _row(one: Change) -> tuple[Any, ...]:
     values = change_values(one)
     values |= {"broker": str(one.broker), "held_by": [str(each) for each in one.held_by], "evidence": json_text(one.evidence)}
     return tuple(values[name] for name in CHANGE_COLUMNS)
+
+
+def between_batches(findings: "Iterable[Finding]", row: "Callable[[Finding], tuple[Any, ...]]") -> "Iterator[pa.RecordBatch]":
+    """Findings between snapshots as record batches of `findings`, each under the newer snapshot; `row` is what makes one's row."""
+    import pyarrow as pa
+
+    from kafka_forensics.model.schemas import FACTS
+    from kafka_forensics.model.schemas.changes import SNAPSHOT
+
+    schema = FACTS["findings"].schema
+    rows = ((str(one.evidence["to_snapshot"]), *row(one)) for one in findings)
+    yield from record_batches(pa.schema([SNAPSHOT, *schema]), rows)

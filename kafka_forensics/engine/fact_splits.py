@@ -43,7 +43,12 @@ def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[
         return [json.dumps({"scan": paths})]
     inputs = gather_log_dirs(paths, storage_options)
     require_readable(inputs)
-    require_brokers(inputs, query)
+    require_there(inputs, query)
+    return tasks_of(inputs, query)
+
+
+def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
+    """Tasks of a fact of files in what was gathered, in the same order; none of what is asked for and is not there."""
     if query.fact == "checkpoints":
         wanted = [one for one in inputs.log_dirs if query.wants_broker(one.broker)]
         return _tasks([(one.source, [_checkpoints(one)]) for one in wanted], query, deep=False)
@@ -85,6 +90,23 @@ def require_readable(inputs: Inputs) -> None:
         raise SourceError(missing[0].path, missing[0].reason + more)
 
 
+def require_there(inputs: Inputs, query: FactQuery) -> None:
+    """Raise UsageError for a broker, a topic or a partition that is asked for and not there."""
+    require_brokers(inputs, query)
+    if query.fact == "checkpoints":
+        return
+    every = _every(inputs)
+    topics = sorted({each.topic or "" for _, each in every}, key=lambda topic: (topic.startswith("__"), topic))
+    for glob in query.topics:
+        only = FactQuery(query.fact, (), topics=(glob,))
+        if not any(only.wants(topic, None) for topic in topics):
+            raise _nothing("topics", glob, topics)
+    if query.partitions and not any(query.wants(each.topic, each.partition) for _, each in every):
+        numbers = sorted({each.partition or 0 for _, each in every if FactQuery("", (), topics=query.topics).wants(each.topic, 0)})
+        asked = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in query.partitions)
+        raise _nothing("partitions", asked, [str(number) for number in numbers])
+
+
 def require_brokers(inputs: Inputs, query: FactQuery) -> None:
     """Raise UsageError if a broker that is asked for is not among the copies."""
     there = [str(one) for one in sorted({one.broker for one in inputs.log_dirs}, key=broker_order)]
@@ -101,22 +123,13 @@ def _nothing(option: str, asked: str, there: list[str]) -> UsageError:
     )
 
 
+def _every(inputs: Inputs) -> list[tuple[LogDir, PartitionDirectory]]:
+    return [(one, each) for one in inputs.log_dirs for each in one.found.partitions if each.legal and each.suffix is None]
+
+
 def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionDirectory]]:
-    """What is asked for, in the order of a scan. Raises UsageError for a topic or partition that is not there."""
-    every = [
-        (one, each) for one in inputs.log_dirs for each in one.found.partitions if each.legal and each.suffix is None
-    ]  # fmt: skip
-    topics = sorted({each.topic or "" for _, each in every}, key=lambda topic: (topic.startswith("__"), topic))
-    for glob in query.topics:
-        only = FactQuery(query.fact, (), topics=(glob,))
-        if not any(only.wants(topic, None) for topic in topics):
-            raise _nothing("topics", glob, topics)
-    found = [one for one in every if query.wants(one[1].topic, one[1].partition)]
-    if query.partitions and not found:
-        numbers = sorted({each.partition or 0 for _, each in every if FactQuery("", (), topics=query.topics).wants(each.topic, 0)})
-        asked = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in query.partitions)
-        raise _nothing("partitions", asked, [str(number) for number in numbers])
-    found = [one for one in found if query.wants_broker(one[0].broker)]
+    """What is asked for, in the order of a scan."""
+    found = [one for one in _every(inputs) if query.wants(one[1].topic, one[1].partition) and query.wants_broker(one[0].broker)]
     return sorted(found, key=lambda one: (one[1].topic, one[1].partition, broker_order(one[0].broker), one[0].name))
 
 

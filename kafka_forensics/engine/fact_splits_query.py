@@ -20,6 +20,8 @@ FROM_FILES: Final = ("index_entries", "epoch_entries", "producer_states")
 """Facts of the small files in a partition's directory."""
 FROM_SCANS: Final = ("transactions", "metadata_history", "group_offsets", "replicas", "findings")
 """Facts that no file tells by itself: one task reads all that is needed for them."""
+FROM_COMPARISONS: Final = ("changes",)
+"""Facts that only several snapshots yield, by being compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class FactQuery:
         for name in ("offset_from", "offset_to", "timestamp_from", "timestamp_to"):
             if getattr(self, name) is not None and self.fact not in RANGED:
                 raise UsageError(f"{name} does not apply to the fact {self.fact}", hint=f"it applies to {', '.join(RANGED)}")
-        if self.strict and self.fact in FROM_SCANS:
+        if self.strict and self.fact in (*FROM_SCANS, *FROM_COMPARISONS):
             hint = f"it applies to {', '.join((*FROM_LOGS, *FROM_FILES, 'checkpoints'))}"
             raise UsageError(f"on_corrupt=strict does not apply to the fact {self.fact}", hint=hint)
 

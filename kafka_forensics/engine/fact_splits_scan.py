@@ -38,16 +38,17 @@ def read_scan(
     import pyarrow as pa
 
     assert query.fact in FROM_SCANS
+    told = json.loads(task)
     options = ScanOptions(storage_options=storage_options)
-    inputs = gather(json.loads(task)["scan"], options, elsewhere=True)
+    inputs = gather(told["scan"], options, elsewhere=True)
     require_readable(inputs)
-    require_brokers(inputs, query)
-    inputs.replicas = [one for one in inputs.replicas if query.wants(one.context.topic, one.context.partition)]
-    inputs.aside = {where: found for where, found in inputs.aside.items() if query.wants(*where)}
+    if not told.get("checked"):  # what is asked for may be in other snapshots
+        require_brokers(inputs, query)
+    keep_wanted(inputs, query)
     use_compiled(worth_compiling(sum(one.bytes for one in [*inputs.replicas, *inputs.internal])))
     incomplete: list[Incomplete] = []
     fields: list[Any] = [FACTS[query.fact].schema.field(name) for name in query.columns]
-    wanted = (projected(_wanted(batch, query), query) for batch in _batches(inputs, query, options, words, incomplete))
+    wanted = (projected(wanted_rows(batch, query), query) for batch in _batches(inputs, query, options, words, incomplete))
     for table in cut(wanted, pa.schema(fields)):
         yield from table.to_batches()
     for one in [*incomplete, *inputs.incomplete]:
@@ -69,7 +70,13 @@ def _batches(
     yield from FactReader(inputs, options, result, witnesses, words, query.payloads, incomplete).batches(query.fact)
 
 
-def _wanted(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
+def keep_wanted(inputs: Inputs, query: FactQuery) -> None:
+    """Leave out topics and partitions that are not asked for."""
+    inputs.replicas = [one for one in inputs.replicas if query.wants(one.context.topic, one.context.partition)]
+    inputs.aside = {where: found for where, found in inputs.aside.items() if query.wants(*where)}
+
+
+def wanted_rows(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
     """Rows of the topics, partitions and brokers that are asked for."""
     import pyarrow as pa
 

@@ -63,6 +63,22 @@ def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str] = (
 
     Raises UsageError for fewer than two, for one that is given twice, and for a name that is none.
     """
+    found = named_snapshots(given, options, chosen)
+    require_several(found)
+    return found
+
+
+def require_several(found: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError for fewer than two snapshots."""
+    if len(found) < 2:
+        there = listed(found) or "none"
+        raise UsageError(
+            f"there is nothing to compare: snapshots here: {there}", hint="give two snapshots, or a folder with two or more"
+        )
+
+
+def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The same, where one will do, or none."""
     if isinstance(given, Mapping):
         found = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
     else:
@@ -75,11 +91,6 @@ def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str] = (
     if chosen:
         found = _chosen(found, chosen)
     _require_apart(found)
-    if len(found) < 2:
-        there = listed(found) or "none"
-        raise UsageError(
-            f"there is nothing to compare: snapshots here: {there}", hint="give two snapshots, or a folder with two or more"
-        )
     return found
 
 
@@ -188,7 +199,11 @@ def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
 
 def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> Compared:
     """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
-    gathered = gather_snapshots(snapshot_paths(given, options, chosen), options)
+    return compared(gather_snapshots(snapshot_paths(given, options, chosen), options), options, progress)
+
+
+def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> Compared:
+    """Scan every snapshot that was gathered and compare each with the next, by the local engine."""
     largest = max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
     use_compiled(worth_compiling(largest))
     snapshots = []
@@ -214,10 +229,10 @@ def changes(given: Given, options: ScanOptions, progress: Progress | None = None
                 snapshot.running.take(answer)
                 summary = answer.result.summary
             times.append(_at(snapshot, topic, partition, mine, summary))
-        compared = partition_changes(times, key)
-        told += compared.changes
-        findings += compared.findings
-        incomplete += compared.incomplete
+        between = partition_changes(times, key)
+        told += between.changes
+        findings += between.findings
+        incomplete += between.incomplete
     scans = {one.name: one.running.finish() for one in snapshots}
     return Compared(finished(scans, told, findings, incomplete, {one.name: one.inputs for one in snapshots}), snapshots)
 

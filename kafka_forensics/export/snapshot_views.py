@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.engine.change_rows import change_batches
+from kafka_forensics.engine.change_rows import between_batches, change_batches
 from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.facts_rows import record_batches, repeated
+from kafka_forensics.engine.facts_rows import repeated
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.snapshots import Compared
 from kafka_forensics.errors import UsageError
@@ -51,21 +51,9 @@ class SnapshotsViews:
             table = reader.table(fact)
             found.append(table.add_column(0, SNAPSHOT, repeated(name, table.num_rows)))
         if fact == "findings":
-            found.append(self._between())
+            row = next(iter(self._readers.values())).finding_row
+            found.append(pa.Table.from_batches(between_batches(self._result.findings, row), found[0].schema))
         return pa.concat_tables(found).replace_schema_metadata(FACTS[fact].schema.metadata)
-
-    def _between(self) -> "pa.Table":
-        """The findings between snapshots, each under the name of the newer one."""
-        import pyarrow as pa
-
-        from kafka_forensics.model.schemas import FACTS
-        from kafka_forensics.model.schemas.changes import SNAPSHOT
-
-        findings = self._result.findings
-        schema = FACTS["findings"].schema
-        reader = next(iter(self._readers.values()))
-        table = pa.Table.from_batches(record_batches(schema, map(reader.finding_row, findings)), schema)
-        return table.add_column(0, SNAPSHOT, pa.array([str(one.evidence["to_snapshot"]) for one in findings], pa.string()))
 
     def json(self) -> str:
         """The document that `changes --format json` prints."""

@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from kafka_forensics.engine.paths import open_paths, split_name
-from kafka_forensics.errors import PathMissingError
+from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.spark.data_source_errors import in_words
-from kafka_forensics.spark.options import parse_options
+from kafka_forensics.spark.options import SourceOptions, parse_options
 from kafka_forensics.spark.reader import KafkaLogReader
 from kafka_forensics.spark.schemas import chosen_columns, spark_schema
 
@@ -27,7 +27,7 @@ class KafkaLogDataSource(DataSource):
         with in_words():
             self._parsed = parse_options(options)
             try:
-                open_paths(self._parsed.paths, storage_options=self._parsed.storage)
+                self._snapshots = _snapshots(self._parsed)
             except PathMissingError as error:
                 raise _where_it_was_looked_for(error, self._parsed.paths) from error
 
@@ -38,12 +38,29 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The declared schema of the fact."""
-        return spark_schema(self._parsed.query.fact)
+        return spark_schema(self._parsed.query.fact, snapshots=self._parsed.snapshots)
 
     def reader(self, schema: Any) -> KafkaLogReader:
         """A reader of the columns in `schema`. Raises UsageError for what the fact does not have."""
         with in_words():
-            return KafkaLogReader(self._parsed, chosen_columns(self._parsed.query.fact, schema))
+            columns = chosen_columns(self._parsed.query.fact, schema, snapshots=self._parsed.snapshots)
+            return KafkaLogReader(self._parsed, columns, self._snapshots)
+
+
+def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
+    """The paths of each snapshot by its name, None if it is not snapshots that are read. All paths are there, and Kafka's."""
+    if not parsed.snapshots:
+        open_paths(parsed.paths, storage_options=parsed.storage)
+        return None
+    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.snapshots import named_snapshots  # most reads are of one
+
+    found = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order)
+    if not found:
+        raise UsageError(f"there is no snapshot in {parsed.paths[0]}", hint="every directory and archive in it would be one")
+    for paths in found.values():
+        open_paths(paths, storage_options=parsed.storage)
+    return found
 
 
 def _where_it_was_looked_for(error: PathMissingError, paths: list[str]) -> PathMissingError:

@@ -13,13 +13,15 @@ from typing import Final
 from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES, FactQuery
 from kafka_forensics.engine.paths import split_name
 from kafka_forensics.errors import PathMissingError, UsageError
-from kafka_forensics.model.schemas import fact_named
+from kafka_forensics.spark.schemas import fact_schema
 
 DEFAULT_FACT: Final = "batches"
 OPTIONS: Final = (
     "fact",
     "path",
     "paths",
+    "snapshots",
+    "order",
     "topics",
     "partitions",
     "brokers",
@@ -43,11 +45,16 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a reader was told, columns aside; `storage` may hold secrets."""
+    """What a reader was told, columns aside; `storage` may hold secrets.
+
+    With `snapshots` the paths are those of snapshots, or of a folder that holds some; `order` are the names of those wanted.
+    """
 
     paths: list[str]
     query: FactQuery
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    snapshots: bool = False
+    order: tuple[str, ...] = ()
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -59,8 +66,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             near = get_close_matches(name[:80], OPTIONS, n=1)
             choice = f"did you mean {near[0]}?" if near else f"there are {', '.join(OPTIONS)} and {STORAGE}*"
             raise UsageError(f"there is no option {name!r} of kafka_log", hint=choice)
+    snapshots = _choice(told, "snapshots", {"true": True, "false": False}, "false")
+    fact = told.get("fact", DEFAULT_FACT)
+    fact_schema(fact, snapshots=snapshots)
     query = FactQuery(
-        fact_named(told.get("fact", DEFAULT_FACT)).name,
+        fact,
         (),
         topics=_names(told, "topics"),
         partitions=_partitions(told),
@@ -73,7 +83,10 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         split_bytes=_split_bytes(told),
         payloads=_choice(told, "payloads", {"true": True, "false": False}, "true"),
     )
-    return SourceOptions(_paths(told), query, storage)
+    order = _names(told, "order")
+    if order and not snapshots:
+        raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
+    return SourceOptions(_paths(told), query, storage, snapshots, order)
 
 
 def _names(told: Mapping[str, str], option: str) -> tuple[str, ...]:

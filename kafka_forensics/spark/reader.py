@@ -26,34 +26,42 @@ class FactTask(InputPartition):
 
 
 class KafkaLogReader(DataSourceReader):
-    """Reads one fact; every attempt at a task gives the same rows."""
+    """Reads one fact, of the snapshots whose paths are given by their names if there are any; every attempt gives the same rows."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], snapshots: dict[str, list[str]] | None) -> None:
         self._options = options
+        self._snapshots = snapshots
         self._query = replace(options.query, columns=columns)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each task, in the order of topics, partitions, brokers and offsets; none if there is nothing to read."""
+        """One for each task, by snapshot, topic, partition, broker and offset; none if there is nothing to read."""
+        query, storage = self._query, self._options.storage
         with in_words():
-            return [FactTask(one) for one in plan_tasks(self._options.paths, self._query, self._options.storage)]
+            if self._snapshots is None:
+                return [FactTask(one) for one in plan_tasks(self._options.paths, query, storage)]
+            from kafka_forensics.engine.fact_splits_snapshots import plan_snapshots  # most reads are of one
+
+            return [FactTask(one) for one in plan_snapshots(self._snapshots, query, storage)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of a task, in the types that Spark takes."""
         if not isinstance(partition, FactTask):
             return  # how Spark calls this where there are no tasks
-        schema = arrow_schema(self._query.fact, self._query.columns)
+        schema = arrow_schema(self._query.fact, self._query.columns, snapshots=self._snapshots is not None)
         with in_words():
             for batch in self._rows(partition.task):
                 yield in_schema(batch, schema)
 
     def _rows(self, task: str) -> "Iterator[pa.RecordBatch]":
         query, storage = self._query, self._options.storage
-        if query.fact not in FROM_SCANS:
+        if self._snapshots is None and query.fact not in FROM_SCANS:
             return read_task(task, query, storage)
         from kafka_forensics.engine.fact_splits_scan import read_scan
+        from kafka_forensics.engine.fact_splits_snapshots import read_snapshots
         from kafka_forensics.wording import advice, message
 
-        return read_scan(task, query, lambda one: (message(one), advice(one)), storage)
+        read = read_scan if self._snapshots is None else read_snapshots
+        return read(task, query, lambda one: (message(one), advice(one)), storage)
 
 
 def in_schema(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.schemas import fact_named
+from kafka_forensics.model.schemas.changes import SNAPSHOT, SNAPSHOT_FACTS
 from kafka_forensics.model.schemas.columns import about
 
 _PLAIN: dict[Any, DataType] = {
@@ -31,9 +32,18 @@ _PLAIN: dict[Any, DataType] = {
 }
 
 
-def spark_schema(fact: str) -> StructType:
+def fact_schema(fact: str, *, snapshots: bool = False) -> pa.Schema:
+    """The declared schema of a fact, of several snapshots with their name before all else. Raises UsageError if there is none."""
+    if not snapshots and fact in SNAPSHOT_FACTS:
+        hint = "say snapshots=true, and load the folder that holds them"
+        raise UsageError(f"the fact {fact} is what several snapshots differ in", hint=hint)
+    found = fact_named(fact, SNAPSHOT_FACTS if snapshots else None)
+    return found.schema.insert(0, SNAPSHOT) if snapshots and fact not in SNAPSHOT_FACTS else found.schema
+
+
+def spark_schema(fact: str, *, snapshots: bool = False) -> StructType:
     """Spark's schema of a fact; the meaning of each column is its comment. Raises UsageError if there is no such fact."""
-    fields = fact_named(fact).schema
+    fields = fact_schema(fact, snapshots=snapshots)
     return StructType(
         [StructField(one.name, spark_type(one.type), nullable=True, metadata={"comment": about(one)}) for one in fields]
     )
@@ -50,9 +60,9 @@ def spark_type(kind: pa.DataType) -> DataType:
     return StructType([StructField(one.name, spark_type(one.type), nullable=True) for one in kind])
 
 
-def arrow_schema(fact: str, columns: tuple[str, ...]) -> pa.Schema:
+def arrow_schema(fact: str, columns: tuple[str, ...], *, snapshots: bool = False) -> pa.Schema:
     """The Arrow schema in which Spark takes these columns of a fact."""
-    schema = fact_named(fact).schema
+    schema = fact_schema(fact, snapshots=snapshots)
     fields: list[Any] = [pa.field(name, _arrow_type(schema.field(name).type)) for name in columns]
     return pa.schema(fields)
 
@@ -68,13 +78,13 @@ def _arrow_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def chosen_columns(fact: str, schema: Any) -> tuple[str, ...]:
+def chosen_columns(fact: str, schema: Any, *, snapshots: bool = False) -> tuple[str, ...]:
     """The names in a schema that was asked for: a StructType, or the `pyarrow.Schema` that servers without a JVM hand over.
 
     Raises UsageError for a name that the fact does not have, a name that comes twice, and another type or nullability.
     """
     names = _field_names(schema)
-    known = spark_schema(fact)
+    known = spark_schema(fact, snapshots=snapshots)
     for name in names:
         if name not in known.names:
             raise _unknown(fact, name, known.names)
@@ -99,4 +109,6 @@ def _unknown(fact: str, name: str, known: list[str]) -> UsageError:
 
     near = get_close_matches(name[:80].lower(), known, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
+    if name == SNAPSHOT.name:
+        meant = "say snapshots=true to read several snapshots: "
     return UsageError(f"the fact {fact} has no column {name!r}", hint=f"{meant}it has {', '.join(known)}")

@@ -12,9 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
+from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark.schemas import arrow_schema
-from tests.support.spark_battery import FACTS, answers, digest
+from tests.support.spark_battery import FACTS, OF_SNAPSHOTS, answers, digest, snapshots_of
 
 pytestmark = pytest.mark.spark
 
@@ -29,8 +30,20 @@ def local() -> ScanResult:
     return kf.scan(str(SAMPLE))
 
 
-def assert_right(told: dict[str, Any], local: ScanResult) -> None:
+@pytest.fixture(scope="module")
+def times() -> SnapshotsResult:
+    return kf.scan_snapshots(snapshots_of(SAMPLE))
+
+
+def assert_right(told: dict[str, Any], local: ScanResult, times: SnapshotsResult) -> None:
     """The answers of the battery are those of the local engine."""
+    of_times = {fact: times.facts(fact) for fact in OF_SNAPSHOTS}
+    in_spark = {fact: table.cast(arrow_schema(fact, tuple(table.column_names), snapshots=True)) for fact, table in of_times.items()}
+    assert told["snapshots"] == {fact: digest(table) for fact, table in in_spark.items()}
+    assert told["snapshots_in_parts"] == told["snapshots"]["batches"]
+    newer = of_times["batches"]["snapshot"].to_pylist().count("after")
+    columns, counts = told["snapshots_subset"]
+    assert (columns, list(map(list, counts))) == (["last_offset", "snapshot"], [["after", newer]])
     wanted = {fact: local.facts(fact).cast(arrow_schema(fact, tuple(local.facts(fact).column_names))) for fact in FACTS}
     assert told["digests"] == {fact: digest(table) for fact, table in wanted.items()}
     assert told["again"] == told["digests"]["batches"]
@@ -46,6 +59,7 @@ def assert_right(told: dict[str, Any], local: ScanResult) -> None:
         ("unknown_option", "UsageError: there is no option 'topic' of kafka_log: did you mean topics?"),
         ("unknown_fact", "UsageError: there is no fact 'batchs': did you mean batches?"),
         ("missing_path", f"PathMissingError: {SAMPLE}-x: no such file or directory: did you mean {SAMPLE}?"),
+        ("unknown_snapshot", "UsageError: there is no snapshot befor: did you mean before? snapshots here: "),
         ("unknown_column", "UsageError: the fact batches has no column 'ofset': did you mean "),
     ):
         first, _, behind = told[name].partition("\n")
@@ -53,9 +67,9 @@ def assert_right(told: dict[str, Any], local: ScanResult) -> None:
         assert "Traceback" not in behind
 
 
-def test_in_this_spark(spark: SparkSession, local: ScanResult) -> None:
+def test_in_this_spark(spark: SparkSession, local: ScanResult, times: SnapshotsResult) -> None:
     told = answers(spark, SAMPLE)
-    assert_right(told, local)
+    assert_right(told, local, times)
     assert told["version"].startswith("4.3.")
 
 
@@ -66,7 +80,7 @@ def test_in_this_spark(spark: SparkSession, local: ScanResult) -> None:
     ids=["4.3-connect", "4.0-classic", "4.0-connect"],
 )
 def test_in_another_spark_from_an_environment_that_is_not_activated(
-    tmp_path: Path, local: ScanResult, python: Path, where: str, version: str
+    tmp_path: Path, local: ScanResult, times: SnapshotsResult, python: Path, where: str, version: str
 ) -> None:
     """With a module beside it that breaks Spark's own discovery of data sources."""
     assert python.is_file(), "`make test` makes the environments"
@@ -80,7 +94,7 @@ def test_in_another_spark_from_an_environment_that_is_not_activated(
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)
     assert told["version"].startswith(version)
-    assert_right(told, local)
+    assert_right(told, local, times)
 
 
 def test_bad_bytes_are_rows_or_the_end(spark: SparkSession, tmp_path: Path) -> None:

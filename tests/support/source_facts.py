@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.data_source import KafkaLogDataSource
 from kafka_forensics.spark.schemas import arrow_schema
 
@@ -26,7 +25,7 @@ def read(paths: Path | Sequence[Path], fact: str, **options: object) -> tuple[pa
     made = source(paths, fact=fact, **options)
     reader = made.reader(made.schema())
     tasks = reader.partitions()
-    schema = arrow_schema(fact, tuple(FACTS[fact].schema.names))
+    schema = arrow_schema(fact, tuple(made.schema().names), snapshots="snapshots" in options)
     batches = [batch for task in tasks for batch in reader.read(task)]
     assert all(batch.schema.equals(schema) for batch in batches)
     return pa.Table.from_batches(batches, schema), len(tasks)

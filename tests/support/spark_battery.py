@@ -16,6 +16,13 @@ import kafka_forensics.spark
 
 FACTS = ("batches", "records", "spans", "epoch_entries", "transactions", "findings")
 """One for each way in which facts are read."""
+OF_SNAPSHOTS = ("batches", "replicas", "findings", "changes")
+"""The same of several snapshots."""
+
+
+def snapshots_of(sample: Path) -> dict[str, str]:
+    """Two snapshots by their names, of which the sample is the newer one."""
+    return {"before": str(sample.parent / "healthy"), "after": str(sample)}
 
 
 def digest(table: pa.Table) -> str:
@@ -49,6 +56,20 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
     again = load(FACT="batches", topics="orders,payments")
     orders, payments = again.filter("topic = 'orders'"), again.filter("topic = 'payments'")
     parts = load(split_bytes=1 << 20).selectExpr("spark_partition_id() AS task").distinct().count()
+    times = [f"{name}={path}" for name, path in snapshots_of(sample).items()]
+
+    def load_times(**options: object) -> Any:
+        reader = spark.read.format("kafka_log").options(snapshots=True)
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return reader.load(times)
+
+    of_times = (
+        spark.read.format("kafka_log")
+        .options(snapshots=True, order="after")
+        .schema("last_offset bigint, snapshot string")
+        .load(times)
+    )
     some = (
         spark.read.format("kafka_log")
         .schema("last_offset bigint, topic string")
@@ -57,6 +78,10 @@ def answers(spark: Any, sample: Path, facts: tuple[str, ...] = FACTS) -> dict[st
     return {
         "version": spark.version,
         "digests": {fact: digest(table) for fact, table in tables.items()},
+        "snapshots": {fact: digest(load_times(fact=fact).toArrow()) for fact in OF_SNAPSHOTS},
+        "snapshots_in_parts": digest(load_times(split_bytes=4096).toArrow()),
+        "snapshots_subset": [of_times.columns, sorted(map(tuple, of_times.groupBy("snapshot").count().collect()))],
+        "unknown_snapshot": wrong(lambda: load_times(order="befor").count()),
         "again": digest(load().toArrow()),
         "union": sorted(map(tuple, orders.union(payments).groupBy("topic").count().collect())),
         "union_once_more": sorted(map(tuple, orders.union(payments).groupBy("topic").count().collect())),

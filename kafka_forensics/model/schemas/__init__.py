@@ -3,6 +3,7 @@
 `FACTS` names every fact with its schema; docs/facts.md is made from it.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from kafka_forensics.errors import UsageError
@@ -53,13 +54,14 @@ FACTS: Final[dict[str, Fact]] = {
 """Name → fact, in the order in which they are told of."""
 
 
-def fact_named(name: str) -> Fact:
-    """The fact of this name. Raises UsageError if there is none."""
-    if name not in FACTS:
+def fact_named(name: str, more: Mapping[str, Fact] | None = None) -> Fact:
+    """The fact of this name, one of FACTS or of `more`. Raises UsageError if there is none."""
+    facts = FACTS | dict(more or {})
+    if name not in facts:
         from difflib import get_close_matches  # only a mistake pays for it
 
-        near = get_close_matches(name[:80].lower(), FACTS, n=1, cutoff=0.6)
+        near = get_close_matches(name[:80].lower(), facts, n=1, cutoff=0.6)
         raise UsageError(
-            f"there is no fact {name!r}", hint=f"did you mean {near[0]}?" if near else f"choose from {', '.join(FACTS)}"
+            f"there is no fact {name!r}", hint=f"did you mean {near[0]}?" if near else f"choose from {', '.join(facts)}"
         )
-    return FACTS[name]
+    return facts[name]
