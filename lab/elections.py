@@ -15,6 +15,7 @@ from typing import Final
 from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster
 from lab.errors import LabError
 from lab.jvm import wait_until
+from lab.processes import listening
 from lab.unclean_election import fully_replicated
 from lab.workload import FLUSH_TIMEOUT_SECONDS, Writer, event
 
@@ -48,6 +49,14 @@ class Round:
     """(broker, topic) → the lowest offset to which the broker's own log says that it truncated."""
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """All rounds, and the addresses at which the nodes listened."""
+
+    rounds: tuple[Round, ...]
+    listens: frozenset[str]
+
+
 class Elections:
     """A cluster and its topics, and the dice."""
 
@@ -55,6 +64,8 @@ class Elections:
         self.cluster = cluster
         self.root = root
         self.dice = random.Random(seed)
+        self.amounts = random.Random(seed)
+        """Dice of their own: how often they are thrown depends on who leads, which a race may decide."""
         self.killed: set[int] = set()
         self.written = 0
 
@@ -87,13 +98,13 @@ class Elections:
     def write(self, led: Mapping[str, tuple[int, frozenset[int]]], by: Iterable[int], *, acks: str, sure: bool = False) -> None:
         """Some batches to topics that `by` lead, a few to each and none to some; `sure`: to all."""
         leaders = set(by)
-        chosen = [topic for topic in TOPICS if led[topic][0] in leaders and (sure or self.dice.random() < 0.7)]
+        chosen = [topic for topic in TOPICS if led[topic][0] in leaders and (sure or self.amounts.random() < 0.7)]
         awake = self.cluster.awake
         writer = Writer(self.cluster, acks=acks, bootstrap_servers=awake, socket_timeout_ms=3000, linger_ms=20)
         failures: list[str] = []
-        for _ in range(self.dice.randint(1, 3)):
+        for _ in range(self.amounts.randint(1, 3)):
             for topic in chosen:
-                for _ in range(self.dice.randint(1, 4)):
+                for _ in range(self.amounts.randint(1, 4)):
                     self.written += 1
                     value = event(topic, self.written, acks=acks)
                     writer.producer.produce(
@@ -189,9 +200,11 @@ class Elections:
         return lowest
 
 
-def make_elections(directory: Path, root: Path, *, seed: int, rounds: int) -> list[Round]:
-    """Rounds of elections of a cluster in `directory`, about 40 s each, copies below `root`. Raises LabError."""
+def make_elections(directory: Path, root: Path, *, seed: int, rounds: int) -> Held:
+    """Rounds of elections of a cluster in `directory`, about 25 s each, copies below `root`. Raises LabError."""
     with Cluster(directory, broker_settings=BROKER_SETTINGS, controller_settings=CONTROLLER_SETTINGS) as cluster:
         story = Elections(cluster, root, seed)
         story.create_topics()
-        return [story.round(number) for number in range(rounds)]
+        done = tuple(story.round(number) for number in range(rounds))
+        nodes = [cluster.server(node).pid for node in (*cluster.controllers, *cluster.brokers)]
+        return Held(done, frozenset(address for node in nodes for address, _ in listening(node)))

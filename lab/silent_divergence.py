@@ -28,6 +28,8 @@ BROKERS: Final = (1, 2, 3)
 TOPIC: Final = "ledger"
 LOG: Final = f"{TOPIC}-0/{0:020}.log"
 PAYMENTS, AFTERWARDS = 10, 3
+PAID: Final = [b"payment-%d" % number for number in range(1, PAYMENTS + 1)]
+AFTER: Final = [b"after-%d" % number for number in range(1, AFTERWARDS + 1)]
 TIMEOUT_SECONDS: Final = 60
 HALF_A_SESSION_SECONDS: Final = 3
 SETTINGS: Final = {
@@ -130,6 +132,16 @@ class OldCluster:
         if producer.flush(TIMEOUT_SECONDS) or failures:
             raise LabError(f"not written: {failures[:1] or 'no answer'}")
 
+    def copy(self, tree: Path) -> None:
+        """Copy the brokers' log directories to `broker-1` … below `tree`, each of one instant: what runs is frozen."""
+        awake = [server for server in self.brokers.values() if server.running and not server.frozen]
+        for server in awake:
+            server.freeze()
+        for broker in BROKERS:
+            copy_tree(self.log_dir(broker), tree / f"broker-{broker}")
+        for server in awake:
+            server.thaw()
+
     def _zookeeper_settings(self) -> dict[str, str]:
         data = str(self.directory / "zookeeper-data")
         port = str(self.zookeeper_port)
@@ -162,13 +174,14 @@ class OldCluster:
             server.kill()
 
 
-def diverge(cluster: OldCluster) -> None:
-    """Ten records are acknowledged by all; three others take their place on two replicas, and lie beside them on the third."""
+def cut_to_watermark(cluster: OldCluster) -> None:
+    """Ten records are acknowledged by all; a follower cuts them all off, is elected and takes three others. The first leader is
+    dead then, the second one frozen."""
     topic = NewTopic(TOPIC, num_partitions=1, replica_assignment=[list(BROKERS)])
     admin = cluster.admin(1)
     admin.create_topics([topic])[TOPIC].result(TIMEOUT_SECONDS)
     cluster.await_state(1, 1, [1, 2, 3])
-    cluster.write(1, [b"payment-%d" % number for number in range(1, PAYMENTS + 1)], "all")
+    cluster.write(1, PAID, "all")
     wait_until("the leader checkpoints", lambda: cluster.high_watermark(1) == PAYMENTS, timeout_seconds=15)
     cluster.brokers[1].kill()
     time.sleep(HALF_A_SESSION_SECONDS)  # so that the session of broker 2 outlives that of broker 1, and it is elected though frozen
@@ -176,7 +189,11 @@ def diverge(cluster: OldCluster) -> None:
     log = cluster.log_dir(3) / LOG
     wait_until("broker 3 follows 2 and cuts its log to a stale watermark", lambda: log.stat().st_size == 0, timeout_seconds=30)
     cluster.await_state(3, 3, [3])
-    cluster.write(3, [b"after-%d" % number for number in range(1, AFTERWARDS + 1)], "1")
+    cluster.write(3, AFTER, "1")
+
+
+def diverge(cluster: OldCluster) -> None:
+    """Go on from there: the three take the place of the ten on two replicas, and lie beside three of them on the third."""
     cluster.start_broker(1)
     cluster.brokers[2].thaw()
     cluster.await_state(3, 3, [1, 2, 3])
@@ -196,10 +213,8 @@ def make_silent_divergence(work: Path) -> None:
     """The tree `silent-divergence` below `work`, about a minute. Raises LabError if the race was lost."""
     tree = work / "silent-divergence"
     with OldCluster(work / "old-cluster") as cluster:
+        cut_to_watermark(cluster)
         diverge(cluster)
-        for server in cluster.brokers.values():
-            server.freeze()
-        for broker in BROKERS:
-            copy_tree(cluster.log_dir(broker), tree / f"broker-{broker}")
+        cluster.copy(tree)
     check(tree)
     print("silent-divergence: copied", flush=True)

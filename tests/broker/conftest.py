@@ -1,17 +1,30 @@
-"""The brokers whose logs faults are put into: one cluster for all tests of the folder that need it."""
+"""What real brokers made, once for all tests of the folder: the logs that faults are put into, elections, histories."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from lab.broker_faults import BROKER_SETTINGS, make_broker_faults
 from lab.cluster import Cluster
+from lab.elections import Held, make_elections
 from lab.fault_base import make_fault_base
+from lab.processes import mentioning
+from lab.watermark_truncation import History, on_new, on_old
 from tests.support.faults import Brokers
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+SEED: Final = 2027
+ROUNDS: Final = 4
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every command line of the laboratory's servers names a file below the run's own folder."""
+    yield
+    assert mentioning(str(tmp_path_factory.getbasetemp())) == {}
 
 
 @pytest.fixture(scope="session", name="real_cluster")
@@ -35,3 +48,24 @@ def copies_of_what_brokers_did(real_cluster: Cluster, real_base: Brokers, tmp_pa
     root = tmp_path_factory.mktemp("copies")
     make_broker_faults(real_cluster, root)
     return root
+
+
+@pytest.fixture(scope="session", name="elections")
+def elections_held(tmp_path_factory: pytest.TempPathFactory) -> Held:
+    """Rounds of random elections, each of all topics."""
+    root = tmp_path_factory.mktemp("elections")
+    return make_elections(root / "nodes", root / "copies", seed=SEED, rounds=ROUNDS)
+
+
+@pytest.fixture(scope="session", name="old_history")
+def history_of_old_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """One schedule of failures on Kafka 0.10.2.2."""
+    root = tmp_path_factory.mktemp("old")
+    return on_old(root / "nodes", root / "copies")
+
+
+@pytest.fixture(scope="session", name="new_history")
+def history_of_new_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """The same schedule on Kafka 4.3.0."""
+    root = tmp_path_factory.mktemp("new")
+    return on_new(root / "nodes", root / "copies")

@@ -1,0 +1,52 @@
+"""What processes of one's own are doing, as `/proc` says: which were left behind, and where they listen."""
+
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Final
+
+PROC: Final = Path("/proc")
+_LISTEN: Final = "0A"
+
+
+def mentioning(text: str) -> dict[int, str]:
+    """Process id → command line of every running process whose command line holds `text`, this one left out."""
+    found = {}
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it ended meanwhile
+            continue
+        if text in command:
+            found[int(entry.name)] = command
+    return found
+
+
+def listening(process_id: int) -> set[tuple[str, int]]:
+    """(address, port) of every TCP socket on which a process listens."""
+    inodes = set()
+    for descriptor in (PROC / str(process_id) / "fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+        except OSError:  # it was closed meanwhile
+            continue
+        if target.startswith("socket:["):
+            inodes.add(target.removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in (PROC / str(process_id) / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == _LISTEN and fields[9] in inodes:
+                address, port = fields[1].split(":")
+                found.add((_spelled(address), int(port, 16)))
+    return found
+
+
+def _spelled(address: str) -> str:
+    """An address as the kernel prints it: words of four bytes in the machine's order, in hex."""
+    words = [struct.pack("=I", int(address[start : start + 8], 16)) for start in range(0, len(address), 8)]
+    packed = b"".join(words)
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

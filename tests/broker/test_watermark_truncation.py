@@ -1,0 +1,92 @@
+"""Under one schedule of failures Kafka 0.10.2.2 loses acknowledged records by cutting to the high watermark, and 4.3.0 does not."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import PlanOptions, make_plans
+from kafka_forensics.model.results import ScanResult
+from lab.settings import LOOPBACK
+from lab.silent_divergence import AFTER, BROKERS, PAID, TOPIC
+from lab.watermark_truncation import History
+from tests.support.faults_verdict import scan
+
+pytestmark = pytest.mark.broker
+
+Row = tuple[str, str, int | str | None, int | None, int | None, tuple[int, ...] | None]
+
+
+def answers(tree: Path) -> list[Row]:
+    """(kind, severity, broker, offsets, holders) of what a scan says of the topic."""
+    return told(scan(sorted(tree.iterdir())))
+
+
+def told(result: ScanResult) -> list[Row]:
+    return [
+        (
+            one.kind,
+            one.severity.value,
+            one.place.broker,
+            one.place.offset_start,
+            one.place.offset_end,
+            tuple(one.evidence["held_by"]) if "held_by" in one.evidence else None,
+        )
+        for one in result.findings
+        if one.place.topic == TOPIC
+    ]
+
+
+def above_info(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row[1] != "info"]
+
+
+def values(tree: Path, broker: int) -> set[bytes]:
+    """Which of the records are in a replica's log."""
+    data = b"".join(path.read_bytes() for path in sorted((tree / f"broker-{broker}" / f"{TOPIC}-0").glob("*.log")))
+    return {value for value in PAID[:9] + AFTER if data.count(value) > (value == PAID[0] and PAID[9] in data)}
+
+
+def test_followers_did_not_know_what_was_committed(old_history: History, new_history: History) -> None:
+    for history in (old_history, new_history):
+        assert set(history.follower_watermarks.values()) <= {0}
+
+
+def test_old_brokers_lose_what_they_acknowledged(old_history: History) -> None:
+    assert old_history.read == tuple(AFTER)
+    assert values(old_history.between, 1) == values(old_history.between, 2) == set(PAID[:9])
+    assert values(old_history.between, 3) == values(old_history.after, 2) == values(old_history.after, 3) == set(AFTER)
+    assert values(old_history.after, 1) == set(PAID[:3]), "for good: nobody compared what lies below its end"
+
+
+def test_a_scan_says_what_old_brokers_lost(old_history: History) -> None:
+    assert above_info(answers(old_history.between)) == [("FORK_BELOW_HW", "critical", None, 0, len(PAID), (1, 2))]
+    assert above_info(answers(old_history.after)) == [("FORK_BELOW_HW", "critical", None, 0, len(AFTER), ())]
+
+
+def test_a_plan_says_what_old_brokers_do_next(old_history: History) -> None:
+    """Unclean elections being on, broker 1 is cut to the leader's end; broker 2 to its watermark, so that it copies the leader."""
+    paths = [str(path) for path in sorted(old_history.between.iterdir())]
+    (planned,) = make_plans(paths, ScanOptions(TOPIC), PlanOptions()).planned
+    candidate = planned.candidate(3)
+    assert candidate is not None
+    assert planned.plan.truncate_by == "high-watermark"
+    cuts = {one.broker: (one.truncation_offset, one.kept) for one in candidate.followers}
+    assert cuts == {1: (len(AFTER), ((0, len(AFTER)),)), 2: (0, ())}
+    assert (candidate.committed, candidate.at_least, candidate.at_most) == (10, 7, 10)
+
+
+def test_new_brokers_keep_it(new_history: History) -> None:
+    assert new_history.read == (*PAID, *AFTER)
+    for broker in BROKERS:
+        assert values(new_history.after, broker) == set(PAID[:9] + AFTER)
+
+
+def test_a_scan_says_that_new_brokers_lost_nothing(new_history: History) -> None:
+    for tree in (new_history.between, new_history.after):
+        assert above_info(answers(tree)) == []
+    assert not {kind for kind, *_ in answers(new_history.between)} & {"FORK_BELOW_HW", "FORK_ABOVE_HW", "UNCLEAN_LOSS"}
+
+
+def test_nodes_listen_on_loopback_alone(old_history: History, new_history: History) -> None:
+    assert old_history.listens == new_history.listens == {LOOPBACK}

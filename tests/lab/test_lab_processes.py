@@ -1,0 +1,30 @@
+"""What `/proc` tells of processes: where they listen, and which mention a text."""
+
+import os
+import socket
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from lab.processes import listening, mentioning
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_a_listening_socket_is_seen_with_its_address(address: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        one.bind((address, 0))
+        here = (address, one.getsockname()[1])
+        assert here not in listening(os.getpid()), "bound is not listening"
+        one.listen()
+        assert here in listening(os.getpid())
+    assert here not in listening(os.getpid())
+
+
+def test_a_process_is_found_by_its_command_line_until_it_ends() -> None:
+    mark = uuid.uuid4().hex
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", mark], stdin=subprocess.PIPE) as started:
+        assert list(mentioning(mark)) == [started.pid]
+        started.communicate(timeout=30)
+    assert mentioning(mark) == {}
