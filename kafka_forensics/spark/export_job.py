@@ -88,14 +88,22 @@ def exported(
 
 
 def export_paths(
-    spark: "SparkSession", paths: list[str], output: str, facts: Sequence[str] | None, options: ScanOptions, *, payloads: bool
+    spark: "SparkSession",
+    paths: list[str],
+    output: str,
+    facts: Sequence[str] | None,
+    options: ScanOptions,
+    *,
+    payloads: bool,
+    split_bytes: int = SPLIT_BYTES,
 ) -> Exported:
-    """See `spark.export`."""
+    """See `spark.export`; `split_bytes` are those of logs that a task reads."""
     wanted = {fact_named(one).name for one in facts or FACTS}
     target = open_place(output, inputs_named(paths), options.storage_options)
     try:
         names = [name for name in FACTS if name in wanted]
-        reader, datasets = exported(spark, gather(paths, options), options, target, output, names, payloads=payloads)
+        inputs = gather(paths, options)
+        reader, datasets = exported(spark, inputs, options, target, output, names, payloads=payloads, split_bytes=split_bytes)
     except BaseException:
         target.withdraw()
         raise

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a run."""
+"""One Spark session for all tests of a run, and one cluster."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_forensics.spark import default_builder, register
+from tests.support.spark_cluster import QUICK_JAVA, Cluster, Driver, cluster, driver
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +16,34 @@ def spark() -> Iterator[SparkSession]:
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The one cluster of these tests; who has a session there has all of it."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """The one driver of a module, ended before the cluster is."""
+    assert running.workers
+    with driver(tmp_path_factory.mktemp("driver")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["once", "speculating"])
+def drives(running: Cluster, driven: Driver, request: pytest.FixtureRequest) -> Driver:
+    """The driver with a session there, with speculation or without, which tells of lost tasks."""
+    driven.session(
+        running.url,
+        spark_executor_memory="512m",
+        spark_executor_extraJavaOptions=QUICK_JAVA,
+        spark_log_level="WARN",
+        spark_speculation=str(request.param).lower(),
+        spark_speculation_interval="200ms",
+        spark_speculation_quantile="0.5",
+        spark_speculation_multiplier="1.5",
+    )
+    return driven

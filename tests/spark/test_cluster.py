@@ -3,24 +3,13 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.engine.options import ScanOptions
 from tests.support.repeated_logs import RepeatedLogs, batch, moved
-from tests.support.spark_cluster import (
-    QUICK_JAVA,
-    SECONDS_OF_A_SCAN,
-    Cluster,
-    Driver,
-    cluster,
-    driver,
-    has_open,
-    processes,
-    wait_until,
-)
+from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
 
 pytestmark = pytest.mark.spark
@@ -33,37 +22,6 @@ TASKS = {
     8: {"split_bytes": 1 << 20, "work_bytes": 17 << 20, "slices_a_task": 1},
 }
 """Sizes that make so many tasks of `logs`."""
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The one cluster of these tests."""
-    with cluster(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def driven(running: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """The one driver of these tests, ended before the cluster is."""
-    assert running.workers
-    with driver(tmp_path_factory.mktemp("driver")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["once", "speculating"])
-def scans(running: Cluster, driven: Driver, request: pytest.FixtureRequest) -> Driver:
-    """The driver with a session there, with speculation or without, which tells of lost tasks."""
-    driven.session(
-        running.url,
-        spark_executor_memory="512m",
-        spark_executor_extraJavaOptions=QUICK_JAVA,
-        spark_log_level="WARN",
-        spark_speculation=str(request.param).lower(),
-        spark_speculation_interval="200ms",
-        spark_speculation_quantile="0.5",
-        spark_speculation_multiplier="1.5",
-    )
-    return driven
 
 
 @pytest.fixture(scope="module")
@@ -89,45 +47,45 @@ def judged(logs: RepeatedLogs) -> str:
 
 
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
-def test_samples_are_judged_as_by_the_local_engine(scans: Driver, sample: str) -> None:
+def test_samples_are_judged_as_by_the_local_engine(drives: Driver, sample: str) -> None:
     paths = [str(path) for path in sorted((SAMPLES / sample).iterdir())]
-    assert scans.scan(*paths).document == local_document(paths, ScanOptions())
+    assert drives.scan(*paths).document == local_document(paths, ScanOptions())
 
 
 @pytest.mark.corpora
-def test_a_real_brokers_archive_is_judged_as_by_the_local_engine(scans: Driver, corpora: Path) -> None:
+def test_a_real_brokers_archive_is_judged_as_by_the_local_engine(drives: Driver, corpora: Path) -> None:
     archive = str(corpora / "kafka-4.3.0-unclean.tar.xz")
-    assert scans.scan(archive).document == local_document([archive], ScanOptions())
+    assert drives.scan(archive).document == local_document([archive], ScanOptions())
 
 
 @pytest.mark.parametrize("tasks", TASKS)
-def test_any_number_of_tasks_gives_the_same_bytes(scans: Driver, logs: RepeatedLogs, judged: str, tasks: int) -> None:
-    assert scans.scan(*logs.log_dirs, **TASKS[tasks]).document == judged
+def test_any_number_of_tasks_gives_the_same_bytes(drives: Driver, logs: RepeatedLogs, judged: str, tasks: int) -> None:
+    assert drives.scan(*logs.log_dirs, **TASKS[tasks]).document == judged
 
 
 @pytest.mark.parametrize("tasks", TASKS)
 def test_a_python_worker_killed_in_the_middle_changes_nothing(
-    running: Cluster, scans: Driver, logs: RepeatedLogs, judged: str, tasks: int
+    running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str, tasks: int
 ) -> None:
-    lost = scans.log.read_text().count("Python worker exited unexpectedly")
-    scans.send_scan(*logs.log_dirs, **TASKS[tasks])
-    os.kill(reader_of(running, scans, logs), signal.SIGKILL)
-    assert scans.take().document == judged
-    assert scans.log.read_text().count("Python worker exited unexpectedly") > lost
+    lost = drives.log.read_text().count("Python worker exited unexpectedly")
+    drives.send_scan(*logs.log_dirs, **TASKS[tasks])
+    os.kill(reader_of(running, drives, logs), signal.SIGKILL)
+    assert drives.take().document == judged
+    assert drives.log.read_text().count("Python worker exited unexpectedly") > lost
 
 
 @pytest.mark.parametrize("tasks", [2, 8])
 def test_an_executor_killed_in_the_middle_changes_nothing(
-    running: Cluster, scans: Driver, logs: RepeatedLogs, judged: str, tasks: int
+    running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str, tasks: int
 ) -> None:
-    lost = scans.log.read_text().count("Lost executor")
-    scans.send_scan(*logs.log_dirs, **TASKS[tasks])
+    lost = drives.log.read_text().count("Lost executor")
+    drives.send_scan(*logs.log_dirs, **TASKS[tasks])
     parents = {one.pid: one.parent for one in processes()}
-    executor = parents[parents[reader_of(running, scans, logs)]]
+    executor = parents[parents[reader_of(running, drives, logs)]]
     assert executor in running.executors()
     os.kill(executor, signal.SIGKILL)
-    assert scans.take().document == judged
-    assert scans.log.read_text().count("Lost executor") > lost
+    assert drives.take().document == judged
+    assert drives.log.read_text().count("Lost executor") > lost
 
 
 def reader_of(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int:

@@ -158,22 +158,25 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """A cluster with a core at each of two workers, up when the block begins and ended with it."""
+    """A cluster with a core at each of two workers, up when the block begins and ended with it.
+
+    Each worker has a loopback address of its own: a host gets no second attempt of a task that it already tries.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     environment = spark_environment(folder)
     spark_class = os.path.join(environment["SPARK_HOME"], "bin", "spark-class")
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, *arguments: str) -> Path:
+    def start(name: str, *arguments: str, host: str = "127.0.0.1") -> Path:
         log = folder / f"{name}.log"
         with log.open("wb") as written:
             started.append(
                 subprocess.Popen(
-                    [spark_class, *arguments, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"],
+                    [spark_class, *arguments, "--host", host, "--port", "0", "--webui-port", "0"],
                     stdin=subprocess.DEVNULL,
                     stdout=written,
                     stderr=written,
-                    env=environment,
+                    env=environment | {"SPARK_LOCAL_IP": host},
                     start_new_session=True,
                 )
             )
@@ -183,7 +186,8 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         log = start("master", _MASTER)
         url = _said(log, started, re.compile(r"Starting Spark master at (spark://\S+)"))
         running = Cluster(url, folder, started[0])
-        logs = [start(f"worker-{number}", _WORKER, "--cores", "1", "--memory", "1g", url) for number in range(WORKERS)]
+        each = ("--cores", "1", "--memory", "1g", url)
+        logs = [start(f"worker-{number}", _WORKER, *each, host=f"127.0.0.{number}") for number in range(1, WORKERS + 1)]
         for log in logs:
             _said(log, started, re.compile(r"(Successfully registered with master)"))
         running.workers = started[1:]
@@ -231,6 +235,15 @@ class Driver:
     def send_scan(self, *paths: Path | str, **asked: Any) -> None:
         """Ask for a scan; options of `ScanOptions` and `Sizes` by their names, and what `spark_driver` takes beside them."""
         self._send({"do": "scan", "paths": [str(path) for path in paths], **asked})
+
+    def export(self, *paths: Path | str, output: Path, **asked: Any) -> "Answer":
+        """What `send_export` and `take` give."""
+        self.send_export(*paths, output=output, **asked)
+        return self.take()
+
+    def send_export(self, *paths: Path | str, output: Path, **asked: Any) -> None:
+        """Ask for an export, payloads included; options of `ScanOptions`, `facts` and `split_bytes`."""
+        self._send({"do": "export", "paths": [str(path) for path in paths], "output": str(output), **asked})
 
     def ask(self, request: dict[str, Any], seconds: float = SECONDS_OF_A_SCAN) -> "Answer":
         """Ask for something and wait for the answer."""
@@ -290,6 +303,11 @@ class Answer:
     def document(self) -> str:
         """The scan's answer, of whichever engine."""
         return str(self.ok().said["document"])
+
+    @property
+    def tasks(self) -> dict[str, int]:
+        """Of an export: how many tasks of each fact there were."""
+        return dict(self.ok().said["tasks"])
 
     @property
     def error(self) -> tuple[str, str, str]:

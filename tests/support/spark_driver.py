@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -11,13 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
+from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES
+from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.local import scan_inputs as scan_here
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.export.json_document import document
+from kafka_forensics.export.tasks import Task
+from kafka_forensics.export.tasks import tasks as tasks_of_export
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.spark import job
+from kafka_forensics.spark import export_job, job
 from kafka_forensics.spark.sessions import builder
 from tests.support.spark_cluster import QUICK_JAVA
 
@@ -100,6 +105,21 @@ def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
     return {"document": written(result)}
 
 
+def _exported(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
+    """The answer to `export`."""
+    counted: Counter[str] = Counter()
+
+    def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
+        found = tasks_of_export(reader, names, split_bytes)
+        counted.update(one.fact for one in found)
+        return found
+
+    vars(export_job)["tasks"] = tasks
+    sizes = _chosen(asked, job.Sizes)
+    export_job.export_paths(spark, asked["paths"], asked["output"], asked["facts"], _options(asked), payloads=True, **sizes)
+    return {"tasks": counted}
+
+
 @contextmanager
 def _after_probe(meanwhile: Change | None) -> Iterator[None]:
     """Let something happen right after workers have been asked whether they can do the work."""
@@ -139,7 +159,7 @@ def main() -> None:
             if asked["do"] == "session":
                 spark = _started(spark, asked)
             elif spark is not None:
-                answer = _scanned(spark, asked)
+                answer = (_exported if asked["do"] == "export" else _scanned)(spark, asked)
         except (ForensicsError, PySparkException) as error:
             answer = {"error": type(error).__name__, "text": str(error), "hint": getattr(error, "hint", None)}
         answers.write(json.dumps(answer) + "\n")
