@@ -7,7 +7,7 @@ import pytest
 
 from kafka_forensics.engine.options import ScanOptions
 from tests.support.repeated_logs import RepeatedLogs, batch
-from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Driver, cluster, driver, has_open, processes, wait_until
+from tests.support.spark_cluster import QUICK_JAVA, SECONDS_OF_A_SCAN, Cluster, Driver, driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document
 
 pytestmark = pytest.mark.spark
@@ -26,28 +26,27 @@ def begin(asked: Driver, master: str) -> None:
     asked.session(master, spark_executor_memory="512m", spark_executor_extraJavaOptions=QUICK_JAVA)
 
 
-def test_a_driver_killed_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, tmp_path: Path) -> None:
     logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=8, batches=1000, batch=batch(50, 100, "zstd"), records=50)
     before = listed(logs.folder)
-    with cluster(tmp_path / "cluster") as there:
-        with driver(tmp_path / "killed") as killed:
-            begin(killed, there.url)
-            killed.send_scan(*logs.log_dirs, work_bytes=17 << 20)
-            wait_until(
-                lambda: killed.ready() or any(has_open(pid, logs.folder) for pid in there.python_workers()),
-                "a worker that reads",
-                SECONDS_OF_A_SCAN,
-                pause=0.005,
-            )
-            assert not killed.ready()
-            killed.kill()
-            session = killed.process.pid
-            wait_until(lambda: session not in {one.session for one in processes()}, "the end of its Java", SECONDS_TO_CLEAN_UP)
-            wait_until(lambda: not there.executors() and not there.python_workers(), "the end of executors", SECONDS_TO_CLEAN_UP)
-        assert listed(logs.folder) == before
-        assert os.listdir(tmp_path / "killed" / "local") == []
-        with driver(tmp_path / "next") as following:
-            begin(following, there.url)
-            paths = [str(path) for path in sorted(SAMPLE.iterdir())]
-            assert following.scan(*paths).document == local_document(paths, ScanOptions())
+    with driver(tmp_path / "killed") as killed:
+        begin(killed, running.url)
+        killed.send_scan(*logs.log_dirs, work_bytes=17 << 20)
+        wait_until(
+            lambda: killed.ready() or any(has_open(pid, logs.folder) for pid in running.python_workers()),
+            "a worker that reads",
+            SECONDS_OF_A_SCAN,
+            pause=0.005,
+        )
+        assert not killed.ready()
+        killed.kill()
+        session = killed.process.pid
+        wait_until(lambda: session not in {one.session for one in processes()}, "the end of its Java", SECONDS_TO_CLEAN_UP)
+        wait_until(lambda: not running.executors() and not running.python_workers(), "the end of executors", SECONDS_TO_CLEAN_UP)
+    assert listed(logs.folder) == before
+    assert os.listdir(tmp_path / "killed" / "local") == []
+    with driver(tmp_path / "next") as following:
+        begin(following, running.url)
+        paths = [str(path) for path in sorted(SAMPLE.iterdir())]
+        assert following.scan(*paths).document == local_document(paths, ScanOptions())
     assert not [one for one in processes() if str(tmp_path) in one.command]

@@ -14,16 +14,16 @@ from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_
 
 pytestmark = pytest.mark.spark
 
-PARTITIONS, BATCHES, RECORDS = 4, 400, 50
+PARTITIONS, BATCHES, RECORDS = 4, 150, 50
 FACTS = ["batches", "records", "transactions", "findings"]
 """What tasks write, and what the driver does."""
-SPLIT_BYTES = {1: 1 << 40, 2: 12 << 20, 8: 1 << 20}
+SPLIT_BYTES = {1: 1 << 40, 2: 5 << 20, 8: 1 << 20}
 """Sizes that make so many tasks of each fact of `logs`, of whole replicas each."""
 
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> RepeatedLogs:
-    """Two brokers with four partitions, some 16 MiB, that differ in one batch, in a torn tail, and in bytes that are none."""
+    """Two brokers with four partitions, some 6 MiB, that differ in one batch, in a torn tail, and in bytes that are none."""
     one = batch(RECORDS, 100, "zstd")
     made = RepeatedLogs(
         tmp_path_factory.mktemp("logs") / "evidence", "orders", partitions=PARTITIONS, batches=BATCHES, batch=one, records=RECORDS

@@ -23,7 +23,7 @@ def listed(folder: Path) -> dict[str, tuple[int, int]]:
 def test_a_driver_killed_in_the_middle_leaves_no_export(
     running: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=4, batches=400, batch=batch(50, 100, "zstd"), records=50)
+    logs = RepeatedLogs(tmp_path / "evidence", "orders", partitions=4, batches=300, batch=batch(50, 100, "zstd"), records=50)
     evidence = listed(logs.folder)
     target = tmp_path / "out"
     with driver(tmp_path / "killed") as killed:
