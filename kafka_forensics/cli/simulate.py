@@ -1,4 +1,5 @@
-"""`simulate`: replication protocols played through. `simulate check` looks at every history of a small world."""
+"""`simulate`: replication protocols played through. `simulate check` looks at every history of a small world; named histories are
+in `simulate_run`."""
 
 import sys
 import time
@@ -9,6 +10,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
+from kafka_forensics.cli.simulate_run import list_scenarios, run
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 
 if TYPE_CHECKING:
@@ -171,6 +173,8 @@ def _story(verdict: "Verdict") -> Iterator[str]:
 
 
 SUBCOMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {
+    "run": (run, "Play a named history; write it as log directories, or draw it."),
+    "list": (list_scenarios, "List the named histories."),
     "check": (check, "Look at every history of a protocol; show how it breaks."),
 }
 """Name → the function, and what the list of commands says of it."""

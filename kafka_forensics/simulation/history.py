@@ -9,7 +9,7 @@ from kafka_forensics.replication import acks as promises
 from kafka_forensics.replication.elections import Elected
 from kafka_forensics.simulation import actions, control
 from kafka_forensics.simulation.actions import Cut, Fetched
-from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, TopicPartition
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Sent, TopicPartition
 from kafka_forensics.simulation.producers import Producer, produce
 from kafka_forensics.simulation.reading import Reading, read
 from kafka_forensics.simulation.transactions import Coordinator
@@ -31,6 +31,7 @@ class View(NamedTuple):
     log_end_offset: int
     high_watermark: int
     leader_epoch: int
+    batches: tuple[Batch, ...]
 
 
 class Moment(NamedTuple):
@@ -58,7 +59,9 @@ class Expected(NamedTuple):
 
     kind: str
     severity: str
-    topic_partition: TopicPartition
+    topic: str
+    partition: int | None
+    """None where it is about the topic."""
     broker: int | None = None
     offset_start: int | None = None
     offset_end: int | None = None
@@ -236,11 +239,18 @@ class History:
         broker: int | None = None,
         offsets: tuple[int, int] | None = None,
         held_by: Iterable[int] | None = None,
+        *,
+        of_topic: bool = False,
     ) -> None:
-        """Note a finding that a scan must make."""
+        """Note a finding that a scan must make of a partition, or of its topic."""
         start, end = offsets or (None, None)
         held = None if held_by is None else tuple(held_by)
-        self.expected.append(Expected(kind, severity, partition.name, broker, start, end, held))
+        number = None if of_topic else partition.number
+        self.expected.append(Expected(kind, severity, partition.topic, number, broker, start, end, held))
+
+    def remark(self, sentence: str) -> None:
+        """Note what the history teaches."""
+        self.remarks.append(sentence)
 
     def _new_leaders(self, *, noticed: bool) -> str:
         if not noticed:
@@ -265,7 +275,8 @@ def moment(cluster: Cluster, partition: Partition) -> Moment:
     """How a partition stands."""
     views = []
     for broker, one in sorted(partition.replicas.items()):
-        views.append(View(broker, _state(cluster, partition, broker), one.log_end_offset, one.high_watermark, one.leader_epoch))
+        state = _state(cluster, partition, broker)
+        views.append(View(broker, state, one.log_end_offset, one.high_watermark, one.leader_epoch, tuple(one.batches)))
     isr, elr = (tuple(one for one in partition.assignment if one in members) for members in (partition.isr, partition.elr))
     return Moment(partition.name, partition.leader, partition.leader_epoch, isr, elr, tuple(views))
 

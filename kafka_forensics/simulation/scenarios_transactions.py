@@ -25,6 +25,7 @@ def committed(h: History) -> None:
     end(h, app, commit=True)
     _settle(h, first, second)
     h.shut_down()
+    h.remark("Until the markers came, read_committed stopped before r0 and r1, though all replicas had them.")
 
 
 def aborted(h: History) -> None:
@@ -37,6 +38,7 @@ def aborted(h: History) -> None:
     end(h, app, commit=True)
     _settle(h, first, second)
     h.shut_down()
+    h.remark("r0 and r1 stay in the logs for good; only read_uncommitted shows them.")
 
 
 def hanging(h: History) -> None:
@@ -51,6 +53,8 @@ def hanging(h: History) -> None:
     h.produce(first)
     _settle(h, first, second)
     h.shut_down()
+    h.expect("TXN_HANGING", "error", first, 1, (2, 3))
+    h.remark("The coordinator knows of no open transaction: readers of committed data wait at offset 2 until an operator ends it.")
 
 
 def torn(h: History) -> None:
@@ -68,6 +72,9 @@ def torn(h: History) -> None:
     h.produce(first)
     _settle(h, first, second)
     h.shut_down()
+    h.expect("TXN_HANGING", "error", first, 1, (4, 5))
+    h.remark("The application wrote r1, r2 and r3 in one transaction and aborted it: r1 is committed, r2 hangs, r3 is aborted.")
+    h.remark("Of that the files show r2 only: the coordinator decided two transactions, and each has its markers.")
 
 
 def fenced_zombie(h: History) -> None:
@@ -82,6 +89,7 @@ def fenced_zombie(h: History) -> None:
     end(h, other, commit=True)
     _settle(h, first, second)
     h.shut_down()
+    h.remark("The first instance had epoch 0; the abort was written with epoch 1, and nothing older is taken after it.")
 
 
 def partly_lost(h: History) -> None:
@@ -93,13 +101,20 @@ def partly_lost(h: History) -> None:
     write(h, payments, app)
     end(h, app, commit=True)
     _settle(h, orders)
+    h.flush()
+    h.checkpoint()
+    h.wait(30, "half a minute passes")
+    write(h, orders, app)
+    write(h, payments, app)
+    end(h, app, commit=True)
+    _settle(h, orders)
     h.flush(1, 2)
-    h.checkpoint(1, 2)
     h.lose_power([3])
     h.start(3)
-    h.wait(LATER_S, "half an hour passes")
-    h.produce(payments)
     h.shut_down()
+    h.expect("RISKY_CONFIG", "info", payments, of_topic=True)
+    h.expect("TXN_PARTLY_LOST", "critical", payments, 3, held_by=[])
+    h.remark("orders-0 shows r2, and payments-0 does not have r3: what was one transaction is half of one.")
 
 
 def marker_lost(h: History) -> None:
@@ -124,6 +139,9 @@ def marker_lost(h: History) -> None:
     h.produce(second)
     _settle(h, first, second)
     h.shut_down()
+    h.expect("UNCLEAN_ELECTION", "info", second)
+    h.expect("TXN_TORN", "critical", second, 2, (0, 1))
+    h.remark("The coordinator has long forgotten the transaction, so nobody writes the marker again: r1 can never be read.")
 
 
 def _two_partitions(h: History) -> tuple[Partition, Partition, Producer]:

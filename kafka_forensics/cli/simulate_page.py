@@ -1,0 +1,141 @@
+"""A simulated history as a page for a person, and as rows: one a step and partition."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, Moment, View, named
+from kafka_forensics.simulation.truth import lost, not_read
+
+if TYPE_CHECKING:
+    from kafka_forensics.cli.streams import Destination
+    from kafka_forensics.simulation.scenario import Scenario
+
+COLUMNS: Final = (
+    "scenario",
+    "protocol",
+    "step",
+    "after_ms",
+    "what",
+    "topic",
+    "partition",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "elr",
+    "replicas",
+)
+_MARKS: Final = {LEADS: "*", STALE: "?", FROZEN: "~", DEAD: "x"}
+_LEGEND: Final = (
+    "log end/high watermark, leader epoch of each broker; * leader, x dead, ~ stands still, ? leads in its own eyes only"
+)
+_GAP: Final = 2
+
+
+def rows(history: History, name: str) -> Iterator[dict[str, Any]]:
+    """A row for every step and partition."""
+    for event in history.events:
+        for one in event.partitions:
+            yield {
+                "scenario": name,
+                "protocol": history.cluster.protocol,
+                "step": event.step,
+                "after_ms": event.after_ms,
+                "what": event.what,
+                "topic": one.topic_partition[0],
+                "partition": one.topic_partition[1],
+                "leader": one.leader,
+                "leader_epoch": one.leader_epoch,
+                "isr": list(one.isr),
+                "elr": list(one.elr),
+                "replicas": [_replica(view) for view in one.replicas],
+            }
+
+
+def lines(history: History, name: str, to: "Destination") -> Iterator[str]:
+    """The page: a table of the steps, what is read and what is lost at the end, and what the history teaches."""
+    yield f"{name} under {history.cluster.protocol}\n\n"
+    yield from _table(history, to)
+    yield "\n"
+    for text in [_LEGEND, "", *_ending(history), "", *history.remarks]:
+        yield from (line + "\n" for line in textwrap.wrap(text, to.width, break_on_hyphens=False) or [""])
+
+
+def scenario_lines(scenarios: Iterable["Scenario"], to: "Destination") -> Iterator[str]:
+    """The list of scenarios: a name, a sentence below it."""
+    for one in scenarios:
+        yield f"{one.name}  ({', '.join(one.protocols)})\n"
+        for line in textwrap.wrap(one.sentence, max(40, to.width - 4)):
+            yield f"    {line}\n"
+
+
+def _table(history: History, to: "Destination") -> Iterator[str]:
+    """A rich table that says of a step which partitions it changed."""
+    from rich.table import Table
+    from rich.text import Text
+
+    brokers = history.cluster.brokers
+    several = len(history.events[-1].partitions) > 1
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, _GAP, 0, 0))
+    table.add_column(Text("step"), justify="right", no_wrap=True)
+    table.add_column(Text("what happened"), overflow="fold", ratio=1)
+    if several:
+        table.add_column(Text("partition"), no_wrap=True)
+    for broker in brokers:
+        table.add_column(Text(f"broker {broker}"), no_wrap=True)
+    table.add_column(Text("ISR"), no_wrap=True)
+    before: Event | None = None
+    for event in history.events:
+        for number, one in enumerate(_changed(event, before)):
+            first = [Text(str(event.step)), Text(event.what)] if number == 0 else [Text(""), Text("")]
+            which = [Text(f"{one.topic_partition[0]}-{one.topic_partition[1]}")] if several else []
+            views = {view.broker: view for view in one.replicas}
+            cells = [_cell(views[broker]) if broker in views else Text("") for broker in brokers]
+            table.add_row(*first, *which, *cells, Text(",".join(map(str, one.isr))))
+        before = event
+    console = to.console()
+    with console.capture() as page:
+        console.print(table)
+    yield from (line.rstrip() + "\n" for line in page.get().splitlines())
+
+
+def _changed(event: Event, before: Event | None) -> list[Moment]:
+    """Partitions that a step changed; the first one if it changed none."""
+    known = {} if before is None else {one.topic_partition: one for one in before.partitions}
+    changed = [one for one in event.partitions if known.get(one.topic_partition) != one]
+    return changed or list(event.partitions[:1])
+
+
+def _cell(view: View) -> Any:
+    from rich.text import Text
+
+    mark = _MARKS.get(view.state, " ")
+    style = {"*": "bold", "x": "dim", "~": "dim", "?": "yellow"}.get(mark, "")
+    return Text(f"{mark}{view.log_end_offset}/{view.high_watermark} e{view.leader_epoch}", style=style)
+
+
+def _ending(history: History) -> Iterator[str]:
+    for one in history.readings:
+        where = f"{one.topic_partition[0]}-{one.topic_partition[1]}"
+        if one.read_uncommitted is None or one.read_committed is None:
+            yield f"{where}: nobody leads, so nothing can be read."
+            continue
+        yield f"{where}: read_uncommitted reads {named(one.read_uncommitted)}."
+        yield f"{where}: read_committed reads {named(one.read_committed)}."
+    gone, hidden = sorted(lost(history.cluster)), sorted(not_read(history))
+    if gone:
+        yield f"Acknowledged, and on no broker any more: {named(gone)}."
+    if hidden:
+        yield f"Acknowledged, and not read: {named(hidden)}."
+    if not gone and not hidden:
+        yield "No acknowledged record is missing."
+
+
+def _replica(view: View) -> dict[str, Any]:
+    return {
+        "broker": view.broker,
+        "state": view.state,
+        "log_end_offset": view.log_end_offset,
+        "high_watermark": view.high_watermark,
+        "leader_epoch": view.leader_epoch,
+    }

@@ -1,0 +1,153 @@
+"""A history as an SVG picture: a row for each step, a lane for each replica, records as boxes coloured by their leader epoch."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final, NamedTuple
+
+from kafka_forensics.simulation.cluster import Batch, TopicPartition
+from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, View, named
+
+COLOURS: Final = ("#cfe3f7", "#fbd9a5", "#cdebc5", "#e6d3f2", "#f9c9c9", "#d5e8e4", "#f3efb0", "#dcdcdc")
+"""Of the leader epochs 0, 1, 2 …, from the beginning again after the last."""
+_BOX: Final = 24
+_BOX_HEIGHT: Final = 20
+_LINE: Final = 16
+_TEXT_WIDTH: Final = 300
+_TEXT_COLUMNS: Final = 44
+_MARGIN: Final = 16
+_GAP: Final = 28
+_NAMES: Final = {LEADS: "leader", STALE: "stale leader", FROZEN: "stands still", DEAD: "dead"}
+_STYLE: Final = (
+    "text{font:12px system-ui,sans-serif;fill:#222}.b{font-size:10px;text-anchor:middle}.s{font-size:10px;fill:#667}"
+    ".h{font-weight:600}.n{fill:#889;text-anchor:end}.w{stroke:#b3261e;stroke-width:2.5}.r{stroke:#e8e8ee}"
+    ".x{stroke:#556;stroke-width:.8}"
+)
+
+
+class _Lane(NamedTuple):
+    topic_partition: TopicPartition
+    broker: int
+    left: int
+
+
+def svg(history: History, title: str) -> str:
+    """The whole picture; every text in it is escaped."""
+    last = history.events[-1]
+    lanes, width = _lanes(history)
+    body: list[str] = []
+    y = _MARGIN + 20
+    body.append(_text(_MARGIN, y, title, "h"))
+    y += 26
+    body += [_text(one.left, y, _heading(one, several=len(last.partitions) > 1), "h") for one in lanes]
+    y += 14
+    for event in history.events:
+        rows, y = _event(event, lanes, y, width)
+        body += rows
+    ending, y = _ending(history, y + 8, width)
+    body += ending
+    epochs = sorted({batch.leader_epoch for batch in _batches(history)})
+    body += list(_legend(epochs, y + 8, coloured=history.cluster.epochs_known))
+    height = y + 44
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n"
+        f'<rect width="{width}" height="{height}" fill="#fff"/>\n' + "\n".join(body) + "\n</svg>\n"
+    )
+
+
+def _batches(history: History) -> Iterator[Batch]:
+    for event in history.events:
+        for one in event.partitions:
+            for view in one.replicas:
+                yield from view.batches
+
+
+def _lanes(history: History) -> tuple[list[_Lane], int]:
+    """Where each replica's lane begins, and the width of the picture."""
+    x = _MARGIN + 24 + _TEXT_WIDTH + _GAP
+    lanes = []
+    for one in history.events[-1].partitions:
+        longest = max((view.log_end_offset for event in history.events for view in _views(event, one.topic_partition)), default=0)
+        for view in one.replicas:
+            lanes.append(_Lane(one.topic_partition, view.broker, x))
+            x += max(longest * _BOX, 96) + _GAP
+    return lanes, x
+
+
+def _views(event: Event, where: TopicPartition) -> Sequence[View]:
+    return next((one.replicas for one in event.partitions if one.topic_partition == where), ())
+
+
+def _heading(lane: _Lane, *, several: bool) -> str:
+    topic, number = lane.topic_partition
+    return f"{topic}-{number} on broker {lane.broker}" if several else f"broker {lane.broker}"
+
+
+def _event(event: Event, lanes: Sequence[_Lane], y: int, width: int) -> tuple[list[str], int]:
+    """One step's row, and where the next begins."""
+    lines = textwrap.wrap(event.what, _TEXT_COLUMNS)
+    height = max(len(lines) * _LINE + 12, _BOX_HEIGHT + 28)
+    rows = [f'<line class="r" x1="{_MARGIN}" x2="{width - _MARGIN}" y1="{y}" y2="{y}"/>']
+    rows.append(_text(_MARGIN + 16, y + 20, str(event.step), "n"))
+    rows += [_text(_MARGIN + 26, y + 20 + number * _LINE, line) for number, line in enumerate(lines)]
+    isrs = {one.topic_partition: one.isr for one in event.partitions}
+    for lane in lanes:
+        view = next((one for one in _views(event, lane.topic_partition) if one.broker == lane.broker), None)
+        if view is not None:
+            rows += _log(view, lane.left, y + 6, in_isr=view.broker in isrs[lane.topic_partition])
+    return rows, y + height
+
+
+def _log(view: View, x: int, y: int, *, in_isr: bool) -> Iterator[str]:
+    """A replica: a box for each offset, the high watermark, and what it is."""
+    faded = ' opacity=".45"' if view.state in (DEAD, FROZEN) else ""
+    yield f"<g{faded}>"
+    yield f'<line x1="{x}" x2="{x + max(view.log_end_offset * _BOX, 8)}" y1="{y + _BOX_HEIGHT}" y2="{y + _BOX_HEIGHT}" class="x"/>'
+    for batch in view.batches:
+        colour = COLOURS[batch.leader_epoch % len(COLOURS)]
+        for offset, one in enumerate(batch.ids, batch.base_offset):
+            left = x + offset * _BOX
+            dash = ' stroke-dasharray="2 2"' if batch.is_transactional and batch.marker is None else ""
+            yield f'<rect class="x" x="{left}" y="{y}" width="{_BOX}" height="{_BOX_HEIGHT}" fill="{colour}"{dash}/>'
+            yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{one}", "b")
+    mark = x + view.high_watermark * _BOX
+    yield f'<line class="w" x1="{mark}" x2="{mark}" y1="{y - 4}" y2="{y + _BOX_HEIGHT + 4}"/>'
+    said = [_NAMES.get(view.state, ""), f"epoch {view.leader_epoch}", "" if in_isr else "not in ISR"]
+    yield _text(x, y + _BOX_HEIGHT + 13, " · ".join(one for one in said if one), "s")
+    yield "</g>"
+
+
+def _ending(history: History, y: int, width: int) -> tuple[list[str], int]:
+    """What consumers read at the end, and the remarks."""
+    columns = max(60, (width - 2 * _MARGIN) // 7)
+    sentences = []
+    for one in history.readings:
+        where = f"{one.topic_partition[0]}-{one.topic_partition[1]}"
+        if one.read_uncommitted is None or one.read_committed is None:
+            sentences.append(f"{where}: nobody leads, nothing can be read.")
+        else:
+            uncommitted, committed = named(one.read_uncommitted), named(one.read_committed)
+            sentences.append(f"{where}: read_uncommitted reads {uncommitted}; read_committed reads {committed}.")
+    rows = []
+    for sentence in [*sentences, *history.remarks]:
+        for line in textwrap.wrap(sentence, columns):
+            y += _LINE
+            rows.append(_text(_MARGIN, y, line))
+    return rows, y
+
+
+def _legend(epochs: Sequence[int], y: int, *, coloured: bool) -> Iterator[str]:
+    x = _MARGIN
+    for epoch in epochs:
+        yield f'<rect class="x" x="{x}" y="{y}" width="14" height="14" fill="{COLOURS[epoch % len(COLOURS)]}"/>'
+        label = f"epoch {epoch}" if coloured else f"epoch {epoch} (not in the log)"
+        yield _text(x + 19, y + 11, label, "s")
+        x += 34 + 6 * len(label)
+    yield f'<line class="w" x1="{x + 4}" x2="{x + 4}" y1="{y - 2}" y2="{y + 16}"/>'
+    yield _text(x + 12, y + 11, "high watermark as this broker knows it; C and A: COMMIT and ABORT markers", "s")
+
+
+def _text(x: int, y: int, text: str, kind: str = "") -> str:
+    styled = f' class="{kind}"' if kind else ""
+    return f'<text x="{x}" y="{y}"{styled}>{escape(text)}</text>'

@@ -1,0 +1,197 @@
+"""What a simulator knows of the end of a history: every log by record, what was acknowledged, what is lost, what elections cost.
+
+Logs are compared record by record, by ids; what an election would cut is found by holding it on a copy of the cluster.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kafka_forensics.simulation.actions import Cut, fetch, hear
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replica, TopicPartition
+from kafka_forensics.simulation.control import run_election, start
+from kafka_forensics.simulation.history import Expected, History
+
+_ROUNDS = 3
+
+
+class Truncation(NamedTuple):
+    """Where a follower cut its log, and offsets `[start, end)` of what it held and the leader lacks or has differently."""
+
+    broker: int
+    truncation_offset: int
+    lost: tuple[tuple[int, int], ...]
+    lost_ids: tuple[int, ...]
+
+
+class Outcome(NamedTuple):
+    """An election of `leader`, played to its end."""
+
+    leader: int
+    followers: tuple[Truncation, ...]
+
+
+def truth(history: History, name: str) -> dict[str, Any]:
+    """All of it, as JSON knows it."""
+    cluster = history.cluster
+    return {
+        "scenario": name,
+        "protocol": cluster.protocol,
+        "steps": [{"step": one.step, "after_ms": one.after_ms, "what": one.what} for one in history.events],
+        "acknowledged": sorted(acknowledged(cluster)),
+        "lost": sorted(lost(cluster)),
+        "partitions": [_partition(history, one) for one in cluster.partitions.values()],
+        "findings": [_finding(one) for one in history.expected],
+        "remarks": history.remarks,
+    }
+
+
+def acknowledged(cluster: Cluster) -> set[int]:
+    """Ids of records whose producer was told that all is well; acks=0 is told nothing."""
+    return {one for one, sent in cluster.acknowledged.items() if sent.acks != 0}
+
+
+def lost(cluster: Cluster) -> set[int]:
+    """Acknowledged records that no replica holds."""
+    left = {one for partition in cluster.partitions.values() for replica in partition.replicas.values() for one in replica.ids}
+    return acknowledged(cluster) - left
+
+
+def not_read(history: History) -> set[int]:
+    """Acknowledged records that a replica holds, and that no consumer reads, whatever transactions say."""
+    shown = {one for reading in history.readings for one in reading.read_uncommitted or ()}
+    return acknowledged(history.cluster) - lost(history.cluster) - shown
+
+
+def forks(partition: Partition) -> dict[tuple[int, int], int]:
+    """Pairs of brokers whose logs differ, and the first offset at which they do; one that is shorter does not differ."""
+    brokers = sorted(partition.replicas)
+    found = {}
+    for number, left in enumerate(brokers):
+        for right in brokers[number + 1 :]:
+            ours, theirs = (_by_offset(partition.replicas[one]) for one in (left, right))
+            at = next((offset for offset in sorted(ours.keys() & theirs.keys()) if ours[offset] != theirs[offset]), None)
+            if at is not None:
+                found[left, right] = at
+    return found
+
+
+def elections(cluster: Cluster, where: TopicPartition) -> Iterator[Outcome]:
+    """What becomes of all replicas under each of them as the leader, all brokers up."""
+    for leader in sorted(cluster.partitions[where].replicas):
+        world = cluster.copy()
+        for broker in sorted(set(world.partitions[where].replicas) - {leader}):
+            world.dead.add(broker)
+        yield _elected(world, where, leader)
+
+
+def _elected(world: Cluster, where: TopicPartition, leader: int) -> Outcome:
+    partition = world.partitions[where]
+    for one in partition.replicas:
+        world.dead.add(one)
+        world.fenced.add(one)
+    partition.leader, partition.isr, partition.elr, partition.last_known_leader = -1, frozenset({leader}), frozenset(), None
+    logs = {broker: list(one.batches) for broker, one in partition.replicas.items()}
+    start(world, leader)
+    if partition.leader != leader:
+        run_election(world, partition, leader=leader, unclean=True)
+    done = []
+    kept = _by_offset(partition.replicas[leader])
+    for broker in sorted(partition.replicas):
+        if broker == leader:
+            continue
+        end = _follow(world, partition, broker)
+        gone = [(offset, one) for offset, one in _offsets(logs[broker]) if kept.get(offset) != one]
+        done.append(Truncation(broker, end, _ranges([offset for offset, _ in gone]), tuple(one for _, (_, one) in gone)))
+    return Outcome(leader, tuple(done))
+
+
+def _follow(world: Cluster, partition: Partition, broker: int) -> int:
+    """Where a broker that starts under the new leader has its log end before it copies anything."""
+    replica = partition.replicas[broker]
+    before = replica.log_end_offset
+    cuts = [*start(world, broker), hear(world, partition, broker)]
+    done = fetch(world, partition, broker, limit=0)
+    ends = [one.end_offset for one in [*cuts, done.cut] if isinstance(one, Cut) and one.broker == broker]
+    return min([before, *ends])
+
+
+def _partition(history: History, partition: Partition) -> dict[str, Any]:
+    reading = next((one for one in history.readings if one.topic_partition == partition.name), None)
+    return {
+        "topic": partition.topic,
+        "partition": partition.number,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "isr": sorted(partition.isr),
+        "read_uncommitted": None if reading is None else reading.read_uncommitted,
+        "read_committed": None if reading is None else reading.read_committed,
+        "forks": [{"brokers": list(pair), "offset": offset} for pair, offset in forks(partition).items()],
+        "replicas": [_replica(one, history.cluster) for _, one in sorted(partition.replicas.items())],
+        "elections": [
+            {
+                "leader": one.leader,
+                "followers": [
+                    {
+                        "broker": each.broker,
+                        "truncation_offset": each.truncation_offset,
+                        "lost": each.lost,
+                        "records": each.lost_ids,
+                    }
+                    for each in one.followers
+                ],
+            }
+            for one in elections(history.cluster, partition.name)
+        ],
+    }
+
+
+def _replica(one: Replica, cluster: Cluster) -> dict[str, Any]:
+    return {
+        "broker": one.broker,
+        "clean_shutdown": one.broker in cluster.clean,
+        "log_end_offset": one.log_end_offset,
+        "high_watermark": one.checkpointed,
+        "leader_epochs": [[each.leader_epoch, each.start_offset] for each in one.epochs],
+        "batches": [
+            {"base_offset": each.base_offset, "leader_epoch": each.leader_epoch, "marker": each.marker, "records": _records(each)}
+            for each in one.batches
+        ],
+    }
+
+
+def _records(batch: Batch) -> list[int]:
+    return [] if batch.marker else list(batch.ids)
+
+
+def _finding(one: Expected) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "severity": one.severity,
+        "topic": one.topic,
+        "partition": one.partition,
+        "broker": one.broker,
+        "offset_start": one.offset_start,
+        "offset_end": one.offset_end,
+        "held_by": one.held_by,
+    }
+
+
+def _by_offset(replica: Replica) -> dict[int, tuple[int, int]]:
+    """Offset → (leader epoch, id)."""
+    return dict(_offsets(replica.batches))
+
+
+def _offsets(batches: list[Batch]) -> Iterator[tuple[int, tuple[int, int]]]:
+    for batch in batches:
+        for offset, one in enumerate(batch.ids, batch.base_offset):
+            yield offset, (batch.leader_epoch, one)
+
+
+def _ranges(offsets: list[int]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for one in sorted(offsets):
+        if found and found[-1][1] == one:
+            found[-1] = (found[-1][0], one + 1)
+        else:
+            found.append((one, one + 1))
+    return tuple(found)
