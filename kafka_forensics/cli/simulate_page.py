@@ -8,6 +8,8 @@ from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event
 from kafka_forensics.simulation.truth import lost, not_read
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.simulation.scenario import Scenario
 
@@ -86,12 +88,11 @@ def _table(history: History, to: "Destination") -> Iterator[str]:
     table.add_column(Text("ISR"), no_wrap=True)
     before: Event | None = None
     for event in history.events:
-        for number, one in enumerate(_changed(event, before)):
-            first = [Text(str(event.step)), Text(event.what)] if number == 0 else [Text(""), Text("")]
-            which = [Text(f"{one.topic_partition[0]}-{one.topic_partition[1]}")] if several else []
-            views = {view.broker: view for view in one.replicas}
-            cells = [_cell(views[broker]) if broker in views else Text("") for broker in brokers]
-            table.add_row(*first, *which, *cells, Text(",".join(map(str, one.isr))))
+        changed = _changed(event, before)
+        which = [_stacked(Text(f"{one.topic_partition[0]}-{one.topic_partition[1]}") for one in changed)] if several else []
+        cells = [_stacked(_cell(one, broker) for one in changed) for broker in brokers]
+        isrs = _stacked(Text(",".join(map(str, one.isr))) for one in changed)
+        table.add_row(Text(str(event.step)), Text(event.what), *which, *cells, isrs)
         before = event
     console = to.console()
     with console.capture() as page:
@@ -106,12 +107,22 @@ def _changed(event: Event, before: Event | None) -> list[Moment]:
     return changed or list(event.partitions[:1])
 
 
-def _cell(view: View) -> Any:
+def _cell(moment: Moment, broker: int) -> "Text":
     from rich.text import Text
 
+    view = next((one for one in moment.replicas if one.broker == broker), None)
+    if view is None:
+        return Text("")
     mark = _MARKS.get(view.state, " ")
     style = {"*": "bold", "x": "dim", "~": "dim", "?": "yellow"}.get(mark, "")
     return Text(f"{mark}{view.log_end_offset}/{view.high_watermark} e{view.leader_epoch}", style=style)
+
+
+def _stacked(cells: "Iterable[Text]") -> "Text":
+    """One cell of several lines."""
+    from rich.text import Text
+
+    return Text("\n").join(cells)
 
 
 def _ending(history: History) -> Iterator[str]:

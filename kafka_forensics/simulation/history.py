@@ -1,6 +1,6 @@
 """A history told while it is played: every action with a sentence, and how all replicas stand after it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -112,13 +112,13 @@ class History:
         who = producer_name(producer)
         verb = "sends" if again is None else "sends again"
         how = {0: " (acks=0)", 1: " (acks=1)"}.get(acks, "")
-        self.tell(f"{who} {verb} {named(sent.ids)} to {sent.leader}{how}{_answer(sent)}{note}")
+        self.tell(f"{who} {verb} {named(sent.ids)} to broker {sent.leader}{how}{_answer(sent)}{note}")
         return sent
 
     def fetch(self, partition: Partition, follower: int, *, answered: bool = True, note: str = "") -> Fetched:
         """A follower fetches once."""
         done = actions.fetch(self.cluster, partition, follower, answered=answered)
-        self.tell(f"{follower} {_fetched(partition, done, answered=answered)}{note}")
+        self.tell(f"broker {follower} {_fetched(partition, done, answered=answered)}{note}")
         return done
 
     def settle(self, partition: Partition, followers: Iterable[int] | None = None, *, quiet: bool = False) -> None:
@@ -129,9 +129,8 @@ class History:
                 if one != partition.leader:
                     actions.fetch(self.cluster, partition, one)
         if not quiet:
-            able = [str(one) for one in who if one != partition.leader and self.cluster.runs(one)]
-            several = len(able) > 1
-            self.tell(f"{' and '.join(able)} {'fetch' if several else 'fetches'} until nothing is left to copy")
+            able = [one for one in who if one != partition.leader and self.cluster.runs(one)]
+            self.tell(f"{_who(able)} {'fetch' if len(able) > 1 else 'fetches'} until nothing is left to copy")
 
     def elect(
         self,
@@ -150,31 +149,31 @@ class History:
         said = (
             "nobody can be elected"
             if done.leader == NO_LEADER
-            else f"{done.leader} is elected {kind}in epoch {partition.leader_epoch}"
+            else f"broker {done.leader} is elected {kind}in epoch {partition.leader_epoch}"
         )
         deaf = [] if heard is None else [one for one in partition.assignment if one not in heard and self.cluster.runs(one)]
-        late = f"; {_listed(deaf)} {'has' if len(deaf) == 1 else 'have'} not heard yet" if deaf else ""
+        late = f"; {_who(deaf)} {'has' if len(deaf) == 1 else 'have'} not heard yet" if deaf else ""
         self.tell(f"{said}{late}{note}")
         return done
 
     def kill(self, broker: int, *, noticed: bool = True, note: str = "") -> None:
         """A process dies."""
         control.kill(self.cluster, broker, noticed=noticed)
-        self.tell(f"{broker} is killed{self._new_leaders(noticed=noticed)}{note}")
+        self.tell(f"broker {broker} is killed{self._new_leaders(noticed=noticed)}{note}")
 
     def lose_power(self, brokers: Iterable[int], *, noticed: bool = True, note: str = "") -> list[Cut]:
         """Machines die at one moment; what was not flushed goes."""
         who, cuts = tuple(brokers), list[Cut]()
         for one in who:
             cuts += control.lose_power(self.cluster, one, noticed=noticed)
-        gone = "; ".join(f"{named(one.ids)} of {one.broker} had not reached the disk" for one in cuts)
-        self.tell(f"{_listed(who)} {'loses' if len(who) == 1 else 'lose'} power{f': {gone}' if gone else ''}{note}")
+        gone = "; ".join(f"{named(one.ids)} of broker {one.broker} had not reached the disk" for one in cuts)
+        self.tell(f"{_who(who)} {'loses' if len(who) == 1 else 'lose'} power{f': {gone}' if gone else ''}{note}")
         return cuts
 
     def stop(self, broker: int, *, note: str = "") -> None:
         """A clean shutdown."""
         control.stop(self.cluster, broker)
-        self.tell(f"{broker} is shut down cleanly{self._new_leaders(noticed=True)}{note}")
+        self.tell(f"broker {broker} is shut down cleanly{self._new_leaders(noticed=True)}{note}")
 
     def start(self, broker: int, *, lossy: bool = False, note: str = "") -> list[Cut]:
         """A dead broker comes back."""
@@ -183,23 +182,23 @@ class History:
         led = [one for name, one in self.cluster.partitions.items() if one.leader_epoch > before[name] and one.leader == broker]
         leads = f" and leads in epoch {led[0].leader_epoch}" if led else ""
         cut = "".join(f", cutting {named(one.ids)} at its high watermark {one.end_offset}" for one in cuts)
-        self.tell(f"{broker} starts{leads}{cut}{note}")
+        self.tell(f"broker {broker} starts{leads}{cut}{note}")
         return cuts
 
     def freeze(self, broker: int, *, noticed: bool = False, note: str = "") -> None:
         """A broker stands still."""
         control.freeze(self.cluster, broker, noticed=noticed)
-        self.tell(f"{broker} stands still{self._new_leaders(noticed=noticed)}{note}")
+        self.tell(f"broker {broker} stands still{self._new_leaders(noticed=noticed)}{note}")
 
     def thaw(self, broker: int, *, hears: bool = True, note: str = "") -> None:
         """It goes on."""
         control.thaw(self.cluster, broker, hears=hears)
-        self.tell(f"{broker} goes on{'' if hears else ' and has heard nothing'}{note}")
+        self.tell(f"broker {broker} goes on{'' if hears else ' and has heard nothing'}{note}")
 
     def shrink(self, partition: Partition, out: Iterable[int] | None = None, *, note: str = "") -> frozenset[int]:
         """The leader puts laggards out of the ISR."""
         gone = actions.shrink_isr(self.cluster, partition, out)
-        self.tell(f"{partition.leader} puts {_listed(sorted(gone)) or 'nobody'} out of the ISR{note}")
+        self.tell(f"broker {partition.leader} puts {_who(sorted(gone)) if gone else 'nobody'} out of the ISR{note}")
         return gone
 
     def checkpoint(self, *brokers: int) -> None:
@@ -261,7 +260,9 @@ class History:
             if name in last and one.leader_epoch > last[name].leader_epoch:
                 where = self._which(one)
                 new = (
-                    f"{one.leader} leads{where} in epoch {one.leader_epoch}" if one.leader != NO_LEADER else f"nobody leads{where}"
+                    f"broker {one.leader} leads{where} in epoch {one.leader_epoch}"
+                    if one.leader != NO_LEADER
+                    else f"nobody leads{where}"
                 )
                 said.append(new)
         return f"; {', '.join(said)}" if said else ""
@@ -307,8 +308,8 @@ def _state(cluster: Cluster, partition: Partition, broker: int) -> str:
     return LEADS if partition.leader == broker else STALE
 
 
-def _listed(brokers: Iterable[int]) -> str:
-    return " and ".join(map(str, brokers))
+def _who(brokers: Sequence[int]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {' and '.join(map(str, brokers))}"
 
 
 def _answer(sent: Sent) -> str:
@@ -332,13 +333,13 @@ def _fetched(partition: Partition, done: Fetched, *, answered: bool) -> str:
     if done.cut is not None:
         parts.append(f"cuts {named(done.cut.ids)}, back to {done.cut.end_offset}")
     if not answered:
-        parts.append(f"asks {done.leader}; the answer is lost")
+        parts.append(f"asks broker {done.leader}; the answer is lost")
     elif done.end > done.start:
         held = partition.replicas[done.leader].batches
         ids = [each for one in held if done.start <= one.base_offset < done.end for each in one.ids]
-        parts.append(f"fetches {named(ids)} from {done.leader}")
+        parts.append(f"fetches {named(ids)} from broker {done.leader}")
     else:
-        parts.append(f"asks {done.leader} and gets nothing new")
+        parts.append(f"asks broker {done.leader} and gets nothing new")
     if done.joined:
         parts.append("is back in the ISR")
     return ", ".join(parts)

@@ -16,13 +16,18 @@ _LINE: Final = 16
 _TEXT_WIDTH: Final = 300
 _TEXT_COLUMNS: Final = 44
 _MARGIN: Final = 16
-_GAP: Final = 28
+_GAP: Final = 24
+_LABEL: Final = 132
+"""What stands below a log at its longest."""
 _NAMES: Final = {LEADS: "leader", STALE: "stale leader", FROZEN: "stands still", DEAD: "dead"}
-_STYLE: Final = (
-    "text{font:12px system-ui,sans-serif;fill:#222}.b{font-size:10px;text-anchor:middle}.s{font-size:10px;fill:#667}"
-    ".h{font-weight:600}.n{fill:#889;text-anchor:end}.w{stroke:#b3261e;stroke-width:2.5}.r{stroke:#e8e8ee}"
-    ".x{stroke:#556;stroke-width:.8}"
-)
+_HEADING: Final = 'font-weight="600"'
+_SMALL: Final = 'font-size="10" fill="#556"'
+_IN_BOX: Final = 'font-size="10" text-anchor="middle"'
+_NUMBER: Final = 'fill="#778" text-anchor="end"'
+_OUTLINE: Final = 'stroke="#556" stroke-width="0.8"'
+_MARK: Final = 'stroke="#b3261e" stroke-width="2.5"'
+_RULE: Final = 'stroke="#e4e4ea"'
+"""Presentation attributes, which every viewer knows; style sheets are not."""
 
 
 class _Lane(NamedTuple):
@@ -37,9 +42,9 @@ def svg(history: History, title: str) -> str:
     lanes, width = _lanes(history)
     body: list[str] = []
     y = _MARGIN + 20
-    body.append(_text(_MARGIN, y, title, "h"))
+    body.append(_text(_MARGIN, y, title, _HEADING))
     y += 26
-    body += [_text(one.left, y, _heading(one, several=len(last.partitions) > 1), "h") for one in lanes]
+    body += [_text(one.left, y, _heading(one, several=len(last.partitions) > 1), _HEADING) for one in lanes]
     y += 14
     for event in history.events:
         rows, y = _event(event, lanes, y, width)
@@ -51,8 +56,10 @@ def svg(history: History, title: str) -> str:
     height = y + 44
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n"
-        f'<rect width="{width}" height="{height}" fill="#fff"/>\n' + "\n".join(body) + "\n</svg>\n"
+        f'<title>{escape(title)}</title>\n<rect width="{width}" height="{height}" fill="#fff"/>\n'
+        f'<g font-family="system-ui, Helvetica, Arial, sans-serif" font-size="12" fill="#222">\n'
+        + "\n".join(body)
+        + "\n</g>\n</svg>\n"
     )
 
 
@@ -71,7 +78,7 @@ def _lanes(history: History) -> tuple[list[_Lane], int]:
         longest = max((view.log_end_offset for event in history.events for view in _views(event, one.topic_partition)), default=0)
         for view in one.replicas:
             lanes.append(_Lane(one.topic_partition, view.broker, x))
-            x += max(longest * _BOX, 96) + _GAP
+            x += max(longest * _BOX, _LABEL) + _GAP
     return lanes, x
 
 
@@ -88,8 +95,8 @@ def _event(event: Event, lanes: Sequence[_Lane], y: int, width: int) -> tuple[li
     """One step's row, and where the next begins."""
     lines = textwrap.wrap(event.what, _TEXT_COLUMNS)
     height = max(len(lines) * _LINE + 12, _BOX_HEIGHT + 28)
-    rows = [f'<line class="r" x1="{_MARGIN}" x2="{width - _MARGIN}" y1="{y}" y2="{y}"/>']
-    rows.append(_text(_MARGIN + 16, y + 20, str(event.step), "n"))
+    rows = [f'<line {_RULE} x1="{_MARGIN}" x2="{width - _MARGIN}" y1="{y}" y2="{y}"/>']
+    rows.append(_text(_MARGIN + 16, y + 20, str(event.step), _NUMBER))
     rows += [_text(_MARGIN + 26, y + 20 + number * _LINE, line) for number, line in enumerate(lines)]
     isrs = {one.topic_partition: one.isr for one in event.partitions}
     for lane in lanes:
@@ -103,18 +110,18 @@ def _log(view: View, x: int, y: int, *, in_isr: bool) -> Iterator[str]:
     """A replica: a box for each offset, the high watermark, and what it is."""
     faded = ' opacity=".45"' if view.state in (DEAD, FROZEN) else ""
     yield f"<g{faded}>"
-    yield f'<line x1="{x}" x2="{x + max(view.log_end_offset * _BOX, 8)}" y1="{y + _BOX_HEIGHT}" y2="{y + _BOX_HEIGHT}" class="x"/>'
+    yield f'<line x1="{x}" x2="{x + max(view.log_end_offset * _BOX, 8)}" y1="{y + _BOX_HEIGHT}" y2="{y + _BOX_HEIGHT}" {_OUTLINE}/>'
     for batch in view.batches:
         colour = COLOURS[batch.leader_epoch % len(COLOURS)]
         for offset, one in enumerate(batch.ids, batch.base_offset):
             left = x + offset * _BOX
             dash = ' stroke-dasharray="2 2"' if batch.is_transactional and batch.marker is None else ""
-            yield f'<rect class="x" x="{left}" y="{y}" width="{_BOX}" height="{_BOX_HEIGHT}" fill="{colour}"{dash}/>'
-            yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{one}", "b")
+            yield f'<rect {_OUTLINE} x="{left}" y="{y}" width="{_BOX}" height="{_BOX_HEIGHT}" fill="{colour}"{dash}/>'
+            yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{one}", _IN_BOX)
     mark = x + view.high_watermark * _BOX
-    yield f'<line class="w" x1="{mark}" x2="{mark}" y1="{y - 4}" y2="{y + _BOX_HEIGHT + 4}"/>'
+    yield f'<line {_MARK} x1="{mark}" x2="{mark}" y1="{y - 4}" y2="{y + _BOX_HEIGHT + 4}"/>'
     said = [_NAMES.get(view.state, ""), f"epoch {view.leader_epoch}", "" if in_isr else "not in ISR"]
-    yield _text(x, y + _BOX_HEIGHT + 13, " · ".join(one for one in said if one), "s")
+    yield _text(x, y + _BOX_HEIGHT + 13, " · ".join(one for one in said if one), _SMALL)
     yield "</g>"
 
 
@@ -140,14 +147,13 @@ def _ending(history: History, y: int, width: int) -> tuple[list[str], int]:
 def _legend(epochs: Sequence[int], y: int, *, coloured: bool) -> Iterator[str]:
     x = _MARGIN
     for epoch in epochs:
-        yield f'<rect class="x" x="{x}" y="{y}" width="14" height="14" fill="{COLOURS[epoch % len(COLOURS)]}"/>'
+        yield f'<rect {_OUTLINE} x="{x}" y="{y}" width="14" height="14" fill="{COLOURS[epoch % len(COLOURS)]}"/>'
         label = f"epoch {epoch}" if coloured else f"epoch {epoch} (not in the log)"
-        yield _text(x + 19, y + 11, label, "s")
+        yield _text(x + 19, y + 11, label, _SMALL)
         x += 34 + 6 * len(label)
-    yield f'<line class="w" x1="{x + 4}" x2="{x + 4}" y1="{y - 2}" y2="{y + 16}"/>'
-    yield _text(x + 12, y + 11, "high watermark as this broker knows it; C and A: COMMIT and ABORT markers", "s")
+    yield f'<line {_MARK} x1="{x + 4}" x2="{x + 4}" y1="{y - 2}" y2="{y + 16}"/>'
+    yield _text(x + 12, y + 11, "high watermark as this broker knows it; C and A: COMMIT and ABORT markers", _SMALL)
 
 
-def _text(x: int, y: int, text: str, kind: str = "") -> str:
-    styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{styled}>{escape(text)}</text>'
+def _text(x: int, y: int, text: str, attributes: str = "") -> str:
+    return f'<text x="{x}" y="{y}"{" " * bool(attributes)}{attributes}>{escape(text)}</text>'

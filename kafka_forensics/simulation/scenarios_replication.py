@@ -17,7 +17,7 @@ def hw_lag_loss(h: History) -> None:
     h.checkpoint()
     h.produce(t)
     h.fetch(t, 2)
-    h.fetch(t, 2, answered=False, note="; 1 acknowledges r1")
+    h.fetch(t, 2, answered=False, note="; broker 1 acknowledges r1")
     h.checkpoint(1)
     h.kill(2, noticed=False)
     h.start(2)
@@ -30,7 +30,7 @@ def hw_lag_loss(h: History) -> None:
         return
     h.expect("FORK_BELOW_HW", "critical", t, None, (1, 2), [])
     h.remark("r1 was acknowledged with acks=all, and nobody reads it: the new leader cut it off to be a good follower.")
-    h.remark("When 1 comes back it will keep r1 below its high watermark, for good, where 2 has r2.")
+    h.remark("When broker 1 comes back it will keep r1 below its high watermark, for good, where broker 2 has r2.")
 
 
 def hw_lag_divergence(h: History) -> None:
@@ -48,14 +48,17 @@ def hw_lag_divergence(h: History) -> None:
     h.start(2)
     h.produce(t)
     h.start(1)
+    h.fetch(t, 1)
     h.settle(t)
     h.shut_down()
     if h.cluster.epochs_known:
-        h.remark("1 asks where epoch 0 ends and cuts r1: the logs agree. r1, which only one disk had, is gone all the same.")
+        h.remark("Broker 1 asks where epoch 0 ends and cuts r1: the logs agree. r1, which only one disk had, is gone all the same.")
         h.remark("No file shows that: a record that no copy holds, and no checkpoint still counts, leaves no trace.")
         return
     h.expect("FORK_BELOW_HW", "critical", t, None, (1, 2), [])
-    h.remark("1 is back in the ISR, of equal length, and no broker will ever notice. Who reads depends on who leads.")
+    h.remark(
+        "Broker 1 is back in the ISR, its log of equal length, and no broker will ever notice. Who reads depends on who leads."
+    )
 
 
 def fast_leader_changes(h: History) -> None:
@@ -72,14 +75,15 @@ def fast_leader_changes(h: History) -> None:
     h.stop(2)
     h.produce(t)
     h.start(2)
+    h.fetch(t, 2)
     h.settle(t)
     h.shut_down()
     if h.cluster.protocol == "kip-101":
         h.expect("FORK_BELOW_HW", "critical", t, None, (1, 3), [])
-        h.remark("2 asked for epoch 2, which 1 does not know; the next later one begins at offset 2, so that 2 kept r2.")
+        h.remark("Broker 2 asked for epoch 2, which broker 1 does not know; a later one begins at offset 2, so that r2 was kept.")
         h.remark("Lengths, last epochs and last records are equal: only a comparison from the front finds the fork.")
         return
-    h.remark("2 was told that the last epoch before its own ends at 2, did not know it, and asked again: it cut r2.")
+    h.remark("Broker 2 was told of epoch 1, which it does not know, asked again for its own last one below, and cut r2.")
 
 
 def unclean_election(h: History) -> None:
@@ -100,7 +104,7 @@ def unclean_election(h: History) -> None:
     h.expect("UNCLEAN_ELECTION", "info", t, None, (2, 4), [1])
     h.expect("UNCLEAN_LOSS", "critical", t, None, (2, 4), [1])
     h.expect("REPLICA_LAGS", "info", t, 3, (2, 4), [])
-    h.remark("r2 and r3 were acknowledged and are on 1 only, which will cut them off when it comes back.")
+    h.remark("r2 and r3 were acknowledged and are on broker 1 only, which will cut them off when it comes back.")
 
 
 def last_replica_standing(h: History) -> None:
@@ -121,7 +125,7 @@ def last_replica_standing(h: History) -> None:
     h.shut_down()
     h.expect("LRS_LOSS", "critical", t, None, (1, 2), [3])
     h.expect("REPLICA_LAGS", "info", t, 2, (1, 2), [])
-    h.remark("The election was clean, and its leader empty-handed: r1 is on 3 only, which left the ISR because it died.")
+    h.remark("The election was clean, and its leader empty-handed: r1 is on broker 3 only, which left the ISR because it died.")
 
 
 def acks1_leader_failure(h: History) -> None:
@@ -136,7 +140,7 @@ def acks1_leader_failure(h: History) -> None:
     h.settle(t)
     h.shut_down()
     h.expect("FORK_ABOVE_HW", "info", t, None, (1, 2), [])
-    h.remark("r1 was acknowledged by 1 alone, and no rule is broken: 1 will cut it off when it comes back.")
+    h.remark("r1 was acknowledged by broker 1 alone, and no rule is broken: it will cut it off when it comes back.")
 
 
 def retry_without_idempotence(h: History) -> None:
@@ -168,7 +172,7 @@ def retry_with_idempotence(h: History) -> None:
     h.start(1)
     h.settle(t)
     h.shut_down()
-    h.remark("1 and 2 both knew the batches by producer id, epoch and sequence, 2 from its log alone.")
+    h.remark("Both leaders knew the batches by producer id, epoch and sequence, the second one from its log alone.")
 
 
 def slow_follower(h: History) -> None:
@@ -189,7 +193,7 @@ def slow_follower(h: History) -> None:
     h.fetch(t, 3)
     h.settle(t)
     h.shut_down()
-    h.remark("r1 was acknowledged only when 3 was out of the ISR; with one member less, acks=all would have been refused.")
+    h.remark("r1 was acknowledged only when broker 3 was out of the ISR; with one member less, acks=all would have been refused.")
 
 
 REPLICATION: Final = (

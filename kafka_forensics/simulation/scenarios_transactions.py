@@ -141,7 +141,9 @@ def marker_lost(h: History) -> None:
     h.shut_down()
     h.expect("UNCLEAN_ELECTION", "info", second)
     h.expect("TXN_TORN", "critical", second, 2, (0, 1))
-    h.remark("The coordinator has long forgotten the transaction, so nobody writes the marker again: r1 can never be read.")
+    h.remark(
+        "The coordinator has long forgotten the transaction, so nobody writes the marker again: read_committed stops before r1."
+    )
 
 
 def _two_partitions(h: History) -> tuple[Partition, Partition, Producer]:
