@@ -154,14 +154,15 @@ def _committed(replicas: list[Replica], conflicts: Conflicts, control: Partition
     """What is known to be committed beyond the end of replica `index` and is held by others of the same log."""
     one = replicas[index]
     apart = {k for pair in conflicts if index in pair for k in pair} - {index}
-    same = [other for k, other in enumerate(replicas) if k not in apart and not _outlived(other, control)]
-    longest = max((other.log_end_offset for other in same), default=0)
-    ends = [(min(other.context.high_watermark or 0, longest), other) for other in same]
-    end, best = max(ends, key=lambda row: row[0], default=(0, one))
+    same = [k for k, other in enumerate(replicas) if k not in apart and not _outlived(other, control)]
+    longest = max((replicas[k].log_end_offset for k in same), default=0)
+    ends = [(min(replicas[k].context.high_watermark or 0, longest), k) for k in same]
+    end, best = max(ends, key=lambda row: row[0], default=(0, index))
     if end <= one.log_end_offset:
         return None
-    holders = [other.broker for other in same if other is not one and other.log_end_offset >= end]
-    return _Committed(end, f"replication-offset-checkpoint of broker {best.broker}", holders) if holders else None
+    apart |= {k for pair in conflicts if best in pair for k in pair} | {index}
+    holders = [other.broker for k, other in enumerate(replicas) if (k == best or k not in apart) and other.log_end_offset >= end]
+    return _Committed(end, f"replication-offset-checkpoint of broker {replicas[best].broker}", holders) if holders else None
 
 
 def _outlived(replica: Replica, control: PartitionControl) -> bool:

@@ -109,12 +109,18 @@ def take_control(plan: ReplicaPlan, witnesses: Witnesses) -> None:
     context.compacted = control.was_compacted or cleaned
 
 
-def cleanup_policy(context: ReplicaContext) -> str:
-    """`delete`, `compact`, `compact,delete`, or `unknown` where neither the controller nor the cleaner's checkpoint tells."""
-    told = None if context.control is None else context.control.cleanup_policy
-    if context.topic in INTERNAL_TOPICS:
+def cleanup_policy(contexts: list[ReplicaContext]) -> str:
+    """`delete`, `compact`, `compact,delete`, or `unknown` where neither the controller nor a cleaner's checkpoint tells.
+
+    `contexts` are of one partition's replicas, at least one: whichever tells has the word. It is unknown, too, where they are told
+    different ones, as of topics of one name.
+    """
+    told = {one.control.cleanup_policy for one in contexts if one.control is not None} - {None}
+    if contexts[0].topic in INTERNAL_TOPICS:
         return "compact"
-    return told or ("compact" if context.compacted else "unknown")
+    if told:
+        return (told.pop() if len(told) == 1 else None) or "unknown"
+    return "compact" if any(one.compacted for one in contexts) else "unknown"
 
 
 LastWord = tuple[int | None, int | None, list[int] | None, list[int] | None]

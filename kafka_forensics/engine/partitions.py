@@ -81,7 +81,7 @@ def judge_partition(
         context.topic,
         context.partition,
         next(iter(ids)) if len(ids) == 1 else None,
-        cleanup_policy(context),
+        cleanup_policy([one.context for one in replicas]),
         verdict_of(findings),
         comparison.high_watermark,
         comparison.witness,

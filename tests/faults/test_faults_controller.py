@@ -4,16 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.engine import local
+from kafka_forensics.engine.controller import cleanup_policy
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_clean_shutdown
 from tests.support.controller_log import ControllerLog, change, controlled_by, in_sync, partition, record, setting, snapshot, topic
-from tests.support.faults import HEALTHY, Brokers, healthy, write_checkpoint, write_replica
+from tests.support.faults import HEALTHY, TOPIC_ID, Brokers, healthy, write_checkpoint, write_replica
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.gallery_controller import (
     BAD,
     LRS,
+    OTHER_ID,
     OTHER_TOPIC,
     RISKY,
     lost_member,
@@ -22,6 +26,7 @@ from tests.support.gallery_controller import (
     short_follower,
     short_leader,
 )
+from tests.support.injections import claim_epochs
 
 pytestmark = pytest.mark.faults
 
@@ -106,6 +111,15 @@ def test_f37_last_replica_standing_before_it_leads(tmp_path: Path) -> None:
     assert said(result) == [("LRS_RISK", "critical", 1)]
     one = only(result, "LRS_RISK")
     assert (offsets(one), one.evidence["held_by"], one.evidence["isr"]) == ((2, 4), [2, 3], [1])
+
+
+def test_f37_an_unclean_election_that_only_its_leader_wrote_down_leaves_others_holders(tmp_path: Path) -> None:
+    """Nothing was written since, so that of the followers only the one that led then has its epoch."""
+    brokers = short_leader(tmp_path)
+    claim_epochs(brokers, 2, (0, 0), (2, 4))
+    controlled_by(brokers, *LRS, change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
+    one = only(verdict(brokers), "LRS_RISK")
+    assert (offsets(one), one.evidence["held_by"]) == ((2, 4), [2, 3])
 
 
 def test_f37_last_replica_standing_after_it_led(tmp_path: Path) -> None:
@@ -235,6 +249,22 @@ def test_topics_the_controller_calls_compacted_are_compared_as_such(tmp_path: Pa
     assert said(result) == []
     summary = next(each for each in result.partitions if each.topic == "t")
     assert (summary.cleanup_policy, summary.agreement.kind) == ("compact,delete", "compacted")
+
+
+def test_any_replica_tells_the_cleanup_policy(tmp_path: Path) -> None:
+    """The first one is of an earlier topic of the name, of whose settings nothing is known."""
+    brokers = healthy(tmp_path)
+    brokers.named(1, "partition.metadata").write_bytes(f"version: 0\ntopic_id: {OTHER_ID}\n".encode())
+    controlled_by(brokers, *in_sync([1, 2, 3]), setting("cleanup.policy", "delete"))
+    summary = next(each for each in verdict(brokers).partitions if each.topic == "t")
+    assert (summary.replicas[0].broker, summary.cleanup_policy) == (1, "delete")
+
+
+def test_replicas_told_different_cleanup_policies_leave_it_unknown() -> None:
+    words = ("delete", "compact", None)
+    controls = [PartitionControl(1, 0, [1], [], [1], {}, TOPIC_ID, cleanup_policy=word) for word in words]
+    contexts = [ReplicaContext("t", 0, 1, "b1", "t-0", control=control) for control in controls]
+    assert [cleanup_policy(each) for each in (contexts, contexts[1:], contexts[2:])] == ["unknown", "compact", "unknown"]
 
 
 @pytest.mark.parametrize(("identified", "expected"), [(True, "compacted"), (False, "identical")])
