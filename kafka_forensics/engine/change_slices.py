@@ -6,7 +6,8 @@ from typing import Final
 
 from kafka_forensics.engine.changes import Disks, PartitionChanges, Word, Words
 from kafka_forensics.engine.errand_values import Common, SliceAnswer
-from kafka_forensics.engine.inputs import Inputs
+from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
+from kafka_forensics.engine.key_question import KeyAnswer, KeyQuestion
 from kafka_forensics.engine.slices import Slice, slices
 
 REPLICAS_A_SNAPSHOT: Final = 1 << 16
@@ -29,6 +30,13 @@ class ChangeSlice:
     partition: int
     parts: list[Slice] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
+    keys: list[KeyAnswer] | None = None
+    """What was answered about its keys, None where nothing was asked yet."""
+
+    @property
+    def replicas(self) -> list[ReplicaPlan]:
+        """Of all snapshots, by these."""
+        return [plan for part in self.parts for plan in part.replicas]
 
 
 @dataclass(slots=True)
@@ -37,6 +45,8 @@ class ChangeAnswer:
 
     answers: list[SliceAnswer | None]
     compared: PartitionChanges
+    asked: list[KeyQuestion] = field(default_factory=list)
+    """What must be answered first, as in a `SliceAnswer`."""
 
 
 def change_slices(every: Sequence[Inputs], words: Sequence[Words]) -> Iterator[ChangeSlice]:

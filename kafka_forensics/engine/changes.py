@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafka_forensics.engine.key_question import KeysApart
+
 Broker = int | str
 
 
@@ -119,20 +121,20 @@ class Words:
         return Word(self._ids.get(topic, set()), topic in self._topics, self._deleted.get(topic, set()), assignment, suffixes)
 
 
-def partition_changes(times: Sequence[At], key: "NDArray[np.int64]") -> PartitionChanges:
-    """Every change of one partition between consecutive snapshots, and what was lost by them.
+def partition_changes(times: Sequence[At], key: "NDArray[np.int64]", apart: "KeysApart | None" = None) -> PartitionChanges:
+    """Every change of one partition between consecutive snapshots, and what was lost by them; none yet where `apart` is waiting.
 
     `key` is the one that all replicas were folded with.
     """
     told = PartitionChanges()
     for older, newer in pairwise(times):
         if older.merged or newer.merged:
-            _between(older, newer, key, told)
+            _between(older, newer, LogReader([plan for plan, _, _ in [*older.merged, *newer.merged]], key), apart, told)
     return told
 
 
-def _between(older: At, newer: At, key: "NDArray[np.int64]", told: PartitionChanges) -> None:
-    reader = LogReader([plan for plan, _, _ in [*older.merged, *newer.merged]], key)
+def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None", told: PartitionChanges) -> None:
+    reader.apart = apart
     between = Between(older.disks.snapshot, newer.disks.snapshot)
     changes: list[Change] = []
     findings: list[Finding] = []

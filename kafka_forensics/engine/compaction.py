@@ -58,14 +58,14 @@ def sweep(
     None as well if the reader has the question answered apart, and there is no answer yet.
     """
     apart = reader.apart
-    question = key_question(plans, replicas, pairs, plans if apart is None else apart.plans)
+    question = key_question(plans, replicas, pairs, plans if apart is None else apart.plans, reader.as_of_ms)
     answer = None
     if apart is not None and apart.wanted(question):
         apart.asked.append(question)
         if apart.answers is None:
             return None
         answer = apart.answer(question)
-    answer = answer or _answered(question, plans, reader.as_of_ms, evidence)
+    answer = answer or _answered(question, plans, evidence)
     for number, part in answer.parts.items():
         reader.incomplete += part.incomplete
         reader.problems += [(replicas[number], segment, problem) for segment, problem in part.problems]
@@ -73,12 +73,12 @@ def sweep(
         plan = plans[min(question.logs)]
         reader.incomplete.append(Incomplete(typed_path(plan.log_dir.source, plan.directory.path), answer.failed))
         return None
-    keys = question.comparison(answer.parts, reader.as_of_ms)
+    keys = question.comparison(answer.parts)
     keys.tally = answer.tally
     return Swept(keys, answer.parts, retention(replicas))
 
 
-def _answered(question: KeyQuestion, plans: list[ReplicaPlan], as_of_ms: int | None, evidence: list[str]) -> KeyAnswer:
+def _answered(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list[str]) -> KeyAnswer:
     """The answer, worked out here and now."""
     parts: dict[int, KeyPart] = {}
     tally, failed = KeyTally(), None
@@ -89,7 +89,7 @@ def _answered(question: KeyQuestion, plans: list[ReplicaPlan], as_of_ms: int | N
                 one = KeyReader(plans[number], log.decided, number, question.cuts, question.seed, kept, runs)
                 one.read()
                 parts[number] = one.part
-            keys = question.comparison(parts, as_of_ms)
+            keys = question.comparison(parts)
             for block in runs.blocks():
                 keys.step(block)
             tally = keys.tally

@@ -28,7 +28,7 @@ from kafka_forensics.engine.errand_values import (
 )
 from kafka_forensics.engine.folding import Folded, RecentIndexes, fold_split, read_indexes
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
-from kafka_forensics.engine.key_question import KeysApart
+from kafka_forensics.engine.key_question import KeyAnswer, KeysApart
 from kafka_forensics.engine.leftovers import leftovers_judged
 from kafka_forensics.engine.merging import merge_replica
 from kafka_forensics.engine.options import ScanOptions
@@ -169,14 +169,22 @@ def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) ->
     known = common_of(common)
     use_compiled(known.compiled)
     one: Slice = unpack(next(rows).packed, opener(known))
-    answer, _ = answered(one, known, SliceRows(rows), strict=strict)
+    apart = keys_apart(known, one.replicas, one.keys)
+    answer, _ = answered(one, known, SliceRows(rows), apart, strict=strict)
+    if apart is not None and apart.is_waiting:
+        answer = SliceAnswer(None, [], [], Noticed(), apart.asked)
     return pack(answer)
 
 
+def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
+    """Who answers questions about the keys of a partition, None where they are answered at once."""
+    return None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, plans, answers)
+
+
 def answered(
-    one: Slice, known: Common, stretches: "SliceRows", first: int = 0, *, strict: bool = False
+    one: Slice, known: Common, stretches: "SliceRows", apart: KeysApart | None, first: int = 0, *, strict: bool = False
 ) -> tuple[SliceAnswer, list[Merged]]:
-    """The answer about a slice, and its replicas, whose rows are numbered from `first` on."""
+    """The answer about a slice, and its replicas, whose rows are numbered from `first` on; none yet where `apart` is waiting."""
     inputs = inputs_of(one, known.around)
     incomplete: list[Incomplete] = []
     when_folded: set[Incomplete] = set()
@@ -184,21 +192,15 @@ def answered(
     for number, plan in enumerate(one.replicas, first):
         merged.append(_replica(plan, inputs, stretches.of(number), known, (incomplete, when_folded)))
     if merged:
-        apart = None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, one.replicas, one.keys)
         answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
-        if apart is not None and one.keys is None:
-            answer.asked = apart.asked
-        when_folded.update(gap for told in one.keys or () for part in told.parts.values() for gap in part.incomplete)
+        when_folded.update(() if apart is None else apart.gaps())
     else:
         lone = leftovers_judged((one.topic, one.partition), [], inputs, [], inputs.incomplete)
         answer = SliceAnswer(None, lone, incomplete, Noticed())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
         _refuse((one for one in gaps if one not in when_folded), inputs)
-    if answer.asked:
-        answer = SliceAnswer(None, [], [], Noticed(), answer.asked)
-    else:
-        answer.noticed = noticed(inputs)
+    answer.noticed = noticed(inputs)
     return answer, merged
 
 

@@ -5,9 +5,9 @@ from functools import lru_cache
 
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.change_slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice
-from kafka_forensics.engine.changes import At, partition_changes
+from kafka_forensics.engine.changes import At, PartitionChanges, partition_changes
 from kafka_forensics.engine.errand_values import SliceAnswer, StretchRow
-from kafka_forensics.engine.errands import SliceRows, answered, opener
+from kafka_forensics.engine.errands import SliceRows, answered, keys_apart, opener
 from kafka_forensics.engine.slices import inputs_of
 from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.errors import SourceError
@@ -25,12 +25,13 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
 
     The first row is the packed `ChangeSlice`; stretches follow by replica, segment and start, each snapshot's replicas numbered
     from a multiple of `REPLICAS_A_SNAPSHOT` on. With `strict`, raises SourceError where something cannot be read that could be
-    before.
+    before. Where the answer asks something, the slice is to be judged again with what is told.
     """
     known = _common(common)
     use_compiled(known.scans[0].compiled)
     one: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
     stretches = SliceRows(rows)
+    apart = keys_apart(known.scans[0], one.replicas, one.keys)
     answers: list[SliceAnswer | None] = []
     times = []
     for part, scan, disks, word in zip(one.parts, known.scans, known.disks, one.words, strict=True):
@@ -38,12 +39,15 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
             answers.append(None)
             times.append(At(disks, word))
             continue
-        answer, merged = answered(part, scan, stretches, len(times) * REPLICAS_A_SNAPSHOT, strict=strict)
+        answer, merged = answered(part, scan, stretches, apart, len(times) * REPLICAS_A_SNAPSHOT, strict=strict)
         answers.append(answer)
         summary = None if answer.answer is None else answer.answer.result.summary
         times.append(At(disks, word, merged, summary, inputs_of(part, scan.around).evidence))
-    compared = partition_changes(times, known.scans[0].key)
+    compared = partition_changes(times, known.scans[0].key, apart)
+    if apart is not None and apart.is_waiting:
+        return pack(ChangeAnswer([], PartitionChanges(), apart.asked))
     seen = {gap for answer in answers if answer is not None for gap in (*answer.incomplete, *answer.noticed.incomplete)}
+    seen.update(() if apart is None else apart.gaps())
     for gap in compared.incomplete if strict else ():
         if gap not in seen:
             raise SourceError(gap.path, gap.reason)

@@ -4,7 +4,7 @@
 `KeyReading`; comparisons for sweepers, who get the rows of all replicas in the order of keys and give tallies; then the answers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ from kafka_forensics.analysis.key_rows import ROW_WIDTH, Row, reduced
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.errand_values import KeyReading, KeyWork
 from kafka_forensics.engine.errands import common_of, opener
+from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.key_parts import Decided, KeyCounts, KeyPart
 from kafka_forensics.engine.key_question import KeyAnswer, KeyQuestion
 from kafka_forensics.engine.key_reader import KeyReader
 from kafka_forensics.engine.key_runs import KeyRuns, below
-from kafka_forensics.engine.slices import Slice
 from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.engine.works import FILE_COST_BYTES, bare_plan
 from kafka_forensics.errors import SourceError
@@ -87,10 +87,10 @@ def sweep_keys(comparisons: bytes, sorted_rows: Iterable[KeyRows]) -> Iterator[t
 
 
 class QuestionsUnderWay:
-    """The questions that slices asked, by their numbers; ages count to `as_of_ms`, None: the newest in the evidence."""
+    """Questions by their numbers, each with the plans of all replicas of its partition, in every snapshot."""
 
-    def __init__(self, asked: list[tuple[Slice, KeyQuestion]], as_of_ms: int | None) -> None:
-        self._asked, self._as_of_ms = asked, as_of_ms
+    def __init__(self, asked: Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]) -> None:
+        self._asked = asked
         self._parts = [
             {number: KeyPart(KeyCounts.none(len(question.cuts) + 1)) for number in question.logs} for _, question in asked
         ]
@@ -99,10 +99,10 @@ class QuestionsUnderWay:
     def works(self, work_bytes: int) -> Iterator[KeyWork]:
         """What is to be read, in works of about `work_bytes`; a log in an archive that cannot seek is one work."""
         logs = count()
-        for asked, (one, question) in enumerate(self._asked):
+        for asked, (plans, question) in enumerate(self._asked):
             cuts = question.cuts
             for number, log in question.logs.items():
-                plan, log_number = one.replicas[log.plan], next(logs)
+                plan, log_number = plans[log.plan], next(logs)
                 bare, seekable = bare_plan(plan), plan.log_dir.source.seekable
                 for segments, following in _stretches(plan.directory.segments, int(cuts[0]), work_bytes if seekable else None):
                     part = replace(bare, directory=replace(bare.directory, segments=segments))
@@ -122,21 +122,19 @@ class QuestionsUnderWay:
     def comparisons(self) -> bytes:
         """For `sweep_keys`, packed, once the readings are taken."""
         asked = zip(self._asked, self._parts, strict=True)
-        return pack([question.comparison(parts, self._as_of_ms) for (_, question), parts in asked])
+        return pack([question.comparison(parts) for (_, question), parts in asked])
 
     def take_tally(self, asked: int, tally: KeyTally) -> None:
         """What one sweeper gave."""
         self._tallies[asked].merge(tally)
 
-    def answer(self) -> list[Slice]:
-        """The slices with the answers to their questions, once each, in the order in which they asked."""
-        answered: dict[int, Slice] = {}
-        for (one, question), parts, tally in zip(self._asked, self._parts, self._tallies, strict=True):
+    def answers(self) -> list[KeyAnswer]:
+        """What came of every question, in their order."""
+        told = []
+        for (_, question), parts, tally in zip(self._asked, self._parts, self._tallies, strict=True):
             failed = next((part.failed for _, part in sorted(parts.items()) if part.failed is not None), None)
-            told = answered.setdefault(id(one), replace(one, keys=[]))
-            assert told.keys is not None
-            told.keys.append(KeyAnswer(question.gist, parts, tally, failed))
-        return list(answered.values())
+            told.append(KeyAnswer(question.gist, parts, tally, failed))
+        return told
 
 
 def _stretches(segments: list[SegmentFiles], start: int, work_bytes: int | None) -> Iterator[tuple[list[SegmentFiles], int | None]]:

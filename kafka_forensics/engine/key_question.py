@@ -1,6 +1,7 @@
 """Which keys of a compacted partition are to be compared, as a value that can go where that is done, and the answer coming back."""
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,7 @@ from kafka_forensics.analysis.compaction_findings import cleaned_end, retention
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.key_parts import Decided, KeyPart
+from kafka_forensics.model.results import Incomplete
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +49,8 @@ class KeyQuestion:
     seed: int
     """Of the hashes of keys and values."""
     logs: dict[int, KeyedLog]
+    as_of_ms: int | None = None
+    """To when ages count, None: the newest in the evidence."""
 
     @property
     def cuts(self) -> "NDArray[np.int64]":
@@ -60,11 +64,11 @@ class KeyQuestion:
         logs = tuple((number, one.plan, one.log_end_offset) for number, one in sorted(self.logs.items()))
         return pairs, logs, ((self.cleaned_end, self.delete_retention_ms),)
 
-    def comparison(self, parts: dict[int, KeyPart], as_of_ms: int | None) -> KeyComparison:
-        """The comparison of replicas that are read; ages count to `as_of_ms`, None: the newest in the evidence."""
+    def comparison(self, parts: dict[int, KeyPart]) -> KeyComparison:
+        """The comparison of replicas that are read."""
         sides = {number: one.side(parts[number]) for number, one in self.logs.items()}
         newest = max(max(parts[number].newest_timestamp, one.changed_ms) for number, one in self.logs.items())
-        return KeyComparison(sides, self.pairs, self.cleaned_end, newest if as_of_ms is None else as_of_ms)
+        return KeyComparison(sides, self.pairs, self.cleaned_end, newest if self.as_of_ms is None else self.as_of_ms)
 
 
 @dataclass(slots=True)
@@ -77,11 +81,13 @@ class KeyAnswer:
     failed: str | None = None
 
 
-def key_question(plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], every: list[ReplicaPlan]) -> KeyQuestion:
-    """What to ask of these replicas, whose plans are among `every` one of the partition."""
+def key_question(
+    plans: list[ReplicaPlan], replicas: list[Replica], pairs: list[Pair], every: list[ReplicaPlan], as_of_ms: int | None
+) -> KeyQuestion:
+    """What to ask of these replicas, whose plans are among `every` one of the partition; ages count to `as_of_ms`."""
     numbers = sorted({number for pair in pairs for number in (pair.left, pair.right)})
     logs = {number: _keyed_log(plans[number], replicas[number], every) for number in numbers}
-    return KeyQuestion(pairs, cleaned_end(replicas), retention(replicas).milliseconds, secrets.randbits(64), logs)
+    return KeyQuestion(pairs, cleaned_end(replicas), retention(replicas).milliseconds, secrets.randbits(64), logs, as_of_ms)
 
 
 def _keyed_log(plan: ReplicaPlan, replica: Replica, every: list[ReplicaPlan]) -> KeyedLog:
@@ -106,7 +112,7 @@ class KeysApart:
 
     least_bytes: int
     plans: list[ReplicaPlan]
-    """Of all replicas of the partition."""
+    """Of all replicas of the partition, in every snapshot."""
     answers: list[KeyAnswer] | None
     """None before anything was asked."""
     asked: list[KeyQuestion] = field(default_factory=list)
@@ -114,6 +120,17 @@ class KeysApart:
     def wanted(self, question: KeyQuestion) -> bool:
         """Whether the question is to be answered apart."""
         return sum(self.plans[one.plan].bytes for one in question.logs.values()) >= self.least_bytes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether what is judged is no answer yet."""
+        return self.answers is None and bool(self.asked)
+
+    def gaps(self) -> Iterator[Incomplete]:
+        """What could not be read where the answers were found."""
+        for told in self.answers or ():
+            for part in told.parts.values():
+                yield from part.incomplete
 
     def answer(self, question: KeyQuestion) -> KeyAnswer | None:
         """What came back about this very question, if it has been asked."""

@@ -7,7 +7,7 @@ files, reads checkpoints, and takes the answers. DataFrames alone, so it runs on
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +30,9 @@ from kafka_forensics.storage.open import open_source
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from kafka_forensics.engine.change_slices import ChangeSlice
+    from kafka_forensics.engine.key_question import KeyAnswer
 
 Batches = Iterator["pa.RecordBatch"]
 Task = Callable[[Batches], Batches]
@@ -114,34 +117,57 @@ def _answers(spark: "SparkSession", inputs: Inputs, parts: list[Slice], common: 
     told = pack(common)
     states, works = states_of(spark, told, parts, sizes, deep=common.deep)
     judge_there = partial(_judge, told, attempts_of(spark))
+    yield from judged_slices(spark, parts, states, works, Judging(judge_there, told, inputs, sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """How slices are judged: the task that does it, the packed `Common` to read keys with, and inputs to unpack answers for."""
+
+    there: Task
+    told: bytes
+    inputs: Inputs
+    sizes: Sizes
+
+
+def judged_slices(
+    spark: "SparkSession", parts: "Sequence[Slice | ChangeSlice]", states: "DataFrame", works: int, judging: Judging
+) -> Iterator[Any]:
+    """The answers about all slices, in their order, from the states that so many `works` fold; what they ask is answered first."""
+    sizes = judging.sizes
     tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
     asking = [number for number, one in enumerate(parts) if _may_ask(one, sizes)]
     states = states.persist() if asking else states
     try:
         every = range(len(parts))
-        answers = list(put_together(heads_of(spark, every, map(pack, parts)), states, tasks, judge_there, every))
-        asked = {number: questions for number in asking if (questions := unpacked(inputs, answers[number]).asked)}
+        packed = list(put_together(heads_of(spark, every, map(pack, parts)), states, tasks, judging.there, every))
+        answers = {number: unpacked(judging.inputs, packed[number]) for number in asking}
+        asked = [number for number in asking if answers[number].asked]
         if asked:
             from kafka_forensics.spark.keys import answered_keys  # few scans pay for it
 
-            questions = [(parts[number], question) for number in asked for question in asked[number]]
-            told_keys = answered_keys(spark, told, questions, common.options.as_of_ms, sizes.work_bytes or LEAST_WORK)
-            heads = heads_of(spark, asked, map(pack, told_keys))
-            of_asked = states.filter(states["slice"].isin(list(asked)))
-            again = put_together(heads, of_asked, len(asked), judge_there, list(asked))
-            for number, answer in zip(asked, again, strict=True):
-                answers[number] = answer
+            questions = [(number, question) for number in asked for question in answers[number].asked]
+            with_plans = [(parts[number].replicas, question) for number, question in questions]
+            found = answered_keys(spark, judging.told, with_plans, sizes.work_bytes or LEAST_WORK)
+            keys: dict[int, list[KeyAnswer]] = {number: [] for number in asked}
+            for (number, _), one in zip(questions, found, strict=True):
+                keys[number].append(one)
+            heads = heads_of(spark, asked, (pack(replace(parts[number], keys=keys[number])) for number in asked))
+            of_asked = states.filter(states["slice"].isin(asked))
+            again = put_together(heads, of_asked, len(asked), judging.there, asked)
+            answers |= {number: unpacked(judging.inputs, one) for number, one in zip(asked, again, strict=True)}
     finally:
         if asking:
             states.unpersist()
-    for one in answers:
-        yield unpacked(inputs, one)
+    for number, one in enumerate(packed):
+        yield answers[number] if number in answers else unpacked(judging.inputs, one)
 
 
-def _may_ask(one: Slice, sizes: Sizes) -> bool:
+def _may_ask(one: "Slice | ChangeSlice", sizes: Sizes) -> bool:
     """Whether judging the slice may ask for keys (`KeysApart`)."""
-    compacted = any(plan.context.compacted for plan in one.replicas)
-    return compacted and len(one.replicas) > 1 and sum(plan.bytes for plan in one.replicas) >= sizes.keys_apart_bytes
+    plans = one.replicas
+    compacted = any(plan.context.compacted for plan in plans)
+    return compacted and len(plans) > 1 and sum(plan.bytes for plan in plans) >= sizes.keys_apart_bytes
 
 
 def states_of(spark: "SparkSession", told: bytes, parts: Sequence[Slice], sizes: Sizes, *, deep: bool) -> "tuple[DataFrame, int]":

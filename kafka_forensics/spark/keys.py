@@ -3,7 +3,7 @@
 That is a sort-merge join of all replicas by key: a task of the second stage gets every row of its keys, in their order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from kafka_forensics.engine.key_question import KeyQuestion
-    from kafka_forensics.engine.slices import Slice
+    from kafka_forensics.engine.inputs import ReplicaPlan
+    from kafka_forensics.engine.key_question import KeyAnswer, KeyQuestion
 
 _FACTS: Final = tuple(column.name.lower() for column in Row)
 _SORTED_BY: Final = ("asked", "key_high", "key_low", "place", "offset")
@@ -29,12 +29,12 @@ KEY_SCHEMA: Final = ", ".join(["asked bigint", *(f"{name} bigint" for name in _F
 
 
 def answered_keys(
-    spark: "SparkSession", told: bytes, asked: "list[tuple[Slice, KeyQuestion]]", as_of_ms: int | None, work_bytes: int
-) -> "list[Slice]":
-    """The slices that asked with their answers, in their order; `told` is the packed `Common`."""
+    spark: "SparkSession", told: bytes, asked: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
+) -> "list[KeyAnswer]":
+    """What came of the questions, in their order, each with the plans of all replicas; `told` is the packed `Common`."""
     from pyspark.sql.functions import broadcast
 
-    under_way = QuestionsUnderWay(asked, as_of_ms)
+    under_way = QuestionsUnderWay(asked)
     works = list(under_way.works(work_bytes))
     numbers = {"work": list(range(len(works))), "log": [one.log for one in works]}
     listed = small_table(spark, numbers | {"packed": [pack(one) for one in works]}, "work bigint, log bigint, packed binary")
@@ -62,7 +62,7 @@ def answered_keys(
         given.unpersist()
     for number, tally in zip(tallies.column("asked"), tallies.column("packed"), strict=True):
         under_way.take_tally(number.as_py(), unpack(tally.as_py()))
-    return under_way.answer()
+    return under_way.answers()
 
 
 def _read(common: bytes, attempts: int, batches: Batches) -> Batches:

@@ -1,5 +1,6 @@
 """Several snapshots as one Spark job: a slice is a partition in all of them, folded once, judged and compared in one task."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -18,16 +19,15 @@ from kafka_forensics.engine.travel import pack
 from kafka_forensics.spark.job import (
     USUAL,
     Batches,
+    Judging,
     Sizes,
     attempts_of,
-    heads_of,
     is_strict,
+    judged_slices,
     notice,
     probe,
-    put_together,
     states_of,
     stretch_rows,
-    unpacked,
     witnesses_of,
 )
 
@@ -55,7 +55,7 @@ def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", opti
     snapshots: list[Snapshot] = []
     scans: list[Common] = []
     for name, inputs in gathered.items():
-        common = Common(options, key, compiled, sizes.split_bytes, surroundings(inputs))
+        common = Common(options, key, compiled, sizes.split_bytes, surroundings(inputs), keys_apart_bytes=sizes.keys_apart_bytes)
         witnesses = witnesses_of(spark, inputs, common)
         running = Scan("spark", inputs, options, witnesses)
         common.deep, common.around = running.deep, surroundings(inputs)
@@ -102,12 +102,9 @@ def _answers(
         states = found if states is None else states.unionByName(found)
         works += count
     assert states is not None
-    tasks = max(1, min(len(parts), max(-(-len(parts) // sizes.slices_a_task), works)))
+    told = pack(replace(known.scans[0], around=surroundings(everything)))
     judge_there = partial(_judge, pack(known), attempts_of(spark))
-    every = range(len(parts))
-    for one in put_together(heads_of(spark, every, map(pack, parts)), states, tasks, judge_there, every):
-        answer: ChangeAnswer = unpacked(everything, one)
-        yield answer
+    yield from judged_slices(spark, parts, states, works, Judging(judge_there, told, everything, sizes))
 
 
 def _judge(common: bytes, attempts: int, batches: Batches) -> Batches:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.snapshots import changes
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.wording import message
 from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, history
+from tests.support.errand_changes import with_keys_apart
 from tests.support.snapshot_trees import NEW, OLD, findings, rows
 
 END = history().end
@@ -16,7 +16,7 @@ BROKERS = (1, 2, 3)
 
 
 def told(root: Path, **options: int) -> SnapshotsResult:
-    return changes(str(root), ScanOptions(**options)).result  # type: ignore[arg-type]
+    return with_keys_apart(str(root), ScanOptions(**options))  # type: ignore[arg-type]
 
 
 def cleaned_between(root: Path, dropped: set[int], *, later: History | None = None, as_of_ms: int | None = None) -> SnapshotsResult:
@@ -24,7 +24,7 @@ def cleaned_between(root: Path, dropped: set[int], *, later: History | None = No
     compacted(root / OLD, {broker: history().left(roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, 1))
     story = later or history()
     compacted(root / NEW, {broker: story.left(dropped, roll=CLEANED) for broker in BROKERS}, dict.fromkeys(BROKERS, CLEANED))
-    return changes(str(root), ScanOptions(as_of_ms=as_of_ms)).result
+    return with_keys_apart(str(root), ScanOptions(as_of_ms=as_of_ms))
 
 
 def test_superseded_records_are_cleaned(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafka_forensics.engine import compaction, local
 from kafka_forensics.engine.key_errands import QuestionsUnderWay, read_keys
 from kafka_forensics.engine.key_parts import DamageEnd
+from kafka_forensics.engine.key_question import KeyAnswer
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.slices import Slice
 from kafka_forensics.engine.travel import pack
 from kafka_forensics.errors import SourceError
 from kafka_forensics.export import json_document
@@ -99,7 +99,7 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
     right = errand_engine.answered
     raised: list[str] = []
 
-    def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> Slice:
+    def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
         aside = gone.rename(tmp_path / "aside")
         for work in under_way.works(work_bytes):
             try:

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_forensics.engine import local
 from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.key_question import KeyAnswer
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.slices import Slice
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import Sizes, scan_inputs
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
@@ -99,7 +99,7 @@ def test_states_are_kept_for_the_slices_that_asked(
     plans: list[str] = []
     right = keys.answered_keys
 
-    def noting(*given: Any) -> list[Slice]:
+    def noting(*given: Any) -> list[KeyAnswer]:
         output = StringIO()
         with redirect_stdout(output):
             seen.states[0].explain()

@@ -3,6 +3,7 @@
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,10 +14,11 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.snapshots import changes, gather_snapshots, snapshot_paths
 from kafka_forensics.model.changes import SnapshotsResult
-from kafka_forensics.spark import scan_snapshots
+from kafka_forensics.spark import keys, scan_snapshots
 from kafka_forensics.spark.job import Sizes
 from kafka_forensics.spark.snapshots import compare_inputs
 from tests.support.compacted import CLEANED, compacted, history
+from tests.support.errand_changes import said
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
 
@@ -63,6 +65,36 @@ def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) 
     assert there.changes == here.changes
     assert there.findings == here.findings
     assert [one.kind for one in there.findings] == ["KEYS_LOST_SINCE"] * 3
+
+
+def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two partitions, of which nobody knows one as compacted."""
+    brokers, story = (1, 2), history()
+    given: dict[str, dict[int, set[int]]] = {"a": {}, "b": {1: {1}, 2: {0, 3}}}
+    for name, dropped in given.items():
+        logs = {broker: story.left(dropped.get(broker, ()), roll=CLEANED) for broker in brokers}
+        compacted(tmp_path / "both" / name, logs, dict.fromkeys(brokers, CLEANED))
+        for directory in (tmp_path / "both" / name).glob(f"*/{DIRECTORY}"):
+            shutil.copytree(directory, directory.parent / "other-1")
+    asked: list[int] = []
+    right = keys.answered_keys
+
+    def noting(*given: Any) -> Any:
+        asked.append(len(given[2]))
+        return right(*given)
+
+    monkeypatch.setattr(keys, "answered_keys", noting)
+    options, root = ScanOptions(), str(tmp_path / "both")
+    gathered = gather_snapshots(snapshot_paths(root, options), options)
+    there = compare_inputs(spark, gathered, options, Sizes(work_bytes=1, keys_apart_bytes=0)).result
+    here = changes(root, options).result
+    assert said(there) == said(here)
+    assert asked == [3]
+    assert [(one.kind, one.place.broker) for one in there.findings] == [("KEYS_LOST_SINCE", 1)]
+    small = compare_inputs(spark, gather_snapshots(snapshot_paths(root, options), options), options).result
+    assert (said(small), asked) == (said(here), [3])
 
 
 def test_on_the_samples_of_one_cluster(spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """The errands of a scan carried by nobody but a shuffled list: what Spark does, without Spark."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from kafka_forensics.engine.errand_values import Common, SliceAnswer, StretchRow
 from kafka_forensics.engine.errands import fold, judge, tell_witnesses
 from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.key_errands import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
+from kafka_forensics.engine.key_question import KeyAnswer
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.scanning import Scan, digest_key
 from kafka_forensics.engine.slices import Slice, slices, surroundings
@@ -69,8 +70,8 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     for number, one in enumerate(parts):
         answer = judged(number, one)
         if answer.asked:
-            under_way = QuestionsUnderWay([(one, question) for question in answer.asked], options.as_of_ms)
-            answer = judged(number, answered(packed, under_way, sizes.work_bytes, order))
+            under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.asked])
+            answer = judged(number, replace(one, keys=answered(packed, under_way, sizes.work_bytes, order)))
         for source, entry in answer.noticed.files:
             inputs.manifest.record(source, entry)
         inputs.incomplete += answer.noticed.incomplete
@@ -81,8 +82,8 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     return running.finish()
 
 
-def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> Slice:
-    """A slice with the answers to its questions: rows of keys shuffled, dealt out by key and sorted, and swept in small pieces."""
+def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+    """The answers to questions: rows of keys shuffled, dealt out by key and sorted, and swept in small pieces."""
     decided = under_way.decided()
     works = [(pack(one), pack(decided[one.log])) for one in under_way.works(work_bytes)]
     order.shuffle(works)
@@ -97,5 +98,4 @@ def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order
         pieces = (KeyRows(asked, row[np.newaxis]) for asked, row in mine)
         for asked, packed in sweep_keys(under_way.comparisons(), pieces):
             under_way.take_tally(asked, unpack(packed))
-    (told,) = under_way.answer()
-    return told
+    return under_way.answers()

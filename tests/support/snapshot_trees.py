@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.snapshots import changes
 from kafka_forensics.model.changes import Change, SnapshotsResult
+from tests.support.errand_changes import with_keys_apart
 from tests.support.faults import HEALTHY, HIGH_WATERMARK, Log, histories, write_checkpoint
 
 OLD, NEW = "2026-11-20", "2026-11-21"
@@ -72,7 +72,7 @@ class Snapshots:
 
     def told(self, **options: Any) -> SnapshotsResult:
         """What a comparison of all of them says; the same, whichever way it is asked."""
-        return changes(str(self.root), ScanOptions(**options)).result
+        return with_keys_apart(str(self.root), ScanOptions(**options))
 
 
 def rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:

@@ -1,0 +1,88 @@
+"""Keys of compacted partitions over time, read, sorted and swept apart: what is asked, and what comes of logs that are gone."""
+
+import random
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from kafka_forensics.engine import compaction
+from kafka_forensics.engine.key_errands import QuestionsUnderWay, read_keys
+from kafka_forensics.engine.key_question import KeyAnswer
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.snapshots import changes
+from kafka_forensics.engine.travel import pack
+from kafka_forensics.errors import SourceError
+from tests.support import errand_changes, errand_engine
+from tests.support.compacted import CLEANED, compacted, history
+from tests.support.errand_changes import said, with_keys_apart
+from tests.support.faults import DIRECTORY
+from tests.support.snapshot_trees import NEW, OLD
+
+BROKERS = (1, 2, 3)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two snapshots whose replicas differ, each from the others and from itself: broker 2 lacked a record, now 1 and 3 lack one."""
+    story = history()
+    older = {broker: story.left({0} if broker == 2 else (), roll=CLEANED) for broker in BROKERS}
+    newer = {broker: story.left({0} if broker == 2 else {0, 1}, roll=CLEANED) for broker in BROKERS}
+    compacted(tmp_path / OLD, older, dict.fromkeys(BROKERS, CLEANED))
+    compacted(tmp_path / NEW, newer, dict.fromkeys(BROKERS, CLEANED))
+    return tmp_path
+
+
+def bytes_of(root: Path, name: str, broker: int) -> int:
+    directory = next(root.glob(f"{name}/*{broker}/{DIRECTORY}"))
+    return sum(file.stat().st_size for file in directory.glob("*.log"))
+
+
+def test_all_is_asked_at_once(root: Path) -> None:
+    result = with_keys_apart(str(root), ScanOptions())
+    assert [one.place.broker for one in result.findings] == [1, 3]
+    _, asked = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
+    within = [sorted(one.plan for one in question.logs.values()) for question in asked]
+    assert within == [[0, 1, 2], [3, 4, 5], [0, 3], [2, 5]]  # broker 2's log is unchanged
+
+
+class ReadHereError(Exception):
+    """A judge read keys itself."""
+
+
+def refuse(_: list[str]) -> NoReturn:
+    raise ReadHereError
+
+
+def test_only_logs_of_so_many_bytes_are_asked_for(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = said(changes(str(root), ScanOptions()).result)
+    least = min(bytes_of(root, OLD, broker) + bytes_of(root, NEW, broker) for broker in (1, 3))
+    monkeypatch.setattr(compaction, "KeyRuns", refuse)
+    result, asked = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least)
+    assert (said(result), len(asked)) == (here, 4)
+    with pytest.raises(ReadHereError):
+        errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least + 1)
+
+
+def test_a_log_that_is_gone_when_its_keys_are_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = min(next(root.glob(f"{NEW}/*3/{DIRECTORY}")).glob("*.log"))
+    right = errand_engine.answered
+    raised: list[str] = []
+
+    def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
+        aside = gone.rename(root.parent / "aside")
+        for work in under_way.works(work_bytes):
+            try:
+                list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
+            except SourceError as error:
+                raised.append(error.path)
+        told = right(common, under_way, work_bytes, order)
+        aside.rename(gone)
+        return told
+
+    monkeypatch.setattr(errand_changes, "answered", answered)
+    result, _ = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
+    assert [Path(path).name for path in raised] == [gone.name] * 2, "within the newer snapshot, and between the two"
+    assert [Path(one.path) for one in result.incomplete] == [gone]
+    assert [Path(one.path) for one in result.snapshots[NEW].incomplete] == [gone]
+    assert [one.place.broker for one in result.findings] == [1], "nothing is claimed of what was not read"
