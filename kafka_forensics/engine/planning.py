@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Final
 
 from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences
@@ -261,20 +261,18 @@ def _apart(replicas: list[Replica], reader: LogReader) -> dict[tuple[int, int], 
 def _contents(found: Differences, end: int) -> Ranges:
     """Offsets below `end` at which two logs hold different records.
 
-    Logs that part at different epochs stay apart. Of others the comparison names the batches, but for whole blocks it passed over.
+    The comparison names the batches, but for blocks it passed over: differences of two blocks count as one. Logs that parted may
+    agree again behind the fork, where the follower cut above it (before KIP-279), or never cut at all.
     """
     contents = [one for one in found if one.kind == "content"]
     if not contents:
         return ()
-    first = contents[0]
-    if found.full or first.epochs[0] != first.epochs[1]:
-        return clipped(((first.offset, end),), 0, end)
-    ranges: list[tuple[int, int]] = []
-    for one in contents:
-        start = one.offset
-        if ranges and start - ranges[-1][1] >= BLOCK_OFFSETS:
-            start = ranges[-1][1]
-        ranges.append((start, max(one.end_offset, start)))
+    if found.full:
+        return clipped(((contents[0].offset, end),), 0, end)
+    ranges = [(one.offset, one.end_offset) for one in contents]
+    for before, one in pairwise(contents):
+        if before.offset // BLOCK_OFFSETS != one.offset // BLOCK_OFFSETS:
+            ranges.append((before.offset, one.offset))
     return clipped(normalised(ranges), 0, end)
 
 

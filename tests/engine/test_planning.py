@@ -118,6 +118,27 @@ def test_records_and_bytes_of_what_is_lost(tmp_path: Path) -> None:
     assert planned.amount(candidate.losses[0]) == Amount(4, len(log[2]))
 
 
+def test_logs_that_agree_again_behind_a_fork_lose_only_what_differs(tmp_path: Path) -> None:
+    common = batch(0), batch(2, epoch=3), batch(3, epoch=3)
+    for broker, epoch in ((1, 1), (2, 2)):
+        parted = batch(1, epoch=epoch, value=b"of %d" % broker)
+        put_replica(tmp_path, broker, b"".join([common[0], parted, *common[1:]]), high_watermark=4)
+    planned = one_of(planned_on([tmp_path]))
+    assert losses(planned, 1) == [(1, 2, (2,), 1)]
+    assert losses(planned, 2) == [(1, 2, (1,), 1)]
+
+
+def test_what_lies_between_two_blocks_that_differ_counts_as_lost(tmp_path: Path) -> None:
+    def log(broker: int) -> bytes:
+        parts = [batch(0), batch(1, 999, value=b"of %d" % broker), *(batch(1000 + 30_000 * n, 30_000) for n in range(5))]
+        return b"".join([*parts[:-1], batch(121_000, 30_000, value=b"of %d" % broker)])
+
+    for broker in (1, 2):
+        put_replica(tmp_path, broker, log(broker), high_watermark=1)
+    planned = one_of(planned_on([tmp_path]))
+    assert [(start, end) for start, end, _, _ in losses(planned, 1)] == [(1, 151_000)]
+
+
 def test_a_loss_that_begins_within_a_batch_counts_its_own_records(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, batch(0, 3), high_watermark=3)
     put_replica(tmp_path, 2, batch(0, 5), high_watermark=3)
