@@ -1,0 +1,173 @@
+"""Every scenario, written as log directories: scan finds what the simulator knows and nothing else, plan names the same losses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import PlanOptions, Plans, make_plans
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.simulation.cluster import Truncating
+from kafka_forensics.simulation.history import Expected, History
+from kafka_forensics.simulation.materialise import materialise
+from kafka_forensics.simulation.scenarios import SCENARIOS, play
+from kafka_forensics.simulation.truth import acknowledged, elections, forks, lost, not_read, truth
+
+PLAYED = [(one.name, protocol) for one in SCENARIOS.values() for protocol in one.protocols]
+T = ("t", 0)
+
+
+def plans_of(history: History, folder: Path) -> Plans:
+    """A scan and a plan of the end of a history."""
+    paths = materialise(history.cluster, folder, history.coordinator)
+    return make_plans([str(path) for path in paths], ScanOptions(jobs=1), PlanOptions())
+
+
+def told(one: Finding) -> Expected:
+    """A finding in the simulator's words."""
+    place, held = one.place, one.evidence.get("held_by")
+    holders = None if held is None else tuple(held)
+    assert place.broker is None or isinstance(place.broker, int)
+    return Expected(
+        one.kind,
+        one.severity.value,
+        str(place.topic),
+        place.partition,
+        place.broker,
+        place.offset_start,
+        place.offset_end,
+        holders,
+    )
+
+
+@pytest.mark.parametrize(("name", "protocol"), PLAYED)
+def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: Truncating, tmp_path: Path) -> None:
+    history = play(name, protocol)
+    found = plans_of(history, tmp_path)
+    assert found.result is not None
+    assert not found.result.incomplete
+    findings = [told(one) for one in found.result.findings if one.kind != "INCIDENT_SIGNATURE"]
+    assert sorted(findings, key=repr) == sorted(history.expected, key=repr)
+    for planned in found.planned:
+        ours = {
+            one.leader: {each.broker: (each.truncation_offset, each.lost) for each in one.followers}
+            for one in elections(history.cluster, (planned.plan.topic, planned.plan.partition))
+        }
+        theirs = {
+            one.broker: {each.broker: (each.truncation_offset, each.lost) for each in one.followers}
+            for one in planned.plan.candidates
+        }
+        assert theirs == ours
+    costly = {where for where in history.cluster.partitions if any(each.lost for each in of_all(history, where))}
+    assert costly <= {(one.plan.topic, one.plan.partition) for one in found.planned}
+
+
+def of_all(history: History, where: tuple[str, int]) -> list[Any]:
+    """What every follower does in every election."""
+    return [each for one in elections(history.cluster, where) for each in one.followers]
+
+
+@pytest.mark.parametrize(("name", "protocol"), PLAYED)
+def test_an_expected_loss_is_where_the_records_are(name: str, protocol: Truncating) -> None:
+    """What a scenario says a scan must find is held to the records themselves."""
+    history = play(name, protocol)
+    for one in history.expected:
+        if one.kind in ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW"):
+            assert one.partition is not None
+            partition = history.cluster.partitions[one.topic, one.partition]
+            assert min(forks(partition).values()) == one.offset_start
+        if one.kind in ("UNCLEAN_LOSS", "LRS_LOSS"):
+            assert one.held_by is not None
+            (holder,) = one.held_by
+            assert one.offset_start is not None
+            gone = partition.replicas[holder].ids[one.offset_start : one.offset_end]
+            assert gone
+            assert set(gone) <= not_read(history)
+
+
+@pytest.mark.parametrize(("name", "protocol"), PLAYED)
+def test_a_history_is_the_same_every_time(name: str, protocol: Truncating, tmp_path: Path) -> None:
+    documents = []
+    for number in range(2):
+        history, folder = play(name, protocol), tmp_path / str(number)
+        folder.mkdir()
+        materialise(history.cluster, folder, history.coordinator)
+        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        documents.append((json.dumps(truth(history, name)), files))
+    assert documents[0] == documents[1]
+
+
+@pytest.mark.parametrize("name", ["hw-lag-loss", "hw-lag-divergence"])
+def test_the_classic_cases_part_under_watermarks_and_not_under_epochs(name: str) -> None:
+    assert forks(play(name, "truncate-to-hw").cluster.partitions[T]) == {(1, 2): 1}
+    for protocol in SCENARIOS[name].protocols[1:]:
+        assert forks(play(name, protocol).cluster.partitions[T]) == {}
+
+
+def test_watermarks_lose_an_acknowledged_record_and_epochs_keep_it() -> None:
+    assert not_read(play("hw-lag-loss", "truncate-to-hw")) == {1}
+    assert not_read(play("hw-lag-loss", "kip-320")) == lost(play("hw-lag-loss", "kip-320").cluster) == set()
+
+
+def test_fast_leader_changes_part_logs_under_kip_101_only() -> None:
+    parted = {protocol: forks(play("fast-leader-changes", protocol).cluster.partitions[T]) for protocol in PROTOCOLS_OF_FAST}
+    assert parted == {"kip-101": {(1, 2): 1}, "kip-279": {}, "kip-320": {}}
+
+
+PROTOCOLS_OF_FAST = SCENARIOS["fast-leader-changes"].protocols
+
+READ = {
+    "hw-lag-loss": [([0, 2], [0, 2])],
+    "hw-lag-divergence": [([0, 2], [0, 2])],
+    "fast-leader-changes": [([0, 1, 3], [0, 1, 3])],
+    "unclean-election": [([0, 1, 4], [0, 1, 4])],
+    "last-replica-standing": [([0, 2], [0, 2])],
+    "acks1-leader-failure": [([0, 2], [0, 2])],
+    "retry-without-idempotence": [([0, 1, 1], [0, 1, 1])],
+    "retry-with-idempotence": [([0, 1, 2], [0, 1, 2])],
+    "slow-follower": [([0, 1, 2], [0, 1, 2])],
+    "txn-committed": [([0], [0]), ([1], [1])],
+    "txn-aborted": [([0, 2], [2]), ([1], [])],
+    "txn-hanging": [([0, 1, 2], []), ([], [])],
+    "txn-torn": [([0, 1, 2, 4], [0, 1]), ([3], [])],
+    "fenced-zombie": [([0], []), ([2], [2])],
+    "txn-partly-lost": [([0, 2], [0, 2]), ([1], [1])],
+    "txn-marker-lost": [([0, 2], [0, 2]), ([1, 3], [])],
+}
+"""What read_uncommitted and read_committed read of each partition at the end."""
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_is_read_at_the_end(name: str) -> None:
+    found = [(list(one.read_uncommitted or ()), list(one.read_committed or ())) for one in play(name).readings]
+    assert found == READ[name]
+
+
+def test_what_is_lost_everywhere() -> None:
+    gone = {name: lost(play(name).cluster) for name in SCENARIOS}
+    assert {name: ids for name, ids in gone.items() if ids} == {"txn-partly-lost": {3}}
+    assert lost(play("hw-lag-divergence", "kip-320").cluster) == {1}
+
+
+def test_acks_0_is_no_acknowledgement() -> None:
+    history = play("slow-follower")
+    partition = history.cluster.partitions[T]
+    before = acknowledged(history.cluster)
+    assert history.produce(partition, acks=0).answer == "acknowledged"
+    assert acknowledged(history.cluster) == before
+
+
+def test_a_protocol_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match="txn-torn is not played under kip-101"):
+        play("txn-torn", "kip-101")
+
+
+def test_scenarios_are_told_with_a_sentence_and_teach_something() -> None:
+    for name, scenario in SCENARIOS.items():
+        assert scenario.sentence.endswith(".")
+        history = play(name)
+        assert history.remarks
+        assert [one.step for one in history.events] == list(range(1, len(history.events) + 1))
