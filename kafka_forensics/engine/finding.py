@@ -392,7 +392,7 @@ def _pieces(log_dir: LogDir, directory: PartitionDirectory) -> Iterator[_Piece]:
     """The `.log` files of one partition directory, live or on their way."""
     topic, partition = directory.topic or "", directory.partition or 0
     logs = [segment for segment in directory.segments if segment.log is not None]
-    for segment, following in zip(logs, [*logs[1:], None], strict=True):
+    for segment, following in zip(logs, [*logs[1:], None], strict=False):
         behind = None if following is None else following.base_offset
         yield _Piece(topic, partition, log_dir, directory, segment, behind, directory.suffix)
     for one in directory.leftovers:

@@ -131,7 +131,7 @@ class _LogWalk:
         """Read the whole log."""
         source = self._plan.log_dir.source
         segments = [one for one in self._plan.directory.segments if one.log is not None]
-        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        for segment, following in zip(segments, [*segments[1:], None], strict=False):
             assert segment.log is not None
             self._file = f"{self._plan.context.directory}/{segment.log.name}"
             try:

@@ -49,7 +49,7 @@ class LogReader:
         plan = self._plans[id(replica.context)]
         found = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
         logs = [segment for segment in plan.directory.segments if segment.log is not None]
-        for segment, following in zip(logs, [*logs[1:], None], strict=True):
+        for segment, following in zip(logs, [*logs[1:], None], strict=False):
             if segment.base_offset >= end or (following is not None and following.base_offset <= start):
                 continue
             try:
