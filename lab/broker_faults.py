@@ -10,12 +10,15 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
 from lab.errors import LabError
 from lab.fault_base import copy_brokers, read_log
 from lab.forgotten_producers import CHECKED_EVERY_SECOND, forget_producers
 from lab.jvm import wait_until
+from lab.live_evidence import TOPICS as LIVELY
+from lab.live_evidence import take_live
 from lab.power_failure import STEP, fail_all_at_once, fail_the_last
 from lab.power_failure import TOPICS as PARTLY_FLUSHED
 from lab.raw_produce import raw_produce
@@ -32,6 +35,8 @@ BROKER_SETTINGS: Final = {
 """As before Kafka 3.6, a leader takes a batch of a transaction that no coordinator knows; what is deleted stays a while."""
 FORGOTTEN_PRODUCER: Final = 987_654
 HOUR_MS: Final = 3_600_000
+ANSWERED_SECONDS: Final = 0.5
+"""A fetch that waits for a record is answered by then."""
 COMPACT: Final = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
@@ -57,8 +62,11 @@ TOPICS: Final[dict[str, tuple[list[list[int]], dict[str, str]]]] = {
     "pay": ([[2, 3, 1]] * 2, {}),
     "torn": ([[2, 3, 1]] * 2, {}),
     **{topic: ([[1, 2, 3]], {}) for topic in PARTLY_FLUSHED},
+    **{topic: ([[1, 2, 3]], settings) for topic, settings in LIVELY.items()},
 }
 """Topic → replicas of its partitions, leaders first, and settings."""
+EARLIER: Final = tuple(topic for topic in TOPICS if topic not in LIVELY)
+"""Those that are there from the beginning on."""
 LOST: Final = (("loss", 0), ("pay", 1), ("torn", 1))
 """Partitions that are elected uncleanly."""
 INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
@@ -77,6 +85,8 @@ class Story:
     root: Path
     producers: dict[str, Writer] = field(default_factory=dict)
     """Transactional producers that go on later, or never."""
+    disturbed: dict[str, ScanResult] = field(default_factory=dict)
+    """Topic → answer of a scan while brokers changed it."""
 
     def write(self, topic: str, count: int, *, kind: str = "event", partition: int = 0, each: int = 10, acks: str = "all") -> int:
         """Records in batches; the end offset that the leader acknowledged."""
@@ -84,6 +94,18 @@ class Story:
         for first in range(0, count, each):
             writer.batch(topic, messages(kind, first, min(each, count - first)), partition)
         return writer.end_offset
+
+    def write_unfetched(self, topic: str) -> None:
+        """With all but the leader, broker 1, frozen, for less than their sessions last.
+
+        Each may have sent a fetch before, whose answer takes the first batch, not both.
+        """
+        writer = Writer(self.cluster, acks="1")
+        writer.producer.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS)
+        self.cluster.freeze(2, 3)
+        for first in (0, 3):
+            writer.batch(topic, messages("uncommitted", first, 3))
+            time.sleep(ANSWERED_SECONDS)
 
     def transactional(self, name: str) -> Writer:
         """A transactional producer, ready to begin; one that soon gives up waiting for a broker that is frozen."""
@@ -103,8 +125,9 @@ class Story:
 
 
 def create_all(cluster: Cluster) -> None:
-    """Every topic, with its leader where it shall be."""
-    for topic, (assignment, settings) in TOPICS.items():
+    """Every topic but those of the last chapter, with its leader where it shall be."""
+    for topic in EARLIER:
+        assignment, settings = TOPICS[topic]
         cluster.create_topic(topic, assignment=assignment, settings=settings)
 
 
@@ -123,7 +146,7 @@ def write_all(story: Story) -> None:
     admin = cluster.admin()
     admin.delete_records([TopicPartition("trim", 0, 31)])[TopicPartition("trim", 0)].result(ADMIN_TIMEOUT_SECONDS)
     write_transactions(story)
-    story.settle(*TOPICS)
+    story.settle(*EARLIER)
 
 
 def write_transactions(story: Story) -> None:
@@ -183,13 +206,16 @@ def stray_batch(producer_id: int, producer_epoch: int, base_sequence: int, stamp
 def part_above_the_high_watermark(story: Story) -> None:
     """The leader of `fork` takes records that nobody fetches, and dies; another leads, cleanly, and takes others. Copy `forked`."""
     cluster = story.cluster
-    cluster.freeze(2, 3)
-    story.write("fork", 6, kind="uncommitted", each=3, acks="1")
+    story.write_unfetched("fork")
     cluster.kill(1)
     cluster.thaw(2, 3)
     wait_until("fork has another leader", lambda: cluster.leader_and_isr("fork")[0] in (2, 3), timeout_seconds=60)
     story.write("fork", 9, kind="committed", each=3)
-    wait_until("the rest is led", lambda: all(led(cluster, topic) for topic in (*TOPICS, *INTERNAL)), timeout_seconds=30)
+    wait_until(
+        "the rest is led",
+        lambda: all(led(cluster, topic) for topic in (*EARLIER, *INTERNAL)),
+        timeout_seconds=30,
+    )
     story.settle("fork")
     story.copy("forked")
     cluster.start(1)
@@ -283,12 +309,12 @@ def come_back(story: Story) -> None:
     cluster = story.cluster
     cluster.start(OLD_LEADER, STOPPED)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
-    story.settle(*(topic for topic in TOPICS if topic != "gone"))
+    story.settle(*(topic for topic in EARLIER if topic != "gone"))
     cluster.stop(*cluster.brokers)
     story.copy("after")
 
 
-def make_broker_faults(cluster: Cluster, root: Path) -> None:
+def make_broker_faults(cluster: Cluster, root: Path) -> Story:
     """Copies of many moments below `root`, each with its name; the brokers, which were stopped, are stopped again."""
     cluster.start(*cluster.brokers)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
@@ -302,3 +328,6 @@ def make_broker_faults(cluster: Cluster, root: Path) -> None:
     come_back(story)
     fail_all_at_once(story)
     fail_the_last(story)
+    take_live(story)
+    cluster.stop(*cluster.brokers)
+    return story

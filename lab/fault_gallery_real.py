@@ -26,7 +26,7 @@ there too. No broker writes such bytes by itself: they are what disks, copies an
 """
 BROUGHT_ABOUT: Final = """
 What brokers bring about by themselves they do in one history of three, a topic for every fault (`lab/broker_faults.py`), which is
-copied at {} moments. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMENT` and likenesses to incidents; rows in italics
+looked at {} times. {} Every finding is listed but `RISKY_CONFIG`, `KEY_PLACEMENT` and likenesses to incidents; rows in italics
 are negative controls. In `after`, every topic had its last leader elected while nobody was in the ISR, which by itself loses
 nothing (`UNCLEAN_ELECTION`). A power failure is a broker killed and a log cut at its recovery point, above which nothing was
 flushed (`lab/power_failure.py`); the brokers do the rest. What a move between two log directories leaves (F47, `-future`) has a

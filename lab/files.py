@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -37,22 +37,26 @@ def copy_sparse(source: Path, destination: Path) -> None:
     shutil.copystat(source, destination)
 
 
-def copy_tree(source: Path, destination: Path) -> None:
-    """Copy a log directory into a new directory, sparse files staying sparse; lock files stay behind.
+def copy_tree(source: Path, destination: Path, copied: Callable[[Path], None] | None = None) -> None:
+    """Copy a log directory into a new directory, file by file by their names, sparse files staying sparse; locks stay behind.
 
-    A file that a running broker removes meanwhile is left out. Raises FileExistsError if `destination` exists.
+    A file that a running broker removes meanwhile is left out; `copied` is told every other one. Raises FileExistsError if
+    `destination` exists.
     """
     destination.mkdir(parents=True)
     for entry in sorted(source.iterdir()):
         if entry.name in LEFT_OUT:
             continue
         if entry.is_dir():
-            copy_tree(entry, destination / entry.name)
+            copy_tree(entry, destination / entry.name, copied)
         elif entry.is_file():
             try:
                 copy_sparse(entry, destination / entry.name)
             except FileNotFoundError:
                 (destination / entry.name).unlink(missing_ok=True)
+                continue
+            if copied is not None:
+                copied(entry)
 
 
 def without_zero_tail(data: bytes, entry_size: int) -> bytes:

@@ -22,8 +22,8 @@ STEP: Final = 20
 TOPICS: Final = ("member", "known", "standing")
 
 
-def lose_unflushed(cluster: Cluster, broker: int, topic: str) -> None:
-    """Cut the log of partition 0 on a broker that is down at its recovery point, above which a broker promises nothing.
+def lose_unflushed(cluster: Cluster, broker: int, topic: str) -> bytes:
+    """Cut the log of partition 0 on a broker that is down at its recovery point, above which it promises nothing; the lost bytes.
 
     Raises LabError unless that are the last `STEP` records.
     """
@@ -33,20 +33,27 @@ def lose_unflushed(cluster: Cluster, broker: int, topic: str) -> None:
         raise LabError(f"broker {broker} flushed {topic} up to {flushed} of {log.next_offset}, segments {log.segments}")
     first = next(one for one in log.batches if one.base_offset == flushed)
     path = cluster.log_dir(broker) / f"{topic}-0" / f"{0:020d}.log"
+    lost = path.read_bytes()[first.position :]
     with path.open("r+b") as file:
         file.truncate(first.position)
+    return lost
 
 
 def fail_all_at_once(story: "Story") -> None:
-    """All brokers end in the same moment, all in the ISR, and one loses what it had not flushed. Copy `dark`."""
+    """All brokers end in the same moment, all in the ISR, and one loses what it had not flushed. Copy `dark`.
+
+    Then it gets that back: who leads when all return is chance, and if it were that one, it would cost the others their records.
+    """
     cluster = story.cluster
     _start_all(story)
     story.write("member", STEP)
     story.settle("member")
     cluster.freeze(*cluster.brokers)
     cluster.kill(*cluster.brokers)
-    lose_unflushed(cluster, MEMBER, "member")
+    lost = lose_unflushed(cluster, MEMBER, "member")
     story.copy("dark")
+    with (cluster.log_dir(MEMBER) / "member-0" / f"{0:020d}.log").open("ab") as file:
+        file.write(lost)
 
 
 def fail_the_last(story: "Story") -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from lab.broker_faults import BROKER_SETTINGS, make_broker_faults
+from lab.broker_faults import BROKER_SETTINGS, Story, make_broker_faults
 from lab.cluster import Cluster
 from lab.elections import Held, make_elections
 from lab.fault_base import make_fault_base
@@ -16,7 +16,7 @@ from tests.support.faults import Brokers
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEED: Final = 2027
+SEED: Final = 7
 ROUNDS: Final = 4
 
 
@@ -41,13 +41,17 @@ def base_by_real_brokers(real_cluster: Cluster, tmp_path_factory: pytest.TempPat
     return Brokers(root, make_fault_base(real_cluster, root))
 
 
-@pytest.fixture(scope="session", name="broker_copies")
-def copies_of_what_brokers_did(real_cluster: Cluster, real_base: Brokers, tmp_path_factory: pytest.TempPathFactory) -> "Path":
-    """The folder of the copies, made once the base is; the brokers are stopped again."""
+@pytest.fixture(scope="session", name="broker_story")
+def what_brokers_did(real_cluster: Cluster, real_base: Brokers, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Their history once the base is made, with the folder of its copies; the brokers are stopped again."""
     assert real_base.root.is_dir()
-    root = tmp_path_factory.mktemp("copies")
-    make_broker_faults(real_cluster, root)
-    return root
+    return make_broker_faults(real_cluster, tmp_path_factory.mktemp("copies"))
+
+
+@pytest.fixture(scope="session", name="broker_copies")
+def copies_of_what_brokers_did(broker_story: Story) -> "Path":
+    """The folder of the copies."""
+    return broker_story.root
 
 
 @pytest.fixture(scope="session", name="elections")

@@ -8,7 +8,7 @@ import pytest
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from lab.broker_faults import TOPICS
+from lab.broker_faults import TOPICS, Story
 from lab.fault_base import read_log
 from tests.support.broker_made import (
     AFTER,
@@ -17,7 +17,10 @@ from tests.support.broker_made import (
     FORKED,
     GROWN,
     LASTING,
+    LIVE,
     MADE,
+    READ,
+    STILL,
     UNCLEAN,
     Made,
     Told,
@@ -28,13 +31,21 @@ from tests.support.faults_verdict import scan
 
 pytestmark = pytest.mark.broker
 
+TAKEN = [copy for copy in COPIES if copy != READ]
 COVERED = {(one.copy, one.topic) for one in MADE}
-UNSAID = [(copy, topic) for copy in COPIES for topic in TOPICS if (copy, topic) not in COVERED]
+UNSAID = [(copy, topic) for copy in TAKEN for topic in TOPICS if (copy, topic) not in COVERED]
 
 
 @pytest.fixture(scope="module", name="results")
 def scans_of_the_copies(broker_copies: Path) -> dict[str, ScanResult]:
-    return {copy: scan(sorted((broker_copies / copy).iterdir())) for copy in COPIES}
+    folders = {copy: broker_copies / (LIVE if copy == STILL else copy) for copy in TAKEN}
+    return {copy: scan(sorted(folder.iterdir()), live=copy == LIVE) for copy, folder in folders.items()}
+
+
+@pytest.fixture(scope="module", name="told")
+def answers_by_copy_and_topic(results: dict[str, ScanResult], broker_story: Story) -> dict[str, dict[str, Counter[Told]]]:
+    told = {copy: answers(result) for copy, result in results.items()}
+    return told | {READ: {topic: answers(result).get(topic, Counter()) for topic, result in broker_story.disturbed.items()}}
 
 
 @pytest.fixture(scope="module", name="numbers")
@@ -50,16 +61,15 @@ def spelled(row: Told, numbers: dict[int, int]) -> Told:
 
 
 @pytest.mark.parametrize("made", MADE, ids=[f"{one.fault} {one.done}" for one in MADE])
-def test_what_brokers_did_is_told(results: dict[str, ScanResult], numbers: dict[int, int], made: Made) -> None:
-    told = answers(results[made.copy]).get(made.topic, Counter())
-    assert told == Counter(spelled(row, numbers) for row in made.told)
+def test_what_brokers_did_is_told(told: dict[str, dict[str, Counter[Told]]], numbers: dict[int, int], made: Made) -> None:
+    assert told[made.copy].get(made.topic, Counter()) == Counter(spelled(row, numbers) for row in made.told)
 
 
 @pytest.mark.parametrize(("copy", "topic"), UNSAID)
 def test_nothing_else_is_wrong(results: dict[str, ScanResult], copy: str, topic: str) -> None:
     """Of topics that nothing new happened to in a copy: what an earlier one told lasts, or is not told of such copies."""
     told = Counter(row for row in answers(results[copy]).get(topic, Counter()).elements() if row[2] != "info")
-    earlier = [above_info(each, topic) for each in list(COPIES)[: list(COPIES).index(copy)]]
+    earlier = [above_info(each, topic) for each in TAKEN[: TAKEN.index(copy)]]
     assert told == earlier[0] if topic in LASTING else told in (Counter(), *earlier)
 
 
@@ -88,3 +98,18 @@ def test_a_scan_of_one_dead_broker_alone_claims_no_loss(broker_copies: Path) -> 
     result = local.scan([str(broker_copies / UNCLEAN / "b2")], ScanOptions(jobs=1))
     above = {(one.place.topic, one.kind) for one in result.findings if one.severity.value != "info"}
     assert above == {("hanging", "TXN_HANGING"), ("fenced", "TXN_LATE_WRITE"), ("skipping", "PRODUCER_SEQ_GAP")}
+
+
+def test_a_log_that_shrinks_under_a_scan_is_said_to(broker_story: Story) -> None:
+    [log] = [
+        one.evidence
+        for one in broker_story.disturbed["shrinks"].findings
+        if one.kind == "EVIDENCE_CHANGED" and one.place.file == f"shrinks-0/{0:020d}.log"
+    ]
+    assert log["after"]["size"] < log["before"]["size"]
+
+
+def test_logs_that_vanish_under_a_scan_leave_it_incomplete(broker_story: Story) -> None:
+    disturbed = broker_story.disturbed
+    incomplete = {topic: [Path(one.path).parent.name for one in result.incomplete] for topic, result in disturbed.items()}
+    assert incomplete == {"grows": [], "shrinks": [], "vanishes": ["vanishes-0"] * 2}

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import ScanResult
 
 Told = tuple[int | None, str, str, int | str | None, int | None, int | None, tuple[int, ...] | None]
@@ -11,6 +12,7 @@ Told = tuple[int | None, str, str, int | str | None, int | None, int | None, tup
 
 FORKED, UNCLEAN, AFTER = "forked", "unclean", "after"
 DARK, LAST, KNOWN, STANDING = "dark", "last", "known", "standing"
+LIVE, STILL, READ = "live", "still", "read"
 COPIES: Final = {
     FORKED: "b1, which led, was killed; b2 and b3 went on",
     UNCLEAN: "b3 was stopped and b1 frozen; b2 went on alone and was killed; b1 came back and was elected",
@@ -19,6 +21,10 @@ COPIES: Final = {
     LAST: "all came back, b2 and b3 were stopped, b1 was killed, and its disk kept of one log what its recovery point says",
     KNOWN: "b1 came back and led; eligible leader replicas (KIP-966) are on",
     STANDING: "as `last` and `known` once more with another topic, but they are off, as by default before Kafka 4.1",
+    LIVE: "all run; of b1 the log of one topic was copied, nine records were written to that, then all else was copied; judged "
+    "with `--live`",
+    STILL: "that copy without `--live`",
+    READ: "no copy, but a scan of the brokers' own directories, which they change once the first log is read",
 }
 """Copy → the state of the brokers at its moment."""
 FORK, GROWN = -1, -2
@@ -64,6 +70,7 @@ def lost(start: int, end: int, longest: int, partition: int) -> tuple[Told, ...]
     )
 
 
+CHANGED: Final[tuple[Told, ...]] = tuple((0, "EVIDENCE_CHANGED", "error", broker, None, None, None) for broker in (1, 2, 3))
 HANGING: Final[Told] = (0, "TXN_HANGING", "error", None, 5, 8, None)
 LATE: Final = each(1, 2, 3, kind="TXN_OPEN", start=6, end=9)
 LATE_ERROR: Final = tuple((0, "TXN_LATE_WRITE", "error", broker, 6, 9, None) for broker in (1, 2, 3))
@@ -99,7 +106,6 @@ MADE: Final = (
             ELECTED,
         ),
     ),
-    Made("F33", "the same once all came back: they agree again", LAST, "member", TWICE_ELECTED),
     Made(
         "F37",
         "power failure of the last in the ISR, which lost what it had not flushed",
@@ -166,6 +172,13 @@ MADE: Final = (
     ),
     Made("F41", "batch of a producer that no coordinator knows, an hour old", FORKED, "hanging", (HANGING,)),
     Made("F41", "the same after every start and election", AFTER, "hanging", (HANGING, ELECTED)),
+    Made(
+        "F41",
+        "the same with `--live`: a marker may be on its way",
+        LIVE,
+        "hanging",
+        (*each(1, 2, 3, kind="TXN_OPEN", start=5, end=8), ELECTED, *TWICE_ELECTED),
+    ),
     Made("F42", "transaction left open", FORKED, "open", OPEN),
     Made("F42", "the same after every start and election", AFTER, "open", (*OPEN, ELECTED)),
     Made("F42", "data behind the marker, for less than 20 minutes", FORKED, "late", LATE),
@@ -186,6 +199,45 @@ MADE: Final = (
         "pay",
         ((1, "TXN_PARTLY_LOST", "critical", None, None, None, ()), ELECTED, ELECTED_TOO),
     ),
+    Made(
+        "F46",
+        "copied file by file while written",
+        LIVE,
+        "busy",
+        (
+            *each(1, kind="INCONSISTENT_CUT", start=12, end=21),
+            *each(1, kind="INCONSISTENT_CUT"),
+            (0, "ISR_MEMBER_MISSING_COMMITTED", "info", 1, 12, 21, (2, 3)),
+        ),
+    ),
+    Made(
+        "F46",
+        "the same judged without `--live`",
+        STILL,
+        "busy",
+        (
+            (0, "HW_BEYOND_LEO", "critical", 1, 12, 21, (2, 3)),
+            (0, "ISR_MEMBER_MISSING_COMMITTED", "critical", 1, 12, 21, (2, 3)),
+            (0, "INDEX_MISMATCH", "warning", 1, None, None, None),
+        ),
+    ),
+    Made(
+        "F46",
+        "followers cut their logs, and their open time indexes name still what was cut",
+        STILL,
+        "standing",
+        (*((0, "INDEX_MISMATCH", "warning", broker, None, None, None) for broker in (2, 3)), ELECTED, *TWICE_ELECTED),
+    ),
+    Made(
+        "F46",
+        "the same with `--live`",
+        LIVE,
+        "standing",
+        (*each(2, 3, kind="INCONSISTENT_CUT"), ELECTED, *TWICE_ELECTED),
+    ),
+    Made("F46", "records written and replicated while logs are read", READ, "grows", CHANGED),
+    Made("F46", "a log truncated to the new leader's before it is read", READ, "shrinks", CHANGED[:1]),
+    Made("F46", "a topic deleted while its logs are read (incomplete, exit 3)", READ, "vanishes", CHANGED),
     Made("F47", "topic deleted while b3 was down", UNCLEAN, "gone", each(1, 2, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)),
     Made(
         "F47", "the same after b3 found its copy a stray", AFTER, "gone", each(1, 2, 3, kind="LEFTOVER_HOLDS_DATA", start=0, end=60)
@@ -217,14 +269,24 @@ def above_info(copy: str, topic: str) -> Counter[Told]:
 
 
 def answers(result: ScanResult) -> dict[str, Counter[Told]]:
-    """Topic → every finding but those of chance; of internal topics only what is above `info`, under their own names."""
+    """Topic → every finding but those of chance; of internal topics only what is above `info`, under their own names.
+
+    Of files that changed, logs only: checkpoints and the controller's log go on by the clock.
+    """
     told: dict[str, Counter[Told]] = {}
     for one in result.findings:
         place, severity = one.place, one.severity.value
-        if one.kind in OF_CHANCE or ((place.topic or "").startswith("__") and severity == "info"):
+        topic, partition = place.topic or "", place.partition
+        if one.kind == "EVIDENCE_CHANGED":
+            directory, _, file = (place.file or "").rpartition("/")
+            topic, _, number = directory.rpartition("-")
+            if not file.endswith(".log") or topic == CLUSTER_METADATA_TOPIC:
+                continue
+            partition = int(number)
+        if one.kind in OF_CHANCE or (topic.startswith("__") and severity == "info"):
             continue
         holders = tuple(sorted(one.evidence["held_by"])) if "held_by" in one.evidence else None
         broker = None if one.kind in UNNAMED else place.broker
-        row = (place.partition, one.kind, severity, broker, place.offset_start, place.offset_end, holders)
-        told.setdefault(place.topic or "", Counter())[row] += 1
+        row = (partition, one.kind, severity, broker, place.offset_start, place.offset_end, holders)
+        told.setdefault(topic, Counter())[row] += 1
     return told

@@ -50,7 +50,8 @@ NOT_ON_REAL_LOGS: Final = {
     "Transactions": "Endings are chosen there, up to hours apart; what brokers do in a minute is below (F41 to F44).",
     "Internal topics": "No coordinator and no controller writes such values.",
     "Committed offsets": "What was committed, and when, is chosen there; a group that outlives its records is below.",
-    "Environment": "Links are made outside of the log directories, files change under the scan's hands, or records are chosen.",
+    "Environment": "Links are made outside of the log directories, files change under the scan's hands (that brokers do, too: F46 "
+    "below), or records are chosen.",
 }
 """Section of the gallery → why not all its cases are injected into the brokers' base."""
 

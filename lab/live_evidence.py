@@ -1,0 +1,92 @@
+"""What is taken from running brokers: a copy made file by file while they write, and scans of logs that change under them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.results import ScanResult
+from lab.cluster import ADMIN_TIMEOUT_SECONDS
+from lab.files import copy_tree
+from lab.jvm import wait_until
+from lab.unclean_election import fully_replicated
+
+if TYPE_CHECKING:
+    from lab.broker_faults import Story
+
+FIRST: Final = 1
+"""Who leads every topic here, and is copied first."""
+TOPICS: Final[dict[str, dict[str, str]]] = {"busy": {"index.interval.bytes": "1"}, "grows": {}, "shrinks": {}, "vanishes": {}}
+BEFORE: Final = 12
+"""Records of each topic before that."""
+LOG: Final = f"{0:020d}.log"
+
+
+def take_live(story: "Story") -> None:
+    """The copy `live`, and in `story.disturbed` the answers of scans that brokers disturb; all brokers run, in the end too."""
+    cluster = story.cluster
+    cluster.start(*cluster.brokers)
+    wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
+    for topic, settings in TOPICS.items():
+        cluster.create_topic(topic, assignment=[[1, 2, 3]], settings=settings)
+        story.write(topic, BEFORE, each=3)
+    story.settle(*TOPICS)
+    copy_file_by_file(story)
+    story.disturbed["grows"] = scan_while(story, "grows", lambda: story.write("grows", 6, each=3))
+    story.disturbed["vanishes"] = scan_while(story, "vanishes", lambda: delete(story, "vanishes"))
+    story.disturbed["shrinks"] = scan_a_truncation(story)
+
+
+def copy_file_by_file(story: "Story") -> None:
+    """As `cp -r` does: of the first broker the log of `busy` is copied, then records are written, then all the rest is copied."""
+    cluster = story.cluster
+    log = cluster.log_dir(FIRST) / "busy-0" / LOG
+
+    def write(copied: Path) -> None:
+        if copied == log:
+            story.write("busy", 9, each=3)
+            story.settle("busy")
+
+    for broker in cluster.brokers:
+        copy_tree(cluster.log_dir(broker), story.root / "live" / f"b{broker}", write)
+
+
+def scan_while(story: "Story", topic: str, change: Callable[[], object], first: int = FIRST) -> ScanResult:
+    """A scan of one topic where it lies; the change is made once a log is read, that of broker `first`."""
+    waiting = [change]
+
+    def progress(_done: int, _total: int) -> None:
+        if waiting:
+            waiting.pop()()
+
+    brokers = sorted(story.cluster.brokers, key=lambda broker: (broker != first, broker))
+    paths = [str(story.cluster.log_dir(broker)) for broker in brokers]
+    return local.scan(paths, ScanOptions(topic_glob=topic, jobs=1), progress)
+
+
+def delete(story: "Story", topic: str) -> None:
+    """Delete a topic; every broker sets its directory aside."""
+    cluster = story.cluster
+    admin = cluster.admin()
+    admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_SECONDS)[topic].result(ADMIN_TIMEOUT_SECONDS)
+    places = [cluster.log_dir(broker) / f"{topic}-0" for broker in cluster.brokers]
+    wait_until(f"{topic} is set aside", lambda: not any(place.exists() for place in places), timeout_seconds=20)
+
+
+def scan_a_truncation(story: "Story") -> ScanResult:
+    """The leader of `shrinks` died with six records that nobody had fetched; it comes back while its log waits to be read, and
+    cuts them off for three others."""
+    cluster = story.cluster
+    story.write_unfetched("shrinks")
+    cluster.kill(FIRST)
+    cluster.thaw(2, 3)
+    wait_until("shrinks has another leader", lambda: cluster.leader_and_isr("shrinks")[0] in (2, 3), timeout_seconds=60)
+    story.write("shrinks", 3, kind="instead")
+    ours, theirs = (cluster.log_dir(broker) / "shrinks-0" / LOG for broker in (FIRST, 2))
+
+    def come_back() -> None:
+        cluster.start(FIRST)
+        wait_until("the log is cut", lambda: ours.read_bytes() == theirs.read_bytes(), timeout_seconds=30)
+
+    return scan_while(story, "shrinks", come_back, first=2)
