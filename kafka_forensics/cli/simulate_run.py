@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kafka_forensics.simulation.history import History
 
 TRUTH: Final = "truth.json"
+LOG_DIRS: Final = "log-dirs"
+"""Beside the truth, so that nothing foreign lies among the log directories."""
 LIST_COLUMNS: Final = ("scenario", "protocols", "sentence")
 
 ScenarioName = Annotated[
@@ -34,7 +36,9 @@ ProtocolName = Annotated[
 ]
 Directory = Annotated[
     Path | None,
-    typer.Option("--output", metavar="DIR", help="Write log directories and truth.json to DIR, which must be empty or new."),
+    typer.Option(
+        "--output", metavar="DIR", help="Write log directories (DIR/log-dirs) and truth.json to DIR, which must be empty or new."
+    ),
 ]
 Picture = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw the history to FILE.")]
 
@@ -51,7 +55,7 @@ def run(
 ) -> int:
     """Play a named history step by step: who did what, and each replica's log end, high watermark and epoch after it.
 
-    With --output the end is written as real log directories, on which `scan` and `plan` find what truth.json, beside them, says.
+    With --output the end is written as real log directories, on which `scan` and `plan` find what truth.json says.
     Without a name the scenarios are listed.
     """
     if scenario is None:
@@ -74,8 +78,8 @@ def run(
     to = destination(sys.stdout, no_color=no_color)
     _write(history, scenario, wanted, to)
     sys.stdout.flush()
-    if paths and not quiet:
-        sys.stderr.write(f"wrote {len(paths)} log directories and {TRUTH} to {output}\n")
+    if output is not None and not quiet:
+        sys.stderr.write(f"wrote {len(paths)} log directories to {output / LOG_DIRS}, and {TRUTH} beside it\n")
     return 0
 
 
@@ -143,8 +147,8 @@ def _write_tree(history: "History", name: str, output: Path) -> list[Path]:
     from kafka_forensics.simulation.truth import truth
 
     try:
-        output.mkdir(exist_ok=True)
-        paths = materialise(history.cluster, output, history.coordinator)
+        (output / LOG_DIRS).mkdir(parents=True)
+        paths = materialise(history.cluster, output / LOG_DIRS, history.coordinator)
         text = json.dumps(truth(history, name), indent=1, ensure_ascii=True) + "\n"
         (output / TRUTH).write_text(text, encoding="ascii", newline="\n")
     except OSError as error:

@@ -1,0 +1,66 @@
+"""Pictures of histories: well-formed, a box for every record in every step, nothing unescaped, nothing fetched from elsewhere."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from kafka_forensics.simulation.history import History
+from kafka_forensics.simulation.picture import COLOURS, svg
+from kafka_forensics.simulation.scenarios import SCENARIOS, play
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def tree(history: History, title: str = "title") -> ET.Element:
+    return ET.fromstring(svg(history, title))  # noqa: S314 - our own text
+
+
+def texts(root: ET.Element) -> list[str]:
+    return [one.text or "" for one in root.iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_record_has_its_box_in_every_step(name: str) -> None:
+    history = play(name)
+    root = tree(history)
+    views = [view for event in history.events for one in event.partitions for view in one.replicas]
+    offsets = sum(view.log_end_offset for view in views)
+    boxes = [one for one in root.iter(f"{SVG}rect") if one.get("height") == "20"]
+    assert len(boxes) == offsets
+    assert len([one for one in root.iter(f"{SVG}line") if one.get("stroke") == "#b3261e"]) == len(views) + 1
+    width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+    for one in root.iter(f"{SVG}rect"):
+        assert float(one.get("x", "0")) + float(one.get("width", "0")) <= width
+        assert float(one.get("y", "0")) + float(one.get("height", "0")) <= height
+    said = " ".join(texts(root))
+    for word in ("read_uncommitted", "high watermark"):
+        assert word in said
+    assert "http" not in svg(history, name).replace("http://www.w3.org/2000/svg", "")
+
+
+def test_records_have_the_colour_of_their_epoch_and_markers_their_letter() -> None:
+    root = tree(play("unclean-election"))
+    colours = {one.get("fill") for one in root.iter(f"{SVG}rect") if one.get("height") == "20"}
+    assert colours == {COLOURS[0], COLOURS[2]}
+    said = texts(tree(play("txn-aborted")))
+    assert said.count("A") > 0
+    assert said.count("C") > 0
+
+
+def test_what_is_told_is_escaped() -> None:
+    history = play("slow-follower")
+    history.tell('<script>alert("&")</script>')
+    history.remark("a < b & c")
+    drawn = svg(history, "<b>&</b>")
+    assert "<script" not in drawn
+    assert "<b>" not in drawn
+    said = texts(tree(history, "<b>&</b>"))
+    assert "<b>&</b>" in said
+    assert "a < b & c" in said
+
+
+def test_who_is_away_is_faded() -> None:
+    history = play("unclean-election")
+    faded = [one for one in tree(history).iter(f"{SVG}g") if one.get("opacity")]
+    away = [v for event in history.events for one in event.partitions for v in one.replicas if v.state in ("dead", "frozen")]
+    assert len(faded) == len(away) > 0
