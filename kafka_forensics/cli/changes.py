@@ -100,10 +100,11 @@ def _run_on_spark(
     quiet: bool,
 ) -> "SnapshotsResult":
     from kafka_forensics.cli.spark_session import stopping
-    from kafka_forensics.engine.snapshots import gather_snapshots, snapshot_paths
+    from kafka_forensics.engine.snapshots import gather_snapshots, reached_apart, snapshot_paths
     from kafka_forensics.spark.snapshots import compare_inputs
 
-    gathered = gather_snapshots(snapshot_paths(given, asked, chosen), asked)
+    snapshots, asked = reached_apart(given, asked)
+    gathered = gather_snapshots(snapshot_paths(snapshots, asked, chosen), asked)
     with stopping(screen, *where, asked.jobs, quiet=quiet) as spark:
         return compare_inputs(spark, gathered, asked).result
 

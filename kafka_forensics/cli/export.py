@@ -171,10 +171,12 @@ def _run_on_spark(
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.engine.inputs import gather
+    from kafka_forensics.engine.options import without_secrets
     from kafka_forensics.spark.export_job import exported
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
+    paths, asked = without_secrets(paths, asked)
     inputs = gather(paths, asked)
     with stopping(screen, where.remote, where.master, asked.jobs, quiet=quiet) as spark:
         return exported(spark, inputs, asked, target, where.output, names, payloads=payloads)

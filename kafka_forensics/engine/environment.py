@@ -118,7 +118,7 @@ def _missing_replicas(log_dir: LogDir) -> list[Finding]:
             Place(topic, partition, log_dir.broker, log_dir.name, offset_start=0, offset_end=offset),
             {"high_watermark": offset, "file": "replication-offset-checkpoint"},
         )
-        for (topic, partition), offset in gone[:NAMES_LISTED]
+        for (topic, partition), offset in gone
     ]
 
 

@@ -1,7 +1,9 @@
 """What the user asked a scan to look at, and how; the same for every engine."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafka_forensics.storage.reached import apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,15 @@ class ScanOptions:
     """Milliseconds since 1970 to which ages are counted; None: the newest in the evidence, by brokers' clocks if any."""
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """How storage services are reached (`storage.options`), as (name, value); may hold secrets."""
+
+
+def without_secrets(paths: Sequence[str], options: ScanOptions) -> tuple[list[str], ScanOptions]:
+    """The paths without what their URIs say of how to reach them, and the options with it (`storage.reached`).
+
+    Raises UsageError for a URI that names nothing.
+    """
+    bare, reached = apart(paths, options.storage_options)
+    return bare, replace(options, storage_options=reached)
 
 
 def scan_options(

@@ -14,7 +14,7 @@ from kafka_forensics.engine.changes import At, Disks, Words, disks_of, partition
 from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.options import ScanOptions, without_secrets
 from kafka_forensics.engine.paths import split_name
 from kafka_forensics.engine.scanning import Merged, Scan, digest_key, judged
 from kafka_forensics.engine.selection import listed, require_match
@@ -58,10 +58,24 @@ def snapshot_order(name: str) -> tuple[object, ...]:
     return tuple((0, int(part), "") if _DIGITS.fullmatch(part) else (1, 0, part) for part in parts), name
 
 
+def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOptions]:
+    """Snapshots and options, what URIs say of how to reach them taken out of their names (`options.without_secrets`)."""
+    if isinstance(given, str):
+        bare, options = without_secrets([given], options)
+        return bare[0], options
+    if not isinstance(given, Mapping):
+        return without_secrets(given, options)
+    found: dict[str, str | Sequence[str]] = {}
+    for name, paths in given.items():
+        found[name], options = without_secrets([paths] if isinstance(paths, str) else paths, options)
+    return found, options
+
+
 def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str] = ()) -> dict[str, list[str]]:
     """The paths of each snapshot by its name, the oldest first; `chosen` are names of those wanted, in their order.
 
-    Raises UsageError for fewer than two, for one that is given twice, and for a name that is none.
+    URIs are those of `reached_apart`. Raises UsageError for fewer than two, for one that is given twice, and for a name that is no
+    snapshot's.
     """
     found = named_snapshots(given, options, chosen)
     require_several(found)
@@ -199,6 +213,7 @@ def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
 
 def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> Compared:
     """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
+    given, options = reached_apart(given, options)
     return compared(gather_snapshots(snapshot_paths(given, options, chosen), options), options, progress)
 
 

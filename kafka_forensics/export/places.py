@@ -3,15 +3,16 @@
 import os
 
 from kafka_forensics.export.target import Place, Target
-from kafka_forensics.storage.uris import URI
+from kafka_forensics.storage.open import local_path
 
 Storage = tuple[tuple[str, str], ...]
 
 
 def open_place(output: str, inputs: list[str], storage: Storage = ()) -> Place:
     """Begin an export. Raises UsageError if there is anything at `output`, it lies in an input, or cannot be written to."""
-    if not is_remote(output):
-        return Target.open(output, inputs)
+    here = local_path(output)
+    if here is not None:
+        return Target.open(here, inputs)
     from kafka_forensics.export.remote_target import RemoteTarget
 
     return RemoteTarget.open(output, inputs, storage)
@@ -19,21 +20,23 @@ def open_place(output: str, inputs: list[str], storage: Storage = ()) -> Place:
 
 def join_place(path: str, token: str, storage: Storage = ()) -> Place:
     """Take part in an export at `absolute(output)`. Raises UsageError if it is not there, or cannot be written to."""
-    if not is_remote(path):
-        return Target.join(path, token)
+    here = local_path(path)
+    if here is not None:
+        return Target.join(here, token)
     from kafka_forensics.export.remote_target import RemoteTarget
 
     return RemoteTarget.join(path, token, storage)
 
 
 def is_remote(output: str) -> bool:
-    """Whether it is a URI, and no file is called so."""
-    return URI.match(output) is not None and not os.path.lexists(output)
+    """Whether it is a URI of a storage service."""
+    return local_path(output) is None
 
 
 def absolute(output: str) -> str:
     """The same place, whatever directory a process works in."""
-    return output if is_remote(output) else os.path.abspath(output)
+    here = local_path(output)
+    return output if here is None else os.path.abspath(here)
 
 
 def inputs_named(paths: list[str]) -> list[str]:

@@ -41,7 +41,7 @@ class RemoteTarget:
         place = remote_place(uri)
         _refuse_inside(place, inputs)
         with _no_source(place.name):
-            target = cls(place, storage_options(storage).with_options(place.options), uuid.uuid4().hex)
+            target = cls(place, storage_options(storage, uri=place.name).with_options(place.options), uuid.uuid4().hex)
         refuse_names(target.path, target._names())
         with target._writing(f"{target._root}/{UNFINISHED}") as file:
             file.write(mark_of(target.token).encode())
@@ -54,7 +54,7 @@ class RemoteTarget:
         """Take part in the export with this token. Raises UsageError if it is not what is at `uri`."""
         place = remote_place(uri)
         with _no_source(place.name):
-            target = cls(place, storage_options(storage).with_options(place.options), token)
+            target = cls(place, storage_options(storage, uri=place.name).with_options(place.options), token)
         if target._mark() != mark_of(token):
             raise UsageError(f"{target.path}: another export is there")
         return target

@@ -78,7 +78,7 @@ def scan_snapshots(
     """
     from kafka_forensics import changes_document, json_document
     from kafka_forensics.engine.options import scan_options
-    from kafka_forensics.engine.snapshots import gather_snapshots, snapshot_paths
+    from kafka_forensics.engine.snapshots import gather_snapshots, reached_apart, snapshot_paths
     from kafka_forensics.export.snapshot_views import with_views
     from kafka_forensics.spark.sessions import require_pyspark
 
@@ -86,7 +86,8 @@ def scan_snapshots(
     from kafka_forensics.spark.snapshots import compare_inputs
 
     options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
-    gathered = gather_snapshots(snapshot_paths(snapshots, options, order), options)
+    given, options = reached_apart(snapshots, options)
+    gathered = gather_snapshots(snapshot_paths(given, options, order), options)
     return with_views(compare_inputs(spark, gathered, options), options, json_document, changes_document)
 
 

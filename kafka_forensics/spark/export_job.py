@@ -14,7 +14,7 @@ from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES
 from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.engine.inputs import Inputs, gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.options import ScanOptions, without_secrets
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.export.datasets import Dataset, export_facts
 from kafka_forensics.export.payloads import without_payloads
@@ -102,6 +102,7 @@ def export_paths(
     target = open_place(output, inputs_named(paths), options.storage_options)
     try:
         names = [name for name in FACTS if name in wanted]
+        paths, options = without_secrets(paths, options)
         inputs = gather(paths, options)
         reader, datasets = exported(spark, inputs, options, target, output, names, payloads=payloads, split_bytes=split_bytes)
     except BaseException:

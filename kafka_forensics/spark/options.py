@@ -14,6 +14,7 @@ from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES, FactQuery
 from kafka_forensics.engine.paths import split_name
 from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.spark.schemas import fact_schema
+from kafka_forensics.storage.reached import apart
 
 DEFAULT_FACT: Final = "batches"
 OPTIONS: Final = (
@@ -86,7 +87,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     order = _names(told, "order")
     if order and not snapshots:
         raise UsageError("order chooses among snapshots, and none are read", hint="say snapshots=true as well")
-    return SourceOptions(_paths(told), query, storage, snapshots, order)
+    paths, storage = apart(_paths(told), storage)
+    return SourceOptions(paths, query, storage, snapshots, order)
 
 
 def _names(told: Mapping[str, str], option: str) -> tuple[str, ...]:

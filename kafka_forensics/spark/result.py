@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kafka_forensics import json_document
 from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.engine.inputs import Inputs, gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.options import ScanOptions, without_secrets
 from kafka_forensics.export.views import ScanViews, words
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import fact_named
@@ -46,6 +46,7 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
 
     Raises UsageError for paths that make no sense, and where the workers cannot do the work.
     """
+    paths, options = without_secrets(paths, options)
     inputs = gather(paths, options) if inputs is None else inputs
     plain, witnesses = scan_inputs(spark, inputs, options)
     told = {

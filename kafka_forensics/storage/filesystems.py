@@ -33,6 +33,9 @@ def open_filesystem(place: RemotePlace, options: StorageOptions) -> "tuple[FileS
     openers = {"s3": _s3, "gs": _gs, "abfs": _abfs, "hdfs": _hdfs}
     try:
         return openers.get(place.scheme, _fsspec)(place, options)
+    except ValueError as error:
+        said = options.hide(str(error)).partition("\n")[0]
+        raise UsageError(f"{place.name}: these storage options do not go together: {said}", hint="docs/storage.md") from None
     except (OSError, RuntimeError) as error:
         reason = options.hide(str(error)).partition("\n")[0]
         how = "; it needs Java, HADOOP_HOME and CLASSPATH (docs/storage.md)" if place.scheme == "hdfs" else ""

@@ -94,7 +94,7 @@ def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, Stor
     from kafka_forensics.storage.options import storage_options as gathered
     from kafka_forensics.storage.remote_open import expand
 
-    return list(expand(path, gathered(storage_options)))
+    return list(expand(path, gathered(storage_options, uri=path)))
 
 
 def open_beside(source: ByteSource) -> ByteSource:
@@ -104,18 +104,30 @@ def open_beside(source: ByteSource) -> ByteSource:
     return source.beside() if isinstance(source, RemoteSource) else open_source(os.path.dirname(os.path.abspath(source.name)))
 
 
+def local_path(given: str) -> str | None:
+    """The path on this machine that `given` means, a path or a `file:` URI; None for a URI of a storage service.
+
+    Raises UsageError for a file URI of another host.
+    """
+    uri = _URI.match(given)
+    if uri is None or os.path.lexists(given):
+        return given
+    return _path_of_file_uri(given) if uri[1].lower() in SCHEMES else None
+
+
 def refuse_output_inside(output: str, inputs: Iterable[str]) -> None:
     """Raise UsageError if writing to `output` could change an input: it is one, or lies inside one.
 
     Paths are compared as the system resolves them, through links and mounts; `output` need not exist yet.
     """
-    target = os.path.realpath(output)
+    target = os.path.realpath(local_path(output) or output)
     chain = _ancestors(target)
     identities = {identity for path in chain if (identity := _identity(path)) is not None}
     for given in inputs:
-        if _URI.match(given) and not os.path.lexists(given):
+        here = local_path(given)
+        if here is None:
             continue
-        path = os.path.realpath(given)
+        path = os.path.realpath(here)
         if path in chain or _identity(path) in identities:
             where = "is the input" if path == target or _identity(path) == _identity(target) else "lies inside the input"
             raise UsageError(
@@ -138,7 +150,7 @@ def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
     from kafka_forensics.storage.options import storage_options as gathered
     from kafka_forensics.storage.remote_open import open_remote
 
-    source = open_remote(uri, gathered(storage_options))
+    source = open_remote(uri, gathered(storage_options, uri=uri))
     name = source.name.lower()
     if name.endswith((*ARCHIVES, *_OTHER_CONTAINERS)) and source.stat("").kind is EntryKind.FILE:
         raise UsageError(f"{source.name}: archives are read from local disks only", hint="copy it here first, or unpack it there")

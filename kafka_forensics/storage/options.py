@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.reached import holding_at
 
 MIN_BLOCK_MIB: Final = 8
 MAX_BLOCK_MIB: Final = 32
@@ -92,16 +93,17 @@ Given: TypeAlias = StorageOptions | Mapping[str, str] | Iterable[tuple[str, str]
 """How a caller may give options."""
 
 
-def storage_options(given: Given, environment: Mapping[str, str] | None = None) -> StorageOptions:
+def storage_options(given: Given, environment: Mapping[str, str] | None = None, *, uri: str = "") -> StorageOptions:
     """Options from a mapping or pairs, and from the environment (by default this process's) for what they do not say.
 
+    Of those that hold at some URIs only (`reached`), the ones that hold at `uri` are among them.
     Credentials of the environment are left to the service's own library, which knows more places. Raises UsageError, which names
     options and no values, for one that cannot be.
     """
     if isinstance(given, StorageOptions):
         return given
     pairs = given.items() if isinstance(given, Mapping) else given or ()
-    return from_pairs(pairs, os.environ if environment is None else environment)
+    return from_pairs(holding_at(uri, pairs), os.environ if environment is None else environment)
 
 
 def from_pairs(pairs: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> StorageOptions:

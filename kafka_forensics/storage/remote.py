@@ -190,8 +190,17 @@ class RemoteSource:
             identity = (-1 - int.from_bytes(digest, "big"), int.from_bytes(full, "big"))
             return Entry(path, EntryKind.DIRECTORY, 0, 0, identity)
         if info.type == FileType.File:
-            return Entry(path, EntryKind.FILE, info.size or 0, info.mtime_ns or 0, None)
+            return Entry(path, EntryKind.FILE, self._size_of(path, info), info.mtime_ns or 0, None)
         return None
+
+    def _size_of(self, path: str, info: "FileInfo") -> int:
+        """Bytes of an object, asked for where the listing does not tell. Raises SourceError if nobody knows."""
+        size: int | None = info.size
+        if size is None:
+            size = self._answer(path, lambda: self._filesystem.get_file_info(info.path)).size
+        if size is None:
+            raise SourceError(path, "the service does not tell how large this object is, so its end cannot be known")
+        return size
 
     def _reader(self, path: str, listed: int) -> ObjectReader:
         return ObjectReader(self._filesystem, self._full(path), path, listed, self._options, self._is_known)

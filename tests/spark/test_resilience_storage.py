@@ -107,3 +107,11 @@ def test_an_object_that_is_shorter_than_listed_is_no_end_of_a_log(storage: S3Pro
     answer = scans.scan(EVIDENCE, storage_options=options(storage)).document
     assert [one["path"] for one in json.loads(answer)["incomplete"]] == [f"{EVIDENCE}/{name}"]
     assert answer == local_document([EVIDENCE], ScanOptions(storage_options=options(storage)))
+
+
+def test_what_a_uri_says_reaches_the_workers(storage: S3Proxy, scans: Driver, judged: str) -> None:
+    storage.fault = None
+    before = len(scans.log.read_text())
+    uri = EVIDENCE.replace("s3://", f"s3://{ACCESS_KEY}:{SECRET_KEY}@")
+    assert scans.scan(f"{uri}?endpoint={storage.endpoint}&region=us-east-1").document == judged
+    assert SECRET_KEY not in scans.log.read_text()[before:]

@@ -132,6 +132,17 @@ def test_output_inside_an_input_is_refused(tmp_path: Path, monkeypatch: pytest.M
     refuse_output_inside("evidence/other.html", ["evidence/bundle.tar", "evidence/deep"])
 
 
+def test_a_file_uri_is_the_file_it_names_on_both_sides(tmp_path: Path) -> None:
+    inside, evidence = tmp_path / "an input" / "out", tmp_path / "an input"
+    evidence.mkdir()
+    uri = evidence.as_uri()
+    assert "%20" in uri
+    for output, given in ((str(inside), uri), (inside.as_uri(), str(evidence)), (inside.as_uri(), uri)):
+        with pytest.raises(UsageError, match="lies inside the input"):
+            refuse_output_inside(output, [given])
+    refuse_output_inside((tmp_path / "other").as_uri(), [uri, str(evidence)])
+
+
 def test_an_input_given_through_a_link_is_protected(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")

@@ -3,6 +3,7 @@
 import pytest
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.storage.filesystems import open_filesystem
 from kafka_forensics.storage.options import HIDDEN, StorageOptions, option_pair, storage_options
 from kafka_forensics.storage.uris import remote_place
 
@@ -104,3 +105,19 @@ def test_a_uri_that_names_nothing(uri: str) -> None:
     with pytest.raises(UsageError) as caught:
         remote_place(uri)
     assert SECRET not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("uri", "pairs"),
+    [
+        ("s3://b/x", {"role_arn": "arn:aws:iam::1:role/r", "access_key": "AKIA1", "secret_key": "SECRETVALUE"}),
+        ("s3://b/x", {"anonymous": "true", "access_key": "AKIA1", "secret_key": "SECRETVALUE"}),
+        ("s3://b/x", {"session_token": "SECRETVALUE"}),
+        ("abfs://c@account.dfs.core.windows.net/x", {"tenant_id": "t"}),
+    ],
+    ids=["role-and-keys", "anonymous-with-keys", "token-alone", "tenant-alone"],
+)
+def test_options_that_do_not_go_together_are_refused(uri: str, pairs: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="do not go together") as error:
+        open_filesystem(remote_place(uri), storage_options(pairs, {"AWS_REGION": "us-east-1"}))
+    assert "SECRETVALUE" not in str(error.value)

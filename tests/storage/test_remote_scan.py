@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,32 @@ def test_facts_and_dumps_of_one_object(divergence: str, capsys: pytest.CaptureFi
         assert outcome(["dump", place, "--records", "--show-payloads", "--format", "jsonl"]) == 0
         texts.append(capsys.readouterr().out.replace(place, "PLACE"))
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["told-when-asked", "never-told"])
+def test_an_object_listed_without_its_size_is_not_empty(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    root = SAMPLES / "unclean-election" / "broker-1"
+    memory.put(str(root), "/sizeless", recursive=True)
+    listed, told = type(memory).find, type(memory).info
+
+    def find(self: Any, path: str, **more: Any) -> Any:
+        return {name: one | {"size": None} for name, one in listed(self, path, **more).items()}
+
+    def info(self: Any, path: str, **more: Any) -> Any:
+        return told(self, path, **more) if asked else told(self, path, **more) | {"size": None}
+
+    monkeypatch.setattr(type(memory), "find", find)
+    monkeypatch.setattr(type(memory), "info", info)
+    found, plain = kf.scan("memory://sizeless"), kf.scan(str(root))
+    if asked:
+        assert found.totals.records == plain.totals.records > 0
+    else:
+        assert {one.reason for one in found.incomplete} == {
+            "the service does not tell how large this object is, so its end cannot be known"
+        }
 
 
 def test_fsspec_opens_other_schemes() -> None:

@@ -16,7 +16,7 @@ from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES
 from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.local import scan_inputs as scan_here
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.options import ScanOptions, without_secrets
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.export.json_document import document
 from kafka_forensics.export.tasks import Task
@@ -93,9 +93,9 @@ def _options(asked: dict[str, Any]) -> ScanOptions:
 
 def _scanned(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
     """The answer to `scan`, while `meanwhile` happens `when` the paths are "listed", or the workers "probed"."""
-    options = _options(asked)
+    paths, options = without_secrets(asked["paths"], _options(asked))
     sizes = replace(job.USUAL, **_chosen(asked, job.Sizes))
-    inputs = gather(asked["paths"], options)
+    inputs = gather(paths, options)
     meanwhile = asked.get("meanwhile")
     if meanwhile is not None and asked["when"] == "listed":
         change(meanwhile)
