@@ -7,18 +7,17 @@ stages are becomes our progress, the rest is kept in case that it does not start
 import os
 import re
 import threading
-from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination
+from kafka_forensics.errors import ForensicsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STAGES: Final = re.compile(rb"\[Stage (\d+):[^\]]*?\((\d+) \+ \d+\) / (\d+)\]")
-_LINES_KEPT: Final = 40
 _PIECE: Final = 4096
 
 
@@ -29,27 +28,35 @@ def stopping(screen: Destination, remote: str | None, master: str | None, jobs: 
     Raises UsageError where it cannot be had.
     """
     from kafka_forensics.spark import default_builder, session
+    from kafka_forensics.spark.sessions import failures_told, shown
 
     where = remote or master or f"local[{jobs},4]"
-    _say(screen, f"starting Spark ({where})" if remote is None else f"connecting to Spark ({where})", quiet=quiet)
+    _say(screen, f"starting Spark ({where})" if remote is None else f"connecting to Spark ({shown(where)})", quiet=quiet)
     if remote is not None:
-        spark = session(remote=remote)
+        with failures_told(remote):
+            spark = session(remote=remote)
         try:
-            yield spark
+            with failures_told():
+                yield spark
         finally:
-            spark.stop()
+            _stop(spark)
         return
     with Progress(screen, quiet=quiet, tasks=True) as progress, _Heard(progress) as heard:
+        with failures_told(where), heard.child():
+            spark = default_builder(where).config("spark.ui.showConsoleProgress", "true").getOrCreate()
         try:
-            with heard.child():
-                spark = default_builder(where).config("spark.ui.showConsoleProgress", "true").getOrCreate()
-        except RuntimeError:
-            heard.show(screen)
-            raise
-        try:
-            yield spark
+            with failures_told():
+                yield spark
         finally:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: Any) -> None:
+    """Stop a session; one that is gone already cannot be stopped, and that was told."""
+    from kafka_forensics.spark.sessions import failures_told
+
+    with suppress(ForensicsError), failures_told():
+        spark.stop()
 
 
 def _say(screen: Destination, words: str, *, quiet: bool) -> None:
@@ -63,7 +70,6 @@ class _Heard:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._last: deque[bytes] = deque(maxlen=_LINES_KEPT)
         self._read, self._write = os.pipe()
         self._listener = threading.Thread(target=self._listen, daemon=True)
 
@@ -88,12 +94,6 @@ class _Heard:
             os.dup2(kept, 2)
             os.close(kept)
 
-    def show(self, screen: Destination) -> None:
-        """What was said last."""
-        from kafka_forensics.cli.safe_text import printable
-
-        screen.stream.writelines(printable(line.decode("utf-8", "replace")) + "\n" for line in self._last)
-
     def _listen(self) -> None:
         rest = b""
         while piece := os.read(self._read, _PIECE):
@@ -102,6 +102,4 @@ class _Heard:
                 stages = _STAGES.findall(line)
                 if stages:
                     self._progress(sum(int(done) for _, done, _ in stages), sum(int(total) for _, _, total in stages))
-                elif line.strip():
-                    self._last.append(line)
         os.close(self._read)

@@ -6,18 +6,28 @@ import shutil
 import socket
 import sys
 import warnings
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import ForensicsError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 _HERE: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """For a Spark that is on this machine alone."""
 _PORTS: Final = {"sc": 15002, "spark": 7077}
 _PLACE: Final = re.compile(r"(sc|spark)://([^/;?]+)")
+_MASTER: Final = re.compile(
+    r"local(?:\[(?:\d+|\*)\s*(?:,\s*\d+\s*)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|spark://[^/;?]+|yarn|k8s://.+"
+)
+_MASTERS: Final = "local, local[4], local[*], spark://host:port, yarn and k8s://https://host:port are such"
+_CAUSE: Final = re.compile(
+    r"^\s*(?:Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
+)
 _ANSWER_SECONDS: Final = 10.0
 OLDEST: Final = (4, 0)
 """The oldest pyspark with what the data source needs."""
@@ -52,12 +62,60 @@ def require_java() -> None:
         raise UsageError("Spark needs Java, and there is none", hint=_JAVA)
 
 
+def shown(place: str) -> str:
+    """A master or the URL of a Connect server as it may be shown: without its parameters, of which one may be a token."""
+    return re.split(r"/?[;?]", place, maxsplit=1)[0]
+
+
+@contextmanager
+def failures_told(starting: str | None = None) -> "Iterator[None]":
+    """Say in one line what Spark fails at meanwhile: UsageError while it starts at the place `starting`, else ForensicsError."""
+    from pyspark.errors import PySparkException
+
+    kinds: list[type[Exception]] = [PySparkException, ConnectionRefusedError, ConnectionResetError]
+    if _is_there("py4j"):
+        from py4j.protocol import Py4JError
+
+        kinds.append(Py4JError)
+    if _is_there("grpc"):
+        from grpc import RpcError
+
+        kinds.append(RpcError)
+    try:
+        yield
+    except tuple(kinds) as error:
+        reason = root_cause(str(error))
+        if starting is None:
+            raise ForensicsError(f"Spark did not finish: {reason}") from error
+        reason = reason.replace(starting, shown(starting))
+        raise UsageError(
+            f"Spark does not start at {shown(starting)}: {reason}", hint="`kafka-forensics doctor` checks Java and Spark"
+        ) from error
+
+
+def root_cause(text: str) -> str:
+    """The line of a Java stack that tells its innermost cause, else the first line of all."""
+    causes = (
+        re.findall(r"^\s*Caused by: (.+)$", text, re.MULTILINE)
+        or _CAUSE.findall(text)
+        or text.strip().splitlines()
+        or ["no reason given"]
+    )
+    return str(causes[-1] if "Caused by: " in text else causes[0]).strip()
+
+
+def _require_master(master: str) -> None:
+    if _MASTER.fullmatch(master) is None:
+        raise UsageError(f"there is no Spark master {shown(master)}", hint=_MASTERS)
+
+
 def builder(master: str) -> "SparkSession.Builder":
     """See `spark.default_builder`."""
     require_pyspark()
     require_java()
     from pyspark.sql import SparkSession
 
+    _require_master(master)
     _require_answer(master)
     _run_this_python()
     here = master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
