@@ -98,8 +98,11 @@ def append(
         return sent
     sent.base_offset = replica.log_end_offset
     sent.end_offset = sent.base_offset + len(ids)
-    whole = Batch(sent.base_offset, ids, replica.leader_epoch, cluster.now_ms, **batch)
-    replica.append(whole, with_epochs=cluster.epochs_known)
+    if cluster.epochs_known:
+        replica.append(Batch(sent.base_offset, ids, replica.leader_epoch, cluster.now_ms, **batch))
+    else:
+        for offset, one in enumerate(ids, sent.base_offset):  # in format 1 every record stands alone
+            replica.append(Batch(offset, (one,), replica.leader_epoch, cluster.now_ms), with_epochs=False)
     replica.waiting.append(sent)
     raise_high_watermark(cluster, partition, replica)
     return sent

@@ -47,12 +47,12 @@ def produce(
     answered: bool = True,
     again: Sent | None = None,
 ) -> Sent:
-    """Send a new batch of `count` records, or `again` one that was sent before.
+    """Send a new batch of `count` records, or `again` one that was sent before; brokers before 0.11 take no numbers.
 
     `answered=False`: the leader gets it, and what it answers is lost. `leader`: whom to send to, if not to the controller's leader.
     """
     ids = cluster.new_ids(count) if again is None else again.ids
-    if not producer.idempotent:
+    if not producer.idempotent or not cluster.epochs_known:
         return append(cluster, partition, ids, acks=acks, leader=leader, answered=answered)
     batch = NumberedBatch(producer.producer_epoch, number(producer, partition, ids), len(ids))
     broker = partition.leader if leader is None else leader

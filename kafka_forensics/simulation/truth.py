@@ -78,17 +78,14 @@ def forks(partition: Partition) -> dict[tuple[int, int], int]:
 def elections(cluster: Cluster, where: TopicPartition) -> Iterator[Outcome]:
     """What becomes of all replicas under each of them as the leader, all brokers up."""
     for leader in sorted(cluster.partitions[where].replicas):
-        world = cluster.copy()
-        for broker in sorted(set(world.partitions[where].replicas) - {leader}):
-            world.dead.add(broker)
-        yield _elected(world, where, leader)
+        yield _elected(cluster.copy(), where, leader)
 
 
 def _elected(world: Cluster, where: TopicPartition, leader: int) -> Outcome:
     partition = world.partitions[where]
-    for one in partition.replicas:
-        world.dead.add(one)
-        world.fenced.add(one)
+    world.frozen.clear()
+    world.dead.update(world.brokers)
+    world.fenced.update(world.brokers)
     partition.leader, partition.isr, partition.elr, partition.last_known_leader = -1, frozenset({leader}), frozenset(), None
     logs = {broker: list(one.batches) for broker, one in partition.replicas.items()}
     start(world, leader)
