@@ -1,0 +1,278 @@
+"""The cluster of histories, rule by rule: fetches, watermarks, promises, truncation, the ISR, elections, restarts."""
+
+import pytest
+
+from kafka_forensics.replication import acks as promises
+from kafka_forensics.simulation.actions import append, checkpoint_high_watermarks, fetch, flush, hear, shrink_isr
+from kafka_forensics.simulation.cluster import PROTOCOLS, Cluster, Partition, Truncating
+from kafka_forensics.simulation.control import fence, freeze, kill, lose_power, run_election, start, stop, tell, thaw
+from kafka_forensics.simulation.producers import Producer, produce
+from kafka_forensics.simulation.truth import acknowledged, lost
+
+IDEMPOTENT = 1000
+
+
+def made(
+    protocol: Truncating = "kip-320", brokers: int = 3, *, min_isr: int = 1, elr: bool = False, unclean: bool = False
+) -> tuple[Cluster, Partition]:
+    """A cluster with partition t-0, led by broker 1."""
+    cluster = Cluster(tuple(range(1, brokers + 1)), protocol, elr_enabled=elr, unclean=unclean)
+    partition = cluster.create("t", min_insync_replicas=min_isr)
+    tell(cluster, partition)
+    return cluster, partition
+
+
+def settle(cluster: Cluster, partition: Partition) -> None:
+    for _ in range(3):
+        for one in cluster.brokers:
+            fetch(cluster, partition, one)
+
+
+def watermarks(partition: Partition) -> list[int]:
+    return [partition.replicas[one].high_watermark for one in sorted(partition.replicas)]
+
+
+def ends(partition: Partition) -> list[int]:
+    return [partition.replicas[one].log_end_offset for one in sorted(partition.replicas)]
+
+
+def epochs(partition: Partition, broker: int) -> list[tuple[int, int]]:
+    return [(one.leader_epoch, one.start_offset) for one in partition.replicas[broker].epochs]
+
+
+def standing(partition: Partition) -> tuple[int, list[int], list[int]]:
+    """Leader, ISR and ELR."""
+    return partition.leader, sorted(partition.isr), sorted(partition.elr)
+
+
+def test_a_followers_watermark_is_a_fetch_behind_its_leaders() -> None:
+    cluster, partition = made(brokers=2)
+    sent = append(cluster, partition, cluster.new_ids(4))
+    fetch(cluster, partition, 2)
+    assert (ends(partition), watermarks(partition), sent.answer) == ([4, 4], [0, 0], "waiting")
+    fetch(cluster, partition, 2, answered=False)
+    assert (watermarks(partition), sent.answer) == ([4, 0], "acknowledged")
+    fetch(cluster, partition, 2)
+    assert watermarks(partition) == [4, 4]
+
+
+def test_a_lost_answer_brings_nothing_and_a_limit_bounds_a_fetch() -> None:
+    cluster, partition = made(brokers=2)
+    for _ in range(3):
+        append(cluster, partition, cluster.new_ids(1))
+    done = fetch(cluster, partition, 2, answered=False)
+    assert (done.start, done.end, ends(partition)) == (0, 0, [3, 0])
+    done = fetch(cluster, partition, 2, limit=2)
+    assert (done.leader, done.start, done.end, done.failure) == (1, 0, 2, "")
+
+
+def test_acks_all_is_refused_below_min_insync_replicas() -> None:
+    cluster, partition = made(min_isr=2)
+    kill(cluster, 2)
+    kill(cluster, 3)
+    refused = append(cluster, partition, cluster.new_ids(1))
+    assert (refused.answer, refused.base_offset, ends(partition)) == ("not enough replicas", -1, [0, 0, 0])
+    taken = append(cluster, partition, cluster.new_ids(1), acks=promises.LEADER)
+    assert (taken.answer, watermarks(partition)) == ("acknowledged", [0, 0, 0])
+
+
+def test_who_waited_for_a_leader_that_is_gone_is_told_nothing_good() -> None:
+    cluster, partition = made()
+    waiting = append(cluster, partition, cluster.new_ids(1))
+    freeze(cluster, 1, noticed=True)
+    thaw(cluster, 1)
+    assert waiting.answer == "not leader"
+    second = append(cluster, partition, cluster.new_ids(1))
+    kill(cluster, 2)
+    assert second.answer == "lost"
+    assert acknowledged(cluster) == set()
+
+
+def test_a_leader_in_its_own_eyes_takes_records_and_loses_them() -> None:
+    cluster, partition = made()
+    freeze(cluster, 1, noticed=True)
+    thaw(cluster, 1, hears=False)
+    sent = append(cluster, partition, cluster.new_ids(1), acks=promises.LEADER, leader=1)
+    refused = append(cluster, partition, cluster.new_ids(1), leader=3)
+    assert (sent.answer, sent.leader_epoch, refused.answer) == ("acknowledged", 0, "not leader")
+    append(cluster, partition, cluster.new_ids(1))
+    hear(cluster, partition, 1)
+    settle(cluster, partition)
+    assert lost(cluster) == {0}
+    assert partition.isr == {1, 2, 3}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_only_the_newest_protocol_refuses_followers_of_another_epoch(protocol: Truncating) -> None:
+    cluster, partition = made(protocol)
+    append(cluster, partition, cluster.new_ids(1))
+    fence(cluster, 3)
+    kill(cluster, 2)
+    cluster.fenced.discard(3)
+    partition.replicas[1].leader_epoch += 1
+    done = fetch(cluster, partition, 3)
+    assert (done.failure, done.end) == (("fenced", 0) if protocol == "kip-320" else ("", 1))
+
+
+@pytest.mark.parametrize(("protocol", "cut"), [("truncate-to-hw", 1), ("kip-101", 2), ("kip-279", 2), ("kip-320", 2)])
+def test_a_restart_cuts_at_the_checkpointed_watermark_without_epochs_only(protocol: Truncating, cut: int) -> None:
+    cluster, partition = made(protocol, brokers=2)
+    append(cluster, partition, cluster.new_ids(1))
+    settle(cluster, partition)
+    checkpoint_high_watermarks(cluster, 2)
+    append(cluster, partition, cluster.new_ids(1))
+    settle(cluster, partition)
+    kill(cluster, 2, noticed=False)
+    start(cluster, 2)
+    assert ends(partition) == [2, cut]
+
+
+def test_nobody_cuts_at_a_watermark_while_there_is_no_leader() -> None:
+    cluster, partition = made("truncate-to-hw", brokers=2)
+    append(cluster, partition, cluster.new_ids(1), acks=promises.LEADER)
+    fetch(cluster, partition, 2)
+    kill(cluster, 2)
+    kill(cluster, 1)
+    start(cluster, 2)
+    assert (partition.leader, ends(partition)) == (-1, [1, 1])
+
+
+def test_power_takes_what_was_not_flushed_and_a_kill_takes_nothing() -> None:
+    cluster, partition = made()
+    append(cluster, partition, cluster.new_ids(2))
+    flush(cluster, 1)
+    append(cluster, partition, cluster.new_ids(2))
+    kill(cluster, 1, noticed=False)
+    assert ends(partition)[0] == 4
+    (cut,) = lose_power(cluster, 1)
+    assert (cut.broker, cut.end_offset, cut.ids, ends(partition)[0]) == (1, 2, (2, 3), 2)
+
+
+def test_a_leader_begins_its_epoch_at_its_log_end() -> None:
+    cluster, partition = made()
+    append(cluster, partition, cluster.new_ids(2))
+    settle(cluster, partition)
+    kill(cluster, 1)
+    assert (standing(partition), epochs(partition, 2)) == ((2, [2, 3], []), [(0, 0), (1, 2)])
+    kill(cluster, 2)
+    assert epochs(partition, 3) == [(0, 0), (2, 2)]
+    append(cluster, partition, cluster.new_ids(1))
+    start(cluster, 2)
+    assert epochs(partition, 2) == [(0, 0)]
+    fetch(cluster, partition, 2)
+    assert epochs(partition, 2) == [(0, 0), (2, 2)]
+
+
+def test_the_last_member_of_the_isr_stays_without_an_elr_and_goes_with_one() -> None:
+    cluster, partition = made(brokers=2)
+    kill(cluster, 2)
+    kill(cluster, 1)
+    assert standing(partition) == (-1, [1], [])
+    cluster, partition = made(brokers=2, elr=True, min_isr=2)
+    kill(cluster, 2)
+    kill(cluster, 1)
+    assert standing(partition) == (-1, [], [1, 2])
+    start(cluster, 2)
+    assert standing(partition) == (2, [2], [1])
+
+
+def test_who_may_have_lost_records_leaves_the_elr() -> None:
+    cluster, partition = made(brokers=2, elr=True, min_isr=2)
+    kill(cluster, 2)
+    kill(cluster, 1)
+    start(cluster, 2, lossy=True)
+    assert standing(partition) == (-1, [], [1])
+    start(cluster, 1)
+    assert standing(partition) == (1, [1], [])
+
+
+def test_an_unclean_election_takes_the_first_that_is_alive() -> None:
+    cluster, partition = made(unclean=True)
+    kill(cluster, 3)
+    kill(cluster, 2)
+    append(cluster, partition, cluster.new_ids(1))
+    kill(cluster, 1)
+    start(cluster, 3)
+    assert (standing(partition), partition.recovering) == ((3, [3], []), True)
+    assert cluster.changes[-1].kind == "unclean"
+
+
+def test_the_preferred_replica_is_elected_when_asked_for() -> None:
+    cluster, partition = made()
+    stop(cluster, 1)
+    start(cluster, 1)
+    settle(cluster, partition)
+    assert partition.leader == 2
+    assert run_election(cluster, partition).kind == "stays"
+    assert run_election(cluster, partition, preferred=True, hears=[1]).leader == 1
+    assert [partition.replicas[one].leader for one in (1, 2, 3)] == [1, 2, 2]
+
+
+def test_a_laggard_is_put_out_by_time_and_comes_back_by_fetching() -> None:
+    cluster, partition = made()
+    freeze(cluster, 3)
+    append(cluster, partition, cluster.new_ids(1))
+    fetch(cluster, partition, 2)
+    assert shrink_isr(cluster, partition) == frozenset()
+    cluster.tick(31_000)
+    fetch(cluster, partition, 2)
+    assert shrink_isr(cluster, partition) == {3}
+    assert watermarks(partition)[0] == 1
+    thaw(cluster, 3)
+    assert not fetch(cluster, partition, 3).joined
+    assert fetch(cluster, partition, 3).joined
+    assert partition.isr == {1, 2, 3}
+
+
+def test_nobody_joins_the_isr_before_the_leaders_own_epoch() -> None:
+    cluster, partition = made()
+    append(cluster, partition, cluster.new_ids(2))
+    fetch(cluster, partition, 2)
+    shrink_isr(cluster, partition, [3])
+    kill(cluster, 1)
+    assert (partition.leader, watermarks(partition)[1]) == (2, 2)
+    partition.replicas[2].high_watermark = 0
+    assert not fetch(cluster, partition, 3).joined
+    assert fetch(cluster, partition, 3).joined
+
+
+def test_a_retry_is_known_by_its_number_on_every_leader() -> None:
+    cluster, partition = made()
+    producer = Producer(IDEMPOTENT, 0)
+    sent = produce(cluster, partition, producer, 2, answered=False)
+    settle(cluster, partition)
+    assert acknowledged(cluster) == set()
+    again = produce(cluster, partition, producer, again=sent)
+    assert (again.duplicate, again.base_offset, again.end_offset, again.answer) == (True, 0, 2, "acknowledged")
+    kill(cluster, 1)
+    assert produce(cluster, partition, producer, again=sent).duplicate
+    assert acknowledged(cluster) == {0, 1}
+    produce(cluster, partition, producer)
+    skipped = Producer(IDEMPOTENT, 0, sequences={partition.name: 7})
+    assert produce(cluster, partition, skipped).answer == "out of order"
+
+
+def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> None:
+    cluster, partition = made("truncate-to-hw")
+    producer = Producer(IDEMPOTENT, 0)
+    sent = produce(cluster, partition, producer, 2)
+    produce(cluster, partition, producer, again=sent)
+    assert [(one.base_offset, one.ids, one.producer_id) for one in partition.replicas[1].batches] == [
+        (0, (0,), -1),
+        (1, (1,), -1),
+        (2, (0,), -1),
+        (3, (1,), -1),
+    ]
+    assert epochs(partition, 1) == []
+
+
+def test_a_copy_is_another_world() -> None:
+    cluster, partition = made()
+    append(cluster, partition, cluster.new_ids(1))
+    settle(cluster, partition)
+    other = cluster.copy()
+    kill(other, 1)
+    append(other, other.partitions["t", 0], other.new_ids(1))
+    assert (partition.leader, ends(partition), cluster.next_id) == (1, [1, 1, 1], 1)
+    assert (other.partitions["t", 0].leader, ends(other.partitions["t", 0])) == (2, [1, 2, 1])
+    assert len(cluster.changes) == 1

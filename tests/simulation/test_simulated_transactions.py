@@ -1,0 +1,159 @@
+"""Transactions of histories: what the coordinator writes, who is fenced, what readers see, and the files it all becomes."""
+
+import pytest
+
+from kafka_forensics.model.files import AbortedTxn, ProducerEntry
+from kafka_forensics.simulation import transactions
+from kafka_forensics.simulation.actions import fetch
+from kafka_forensics.simulation.cluster import Cluster, Partition
+from kafka_forensics.simulation.control import kill, start, tell
+from kafka_forensics.simulation.producer_files import aborted_transactions, producer_entries
+from kafka_forensics.simulation.producers import Producer
+from kafka_forensics.simulation.reading import read, visible
+from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordinator
+
+APP = "app"
+
+
+def begun(coordinator: Coordinator) -> tuple[Cluster, Partition, Producer]:
+    """One broker, partition t-0, and a client with an epoch."""
+    cluster = Cluster((1, 2))
+    partition = cluster.create("t")
+    tell(cluster, partition)
+    producer = Producer(transactional_id=APP)
+    assert transactions.init_producer_id(cluster, coordinator, producer) == OK
+    return cluster, partition, producer
+
+
+def states(coordinator: Coordinator) -> list[tuple[str, int]]:
+    return [(state.state, state.producer_epoch) for _, _, state in coordinator.log]
+
+
+def wrote(cluster: Cluster, coordinator: Coordinator, partition: Partition, producer: Producer) -> str:
+    """A record of a transaction that names its partition; the answer."""
+    named = transactions.add_partitions(cluster, coordinator, producer, [partition.name])
+    return named if named != OK else transactions.write(cluster, coordinator, partition, producer).answer
+
+
+@pytest.mark.parametrize(("version", "epoch"), [(0, 0), (2, 1)])
+def test_a_transaction_is_written_down_step_by_step(version: int, epoch: int) -> None:
+    coordinator = Coordinator(version)
+    cluster, partition, producer = begun(coordinator)
+    wrote(cluster, coordinator, partition, producer)
+    wrote(cluster, coordinator, partition, producer)
+    assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == OK
+    transactions.begin_next(coordinator, producer)
+    assert states(coordinator) == [("Empty", 0), ("Ongoing", 0), ("PrepareCommit", epoch), ("CompleteCommit", epoch)]
+    marker = partition.replicas[1].batches[-1]
+    assert (marker.marker, marker.producer_epoch, marker.base_sequence, marker.ids) == ("COMMIT", epoch, -1, (-1,))
+    assert producer.producer_epoch == epoch
+    assert wrote(cluster, coordinator, partition, producer) == "waiting"
+    assert partition.replicas[1].batches[-1].base_sequence == (0 if version else 2)
+
+
+def test_a_late_request_ends_the_next_transaction_before_version_2_only() -> None:
+    for version, answer in ((0, OK), (2, FENCED)):
+        coordinator = Coordinator(version)
+        cluster, partition, producer = begun(coordinator)
+        wrote(cluster, coordinator, partition, producer)
+        transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
+        transactions.begin_next(coordinator, producer)
+        wrote(cluster, coordinator, partition, producer)
+        assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == answer
+
+
+def test_a_second_end_is_answered_alike_and_another_one_refused() -> None:
+    coordinator = Coordinator()
+    cluster, partition, producer = begun(coordinator)
+    assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == INVALID
+    wrote(cluster, coordinator, partition, producer)
+    transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
+    assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=True) == OK
+    assert transactions.end_transaction(cluster, coordinator, APP, 0, commit=False) == INVALID
+    assert len(partition.replicas[1].batches) == 2
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+def test_an_older_instance_is_fenced(verifies: bool) -> None:
+    coordinator = Coordinator(verifies=verifies)
+    cluster, partition, producer = begun(coordinator)
+    wrote(cluster, coordinator, partition, producer)
+    second = Producer(transactional_id=APP)
+    assert transactions.init_producer_id(cluster, coordinator, second) == OK
+    assert second.producer_epoch == 2
+    assert [one.marker for one in partition.replicas[1].batches] == [None, "ABORT"]
+    assert transactions.write(cluster, coordinator, partition, producer).answer == FENCED
+    assert wrote(cluster, coordinator, partition, producer) == FENCED
+    assert wrote(cluster, coordinator, partition, second) == "waiting"
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch() -> None:
+    coordinator = Coordinator(verifies=False)
+    cluster, partition, producer = begun(coordinator)
+    wrote(cluster, coordinator, partition, producer)
+    assert transactions.time_out(cluster, coordinator) == []
+    cluster.tick(60_001)
+    assert transactions.time_out(cluster, coordinator) == [APP]
+    assert states(coordinator)[-2:] == [("PrepareAbort", 1), ("CompleteAbort", 1)]
+    assert transactions.write(cluster, coordinator, partition, producer).answer == FENCED
+
+
+def test_only_a_leader_that_verifies_refuses_a_record_behind_the_marker() -> None:
+    for verifies, answer in ((True, INVALID), (False, "waiting")):
+        coordinator = Coordinator(verifies=verifies)
+        cluster, partition, producer = begun(coordinator)
+        wrote(cluster, coordinator, partition, producer)
+        transactions.end_transaction(cluster, coordinator, APP, 0, commit=False)
+        assert transactions.write(cluster, coordinator, partition, producer).answer == answer
+
+
+def test_markers_wait_for_a_leader() -> None:
+    coordinator = Coordinator()
+    cluster, partition, producer = begun(coordinator)
+    wrote(cluster, coordinator, partition, producer)
+    fetch(cluster, partition, 2)
+    kill(cluster, 2)
+    kill(cluster, 1)
+    transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
+    assert states(coordinator)[-1] == ("PrepareCommit", 0)
+    assert transactions.init_producer_id(cluster, coordinator, producer) == INVALID
+    assert transactions.write_markers(cluster, coordinator, APP) == [partition.name]
+    start(cluster, 1)
+    assert transactions.write_markers(cluster, coordinator, APP) == []
+    assert states(coordinator)[-1] == ("CompleteCommit", 0)
+    assert read(cluster, partition).read_committed == (0,)
+
+
+def test_readers_of_committed_data_stop_before_what_is_open() -> None:
+    coordinator = Coordinator()
+    cluster, partition, producer = begun(coordinator)
+    other = Producer(transactional_id="other")
+    transactions.init_producer_id(cluster, coordinator, other)
+    for one in (producer, other, producer):
+        wrote(cluster, coordinator, partition, one)
+    transactions.end_transaction(cluster, coordinator, "other", 0, commit=False)
+    batches = partition.replicas[1].batches
+    assert visible(batches, 4) == ((0, 1, 2), ())
+    transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
+    assert visible(batches, 4) == ((0, 1, 2), ())
+    assert visible(batches, 5) == ((0, 1, 2), (0, 2))
+    assert visible(batches, 1) == ((0,), ())
+
+
+def test_what_brokers_keep_of_producers() -> None:
+    coordinator = Coordinator()
+    cluster, partition, producer = begun(coordinator)
+    other = Producer(transactional_id="other")
+    transactions.init_producer_id(cluster, coordinator, other)
+    for one in (producer, other, other):
+        wrote(cluster, coordinator, partition, one)
+    transactions.end_transaction(cluster, coordinator, "other", 0, commit=False)
+    batches, now = partition.replicas[1].batches, cluster.now_ms
+    assert aborted_transactions(batches) == [AbortedTxn(2000, 1, 3, 0)]
+    assert producer_entries(batches) == [
+        ProducerEntry(1000, 0, 0, 0, 0, now, -1, 0),
+        ProducerEntry(2000, 0, 1, 2, 0, now, 0, -1),
+    ]
+    transactions.init_producer_id(cluster, coordinator, producer)
+    assert producer_entries(batches)[0] == ProducerEntry(1000, 1, -1, -1, 0, now, 0, -1)
+    assert aborted_transactions(batches)[1] == AbortedTxn(1000, 0, 4, 5)
