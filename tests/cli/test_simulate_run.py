@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from kafka_forensics.cli.options import FORMATS
 from kafka_forensics.simulation.cluster import PROTOCOLS
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
 
+ROOT = Path(__file__).resolve().parents[2]
 RUN = ("simulate", "run")
 
 
@@ -149,3 +152,14 @@ def test_nothing_is_written_when_the_protocol_is_refused(capsys: pytest.CaptureF
     to = tmp_path / "made"
     assert ran(capsys, *RUN, "txn-torn", "--protocol", "kip-101", "--output", str(to))[0] == 2
     assert not to.exists()
+
+
+def test_help_needs_nothing_heavy() -> None:
+    code = (
+        "import sys; from kafka_forensics.cli.main import outcome\n"
+        "outcome(['simulate', 'run', '--help']); outcome(['simulate', 'list', '--help'])\n"
+        "sys.exit(repr([name for name in ('numpy', 'rich', 'kafka_forensics.simulation') if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "[]\n"
+    assert "--svg FILE" in done.stdout
