@@ -5,6 +5,7 @@ errors of `kafka_forensics.errors`; it never catches what it cannot mend.
 """
 
 import contextlib
+import errno
 import gc
 import os
 import select
@@ -65,6 +66,7 @@ EXIT_INCOMPLETE: Final = 3
 EXIT_BUG: Final = 70
 EXIT_INTERRUPTED: Final = 130
 EXIT_CLOSED_PIPE: Final = 141
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _COMMAND_LINE_ERROR: Final = typer.BadParameter.__mro__[2]
 """The parser's base of all complaints about a command line; it has no public name in every version."""
@@ -192,6 +194,9 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         return EXIT_CLOSED_PIPE
+    if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        _say(f"error: cannot write to standard output: {str(error.strerror).lower()}")
+        return EXIT_USAGE
     _say(f"bug: {type(error).__name__}: {error}" + ("" if debug else "; run again with --debug for the traceback"))
     return EXIT_BUG
 

@@ -1,7 +1,7 @@
 """The Spark session of a command: made for it, watched while it works, and stopped after it.
 
 Spark's Java says much on standard error that is none of the user's business. What it says goes through a pipe here: how far its
-stages are becomes our progress, the rest is kept in case that it does not start.
+stages are becomes our progress.
 """
 
 import os

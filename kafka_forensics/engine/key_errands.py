@@ -6,7 +6,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -142,7 +142,7 @@ def _stretches(segments: list[SegmentFiles], start: int, work_bytes: int | None)
     logs = [one for one in segments if one.log is not None]
     held: list[SegmentFiles] = []
     size = 0
-    for one, following in zip(logs, [*logs[1:], None], strict=True):
+    for one, following in zip_longest(logs, logs[1:]):
         next_base_offset = None if following is None else following.base_offset
         if next_base_offset is not None and next_base_offset <= start:
             continue

@@ -74,6 +74,7 @@ class KeyRuns:
                 self._file = tempfile.TemporaryFile(dir=self._directory())  # noqa: SIM115 - open until our own context ends
             start = self._runs[-1][1] if self._runs else 0
             self._file.write(rows.tobytes())
+            self._file.flush()
         except OSError as error:
             raise SourceError("", f"no room for a temporary file: {error.strerror}") from error
         self._runs.append((start, start + len(rows) * _ROW_BYTES))

@@ -78,7 +78,7 @@ def failures_told(starting: str | None = None) -> "Iterator[None]":
 
         kinds.append(Py4JError)
     if _is_there("grpc"):
-        from grpc import RpcError
+        from grpc import RpcError  # type: ignore[import-untyped]
 
         kinds.append(RpcError)
     try:
