@@ -35,13 +35,15 @@ class Between(NamedTuple):
 class LogChanges:
     """What became of one log. `unlike`: some batch is not in both, where both reach; `cut`: the first offset that went at the end.
 
-    `lost_from`: the first offset whose records went with the end and did not come back as they were; None if none did.
+    `lost_from`: the first offset whose records went with the end and did not come back as they were; None if none did. `lost_to`:
+    where the log is as it was again, behind records that others took the place of; None: it is not.
     """
 
     changes: list[Change] = field(default_factory=list)
     unlike: bool = False
     cut: int | None = None
     lost_from: int | None = None
+    lost_to: int | None = None
 
 
 def replica_at(one: Replica) -> ReplicaAt:
@@ -128,14 +130,19 @@ class _Told:
     def end(self) -> None:
         """What was cut off at the end, and what was appended there."""
         old, new, result = self.old, self.new, self.result
-        fork = next((one for one in self.found if _took_its_place(one)), None)
+        replaced = [one for one in self.found if _took_its_place(one)]
+        fork = next(iter(replaced), None)
+        if self._is_as_it_was_behind(replaced):
+            result.lost_from, fork = replaced[0].offset, None
         if fork is not None:
             result.cut = fork.offset
             result.lost_from = next((one.offset for one in self.found if one.kind == "content"), None)
-        elif self.unread:
-            return
-        elif new.log_end_offset < old.log_end_offset:
+        elif not self.unread and new.log_end_offset < old.log_end_offset:
             result.cut = min(max(new.log_end_offset, old.log_start_offset), old.log_end_offset)
+        if replaced and fork is None and result.cut is None:
+            result.lost_to = max(one.end_offset for one in replaced)
+        if fork is None and self.unread:
+            return
         if result.cut is not None and result.lost_from is None and new.log_end_offset < old.log_end_offset:
             result.lost_from = max(new.log_end_offset, result.cut)
         if result.cut is not None and result.cut < old.log_end_offset:
@@ -145,6 +152,15 @@ class _Told:
             offsets = (begin, new.log_end_offset)
             counts = self._counts(new, offsets, whole_rest=old)
             self.row(ChangeKind.APPENDED, offsets, counts=counts, leader_epochs=_epochs(new, offsets))
+
+    def _is_as_it_was_behind(self, replaced: list[Difference]) -> bool:
+        """Whether both logs go on alike behind records of the same leader epoch that are others now: nothing was cut off there, for
+        what is written after a cut is of a later epoch, or differs up to the end."""
+        if not replaced or self.found.full or self.found.ranges_not_compared:
+            return False
+        common_end = min(self.old.log_end_offset, self.new.log_end_offset)
+        same_epochs = all(one.kind == "content" and one.epochs[0] == one.epochs[1] for one in replaced)
+        return same_epochs and max(one.end_offset for one in replaced) < common_end
 
     def _cut(self, offsets: Range, fork: Difference | None) -> None:
         """Add the row of what went at the end."""

@@ -20,11 +20,12 @@ from kafka_forensics.model.results import PartitionSummary
 
 @dataclass(frozen=True, slots=True)
 class Went:
-    """Offsets from `start` on that went from the end of a replica's log, or with all of it, and the number of the row about it."""
+    """Offsets from `start` to `end` (None: all behind) that went from a replica's log, and the number of the row about it."""
 
     old: Replica
     start: int
     row: int
+    end: int | None = None
 
     @property
     def brokers(self) -> list[int | str]:
@@ -72,6 +73,7 @@ def committed_gone(
         if known is None:
             continue
         end, witness = known
+        end = end if one.end is None else min(end, one.end)
         expired = max((each.log_start_offset for each in newer.replicas), default=0)
         start = max(one.start, expired)
         if start >= end:

@@ -143,10 +143,10 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
     for broker in sorted(before.keys() | after.keys(), key=broker_order):
         old, new = before.get(broker), after.get(broker)
         if old is not None and new is not None and not _made_anew(old, new):
-            rows, lost = _compared(old, new, older, newer, reader, findings)
-            row = next((number for number, one in enumerate(rows) if one.kind in _CUT), None)
-            if lost is not None and row is not None:
-                went.append(Went(old, lost, len(changes) + row))
+            rows, (start, end) = _compared(old, new, older, newer, reader, findings)
+            row = next((number for number, one in enumerate(rows) if one.kind in _CUT or one.reason == "content"), None)
+            if start is not None and row is not None:
+                went.append(Went(old, start, len(changes) + row, end))
             changes += rows
             continue
         if old is not None:
@@ -188,8 +188,8 @@ def _newer(before: dict[Broker, Replica], older: At, newer: At) -> Newer:
 
 def _compared(
     old: Replica, new: Replica, older: At, newer: At, reader: LogReader, findings: list[Finding]
-) -> tuple[list[Change], int | None]:
-    """The rows about one replica that both snapshots have, and the first offset whose records went with the end."""
+) -> tuple[list[Change], tuple[int | None, int | None]]:
+    """The rows about one replica that both snapshots have, and the offsets whose records went; see `LogChanges`."""
     between = Between(older.disks.snapshot, newer.disks.snapshot)
     result = log_changes(old, new, between, reader)
     rows = result.changes
@@ -199,7 +199,7 @@ def _compared(
         rows.append(change(ChangeKind.MOVED, (new.log_start_offset, new.log_end_offset), old, new, between))
     if not rows:
         rows.append(change(ChangeKind.UNCHANGED, (new.log_start_offset, new.log_end_offset), old, new, between))
-    return rows, result.lost_from
+    return rows, (result.lost_from, result.lost_to)
 
 
 def _cleaned(

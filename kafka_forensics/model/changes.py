@@ -25,7 +25,7 @@ class ChangeKind(StrEnum):
     DAMAGED = "damaged"
     """Batches that were sound and are not any more."""
     REWRITTEN = "rewritten"
-    """Batches with other bytes and equal records, or with other headers, or that were damaged and are sound."""
+    """Batches with other bytes and equal records, with other headers, or that were damaged and are sound; or other records."""
     RESTORED = "restored"
     """Offsets the older log did not have any more, or lacked in its middle, and the newer one has."""
     CREATED = "created"

@@ -26,6 +26,7 @@ REASONS: Final = {
     "framing": "frames of batches are lost",
     "header": "headers differ outside of what the CRC covers",
     "reencoded": "equal records in other batches",
+    "content": "other records under the same leader epoch, which no broker writes",
     "repaired": "damaged batches are sound again",
     "other_batches": "other batches in the same offsets",
     "cleaned_copy": "cleaned batches that differ",

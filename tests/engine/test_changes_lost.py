@@ -1,7 +1,9 @@
 """What must not happen between two snapshots: committed records cut off, keys lost, bytes that rot, offsets that vanish."""
 
+import copy
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
 from kafka_forensics.wording import advice, message
+from lab.mutations import in_batch
 from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, grown, on_each, rows
 
@@ -50,6 +53,24 @@ def test_committed_records_that_nobody_has_any_more_are_critical(trees: Snapshot
     assert found.evidence["replaced_by"] == ([7] if replaced else [])
     assert found.evidence["held_before"] == [1, 2, 3]
     assert (advice(found) or "").startswith(f"Keep snapshot {OLD} as it is, since it has these records.")
+
+
+def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(trees: Snapshots) -> None:
+    changed = copy.deepcopy(HEALTHY)
+    number, batch = next(
+        (number, one) for number, one in enumerate(changed.batches) if LOST - 20 <= one.base_offset < one.last_offset
+    )
+    value = len(batch.data) - 40
+    data = in_batch(batch.data, 0, value, bytes([batch.data[value] ^ 1]), sealed=True)
+    changed.batches[number] = replace(batch, data=data)
+    trees.put(OLD, HEALTHY)
+    trees.put(NEW, {1: changed, 2: HEALTHY, 3: HEALTHY})
+    result = trees.told()
+    gone = (batch.base_offset, batch.last_offset + 1)
+    assert rows(result, broker=1) == [(1, "rewritten", "content", *gone)]
+    assert findings(result) == [(KIND, "warning", *gone)]
+    (row,) = [one for one in result.changes if one.kind is ChangeKind.REWRITTEN]
+    assert row.held_by == (2, 3)
 
 
 def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:
