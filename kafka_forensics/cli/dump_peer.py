@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 _MARKER_TYPES: Final = (0, 1)
-_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _KRAFT_NAMES: Final = {
     2: "LeaderChange:",
     3: "SnapshotHeader",
@@ -87,8 +87,8 @@ class Complaints:
             noted.append(line)
 
 
-def log_lines(file: "ByteFile", name: str, options: PeerOptions, complaints: Complaints) -> Iterator[str]:
-    """The tool's lines for a segment or a KRaft snapshot, without line ends. Raises PeerGivesUpError, SourceError."""
+def log_lines(file: "ByteFile", name: str, shown: str, options: PeerOptions, complaints: Complaints) -> Iterator[str]:
+    """The tool's lines for a segment or a KRaft snapshot, without ends; `shown`: its path. Raises PeerGivesUpError, SourceError."""
     yield from _opening(name)
     log = PeerLog(file, name)
     previous = -1
@@ -101,7 +101,7 @@ def log_lines(file: "ByteFile", name: str, options: PeerOptions, complaints: Com
         if options.deep:
             for record in log.records(batch):
                 if previous != record.offset - 1 and (previous != -1 or record.offset != 0):
-                    complaints.add(f"Non-consecutive offsets in {name}", f"  {previous} is followed by {record.offset}")
+                    complaints.add(f"Non-consecutive offsets in {shown}", f"  {previous} is followed by {record.offset}")
                 previous = record.offset
                 yield record_line(batch, record, options)
     if trailing := file.size_in_bytes - log.end:
@@ -175,7 +175,7 @@ def _control(record: PeerRecord) -> str:
 
 
 def _text(data: bytes) -> str:
-    """`data` as Java decodes UTF-8 (half a surrogate pair is one mistake there, not three), made safe to show."""
+    """`data` as Java decodes UTF-8 (half a surrogate pair, whole or cut, is one mistake there), made safe to show."""
     try:
         return printable(data.decode())
     except UnicodeDecodeError:
@@ -262,7 +262,7 @@ def peer_lines(file: "DumpFile", options: PeerOptions, complaints: Complaints) -
     with file.open() as data:
         match file.kind:
             case FileKind.LOG | FileKind.METADATA_CHECKPOINT:
-                yield from log_lines(data, file.name, options, complaints)
+                yield from log_lines(data, file.name, shown, options, complaints)
             case FileKind.INDEX | FileKind.TIME_INDEX:
                 of_time = file.kind is FileKind.TIME_INDEX
                 index = file.sibling(".index") if of_time else None

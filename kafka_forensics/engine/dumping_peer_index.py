@@ -36,13 +36,13 @@ class PeerSegment:
     log_name: str
     index: "ByteFile | None" = None
 
-    def batches(self, position: int) -> Iterator[PeerBatch]:
-        """Batches of the log from byte `position` on, as a slice of it gives them. Raises PeerGivesUpError."""
+    def slice(self, position: int) -> PeerLog:
+        """The log from byte `position` on. Raises PeerGivesUpError."""
         if self.log is None:
             raise PeerGivesUpError(f"{self.log_name} (No such file or directory)")
         if not 0 <= position <= self.log.size_in_bytes:
             raise PeerGivesUpError(f"Slice from position {position} exceeds end position of {self.log_name}")
-        return PeerLog(self.log, self.log_name, position).batches()
+        return PeerLog(self.log, self.log_name, position)
 
 
 def entries_of(file: "ByteFile", entry: Any) -> Iterator[tuple[int, ...]]:
@@ -62,7 +62,7 @@ def offset_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterat
         offset = segment.base_offset + relative_offset
         if relative_offset == 0 and row:
             return
-        first = next(segment.batches(position), None)
+        first = next(segment.slice(position).batches(), None)
         if first is None or first.size_in_bytes > SLICE_BYTES:
             raise PeerGivesUpError("java.util.NoSuchElementException")
         if first.last_offset != offset:
@@ -71,29 +71,43 @@ def offset_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterat
 
 
 def time_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterator[tuple[int, int]]:
-    """(timestamp, offset) of each entry of a `.timeindex`, looked up in the segment (DumpLogSegments.dumpTimeIndex)."""
+    """(timestamp, offset) of each entry of a `.timeindex`, looked up in the segment (DumpLogSegments.dumpTimeIndex).
+
+    For every entry the tool reads all batches to the segment's end, and ends at what it cannot read there.
+    """
+    looked_up = {0} if segment.index is None else {0, *(position for _, position in entries_of(segment.index, _OFFSET_ENTRY))}
+    readable_from: set[int] = set()
     previous = -1
     for row, (timestamp, relative_offset) in enumerate(entries_of(file, _TIME_ENTRY)):
         offset = segment.base_offset + relative_offset
         if relative_offset == 0 and row:
             return
-        largest, found = -1, None
-        for batch in segment.batches(_lookup(segment, offset)):
-            largest = max(largest, batch.max_timestamp)
-            if batch.last_offset >= offset:
-                found = batch.last_offset
+        log = segment.slice(_lookup(segment, offset))
+        found: PeerBatch | None = None
+        for batch in log.batches():
+            if found is None and batch.last_offset >= offset:
+                found = batch
+            if found is not None and batch.position in readable_from:
                 break
-        if found != offset:
-            words = f"Indexed offset: {offset}, found log offset: {-1 if found is None else found}"
+            if batch.position in looked_up:
+                readable_from.add(batch.position)
+        if found is None or found.last_offset != offset:
+            words = f"Indexed offset: {offset}, found log offset: {-1 if found is None else found.last_offset}"
             note(f"The following indexed offsets are not found in :{segment.name}", words)
-        elif largest != timestamp:
-            words = f"  Index timestamp: {timestamp}, log timestamp: {largest}"
-            note(f"Found timestamp mismatch in :{segment.name}", words)
-        if timestamp < previous:
-            words = f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
-            note(f"Found out of order timestamp in :{segment.name}", words)
+        else:
+            _check_time(timestamp, max((each.timestamp for each in log.records(found)), default=-1), previous, segment, note)
         previous = timestamp
         yield timestamp, offset
+
+
+def _check_time(timestamp: int, largest: int, previous: int, segment: PeerSegment, note: Note) -> None:
+    """Hold an entry's time against the largest of its batch's records and against the entry before."""
+    if largest != timestamp:
+        words = f"  Index timestamp: {timestamp}, log timestamp: {largest}"
+        note(f"Found timestamp mismatch in :{segment.name}", words)
+    if timestamp <= previous:
+        words = f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
+        note(f"Found out of order timestamp in :{segment.name}", words)
 
 
 def _lookup(segment: PeerSegment, offset: int) -> int:
