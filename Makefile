@@ -18,7 +18,7 @@ help:
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
 	@echo 'make bench-spark  measure the scan on Spark against the local engine'
-	@echo 'make lab          make the sample log directories again'
+	@echo 'make lab          make the sample log directories again, hold a scan of them to what must be found, and list them'
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo 'make: $(PYTHON) was not found; name a Python 3.11 or newer, e.g. make PYTHON=python3.12' >&2; exit 1; }

@@ -1,6 +1,8 @@
 """Makes `sample_logs/` with real brokers: `python -m lab.make_samples`, two and a half minutes; names of samples make only those.
 
-The structure is the same on every run: topics, records, batches, who leads, who is lost. Ids, times and ports are new.
+The structure is the same on every run: topics, records, batches, who leads, who is lost. Ids, times and ports are new. Old trees
+are replaced once a scan of the new ones finds what it must. `--list` says what there is and makes nothing; `--into DIR` leaves
+`sample_logs/` as it is.
 """
 
 import argparse
@@ -8,19 +10,41 @@ import json
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from lab.errors import LabError
 from lab.files import trim_indexes
-from lab.kafka_jars import LAB, WORK
-from lab.silent_divergence import AFTERWARDS, make_silent_divergence
+from lab.kafka_jars import KAFKA_VERSION, LAB, WORK
+from lab.processes import mentioning
+from lab.silent_divergence import AFTERWARDS, OLD_VERSION, make_silent_divergence
 from lab.unclean_election import OLD_LEADER, STALE, STOPPED, make_unclean_election
 
 SAMPLE_LOGS: Final = LAB.parent / "sample_logs"
 HEALTHY, DIVERGENCE, UNCLEAN = "healthy", "silent-divergence", "unclean-election"
 INDEX_BYTES: Final = 4096
 """Larger indexes are those that know no setting, of `__cluster_metadata` and of 0.10.2.2: 10 MiB of zeros each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A tree of `sample_logs/`: the module that makes it, the Kafka that writes it, and what happened."""
+
+    maker: str
+    kafka: str
+    history: str
+
+
+SAMPLES: Final = {
+    HEALTHY: Sample("lab/unclean_election.py", KAFKA_VERSION, "stopped cleanly before anything went wrong"),
+    DIVERGENCE: Sample("lab/silent_divergence.py", OLD_VERSION, "high-watermark truncation: in sync, and different for good"),
+    UNCLEAN: Sample("lab/unclean_election.py", KAFKA_VERSION, "an unclean election, copied in the middle of it"),
+}
 
 
 def expected(exit_code: int, *findings: dict[str, Any]) -> dict[str, Any]:
@@ -54,27 +78,64 @@ def make(work: Path, names: set[str]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    """Make the trees, then put them in place of the old ones."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    names = (HEALTHY, DIVERGENCE, UNCLEAN)
-    parser.add_argument("sample", nargs="*", help=f"{', '.join(names)} (default: all; {HEALTHY} and {UNCLEAN} are of one cluster)")
-    chosen = set(parser.parse_args().sample) or set(names)
-    if unknown := chosen - set(names):
-        parser.error(f"no such sample: {', '.join(sorted(unknown))}")
-    signal.signal(signal.SIGTERM, on_terminate)
-    work = WORK / "samples"
-    shutil.rmtree(work, ignore_errors=True)
-    found = make(work, chosen)
+def shortfalls(tree: Path, wanted: dict[str, Any]) -> list[str]:
+    """What a scan of a tree finds above `info` and must not, or does not find and must."""
+    brokers = sorted(str(path) for path in tree.iterdir() if path.is_dir())
+    names = ("kind", "topic", "partition", "offset_start", "offset_end", "held_by")
+    found = [
+        str((one.kind, *(getattr(one.place, name) for name in names[1:5]), one.evidence.get("held_by")))
+        for one in local.scan(brokers, ScanOptions()).findings
+        if one.severity.value != wanted["max_severity_elsewhere"]
+    ]
+    must = [str(tuple(one[name] for name in names)) for one in wanted["findings"]]
+    return [f"missing: {one}" for one in must if one not in found] + [f"besides: {one}" for one in found if one not in must]
+
+
+def listing(directory: Path) -> Iterator[str]:
+    """A line for each sample: name, Kafka, files and bytes that are there, maker, history."""
+    for name, sample in SAMPLES.items():
+        sizes = [path.stat().st_size for path in (directory / name).rglob("*") if path.is_file()]
+        there = f"{len(sizes):>4} files {sum(sizes):>9,} bytes" if sizes else "not made"
+        yield f"{name:<18} Kafka {sample.kafka:<9} {there:<26} {sample.maker:<26} {sample.history}"
+
+
+def put(work: Path, found: dict[str, Any], into: Path) -> None:
+    """Put new trees in place of the old ones, and what must be found in them into `expected.json`. Raises LabError and changes
+    nothing if a scan does not find it."""
     for name in found:
         cut = trim_indexes(work / name, larger_than=INDEX_BYTES)
         print(f"{name}: preallocated zeros cut from {len(cut)} index files")
-        shutil.rmtree(SAMPLE_LOGS / name, ignore_errors=True)
-        shutil.copytree(work / name, SAMPLE_LOGS / name)
-    account = SAMPLE_LOGS / "expected.json"
+        if wrong := shortfalls(work / name, found[name]):
+            raise LabError(f"{name} was made and is left in {work}, but a scan of it is not as it must be: {'; '.join(wrong)}")
+    into.mkdir(parents=True, exist_ok=True)
+    for name in found:
+        shutil.rmtree(into / name, ignore_errors=True)
+        shutil.copytree(work / name, into / name)
+    account = into / "expected.json"
     before = json.loads(account.read_text()) if account.exists() else {}
     account.write_text(json.dumps(dict(sorted((before | found).items())), indent=2) + "\n")
-    shutil.rmtree(work)
+
+
+def main() -> None:
+    """Make the trees, then put them in place of the old ones, and list what there is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "sample", nargs="*", help=f"{', '.join(SAMPLES)} (default: all; {HEALTHY} and {UNCLEAN} are of one cluster)"
+    )
+    parser.add_argument("--list", action="store_true", help="only say what there is, who makes it, and with which Kafka")
+    parser.add_argument("--into", type=Path, default=SAMPLE_LOGS, metavar="DIR", help="where to put them (default: sample_logs)")
+    asked = parser.parse_args()
+    if unknown := set(asked.sample) - set(SAMPLES):
+        parser.error(f"no such sample: {', '.join(sorted(unknown))}")
+    if not asked.list:
+        signal.signal(signal.SIGTERM, on_terminate)
+        work = WORK / "samples"
+        shutil.rmtree(work, ignore_errors=True)
+        put(work, make(work, set(asked.sample) or set(SAMPLES)), asked.into)
+        if left := mentioning(str(work)):
+            raise LabError(f"processes are left: {left}")
+        shutil.rmtree(work)
+    print("\n".join(listing(asked.into)))
 
 
 def on_terminate(number: int, _frame: FrameType | None) -> None:
