@@ -8,12 +8,13 @@ KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker check format bench bench-spark lab clean
+.PHONY: help demo java test test-broker nightly check format bench bench-spark lab clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
 	@echo 'make test         the whole test suite'
 	@echo 'make test-broker  the tests that start a real Kafka on loopback'
+	@echo 'make nightly      100,000 random histories: plans against what the simulator knows'
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
@@ -58,6 +59,9 @@ test: $(VENV)/.installed-dev $(SPARK40)/.installed java
 
 test-broker: $(VENV)/.installed-dev
 	$(BIN)/pytest --broker -m broker
+
+nightly: $(VENV)/.installed-dev
+	$(BIN)/pytest --nightly tests/simulation/test_random_histories.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

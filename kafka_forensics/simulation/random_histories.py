@@ -1,0 +1,393 @@
+"""Histories by chance: a seed says how large the cluster is, what can happen in it at all, and everything that then happens.
+
+Each seed switches whole kinds of events off and weighs the rest anew, for what is rare among everything is common among little
+(swarm testing). The same seed gives the same history.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+
+from kafka_forensics.replication import acks as promises
+from kafka_forensics.simulation import actions, control, transactions
+from kafka_forensics.simulation.cluster import Cluster, Partition, Sent, Truncating
+from kafka_forensics.simulation.history import History
+from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, number, produce
+from kafka_forensics.simulation.transactions import Coordinator
+
+MAX_REPLICAS: Final = 5
+MAX_RECORDS: Final = 16
+MAX_EPOCHS: Final = 8
+ACTIONS: Final = 60
+"""Events of a history, before the end."""
+FEATURES: Final = (
+    "acks-0",
+    "acks-1",
+    "crashes",
+    "deaf",
+    "elr",
+    "freezes",
+    "idempotent",
+    "lost-answers",
+    "power",
+    "preferred",
+    "resends",
+    "shrinks",
+    "shutdowns",
+    "transactions",
+    "unclean",
+    "unnoticed",
+)
+"""What a seed switches on or off: who hears late is `deaf`, a crash that takes what was not flushed is `power`."""
+PROTOCOLS_DRAWN: Final[tuple[Truncating, ...]] = ("kip-320", "kip-320", "kip-320", "kip-279", "truncate-to-hw")
+_NOT_UNDER: Final = {"truncate-to-hw": {"elr", "idempotent", "transactions"}, "kip-279": {"elr"}}
+"""What Kafka did not have yet."""
+_SETTLED: Final = MAX_EPOCHS - 3
+"""Above this leader epoch nothing happens any more that may begin another: one event may begin two."""
+_RANDOM_PRODUCERS: Final = 2
+_NOTHING: Final = ("stays", "none")
+
+
+class RandomHistory(NamedTuple):
+    """A history that was played: the end, and what happened, a line each."""
+
+    seed: int
+    features: frozenset[str]
+    cluster: Cluster
+    coordinator: Coordinator | None
+    actions: tuple[str, ...]
+
+    @property
+    def is_gentle(self) -> bool:
+        """Whether nothing happened that may lose what acks=all promised: disks kept all, and who was elected was in sync."""
+        return self.cluster.fences and not self.features & {"power", "unclean", "elr"}
+
+
+def random_history(seed: int, protocol: Truncating | None = None) -> RandomHistory:
+    """The history of a seed, under a protocol of its own unless one is given."""
+    player = _Player(seed, protocol)
+    for _ in range(ACTIONS):
+        player.act()
+    history = History(player.cluster, player.coordinator)
+    if player.rng.random() < 0.5:
+        history.shut_down()
+        player.said.append("all that run are shut down")
+    return RandomHistory(seed, player.features, player.cluster, player.coordinator, tuple(player.said))
+
+
+class _Player:
+    """Draws what happens, and makes it happen."""
+
+    def __init__(self, seed: int, protocol: Truncating | None) -> None:
+        self.rng = rng = Random(seed)  # noqa: S311 - a history must be the same every time
+        drawn = rng.choice(PROTOCOLS_DRAWN)
+        chosen = protocol or drawn
+        features = {one for one in FEATURES if rng.random() < 0.5}
+        self.features = frozenset(features - _NOT_UNDER.get(chosen, set()))
+        brokers = tuple(range(1, rng.randint(2, MAX_REPLICAS) + 1))
+        self.cluster = Cluster(brokers, chosen, elr_enabled=self.has("elr"), unclean=self.has("unclean") and rng.random() < 0.5)
+        self.coordinator: Coordinator | None = None
+        with_transactions = self.has("transactions")
+        if with_transactions:
+            self.coordinator = Coordinator(version=rng.choice((0, transactions.TV2)), verifies=rng.random() < 0.5)
+        for each in range(2 if with_transactions and rng.random() < 0.5 else 1):
+            order = tuple(rng.sample(brokers, len(brokers)))
+            one = self.cluster.create("t", each, order, min_insync_replicas=rng.randint(1, min(2, len(brokers))))
+            control.tell(self.cluster, one)
+        self.partitions = list(self.cluster.partitions.values())
+        self.producers = [Producer()]
+        if self.has("idempotent"):
+            self.producers = [Producer(FIRST_PRODUCER_ID - 1 - one, 0) for one in range(_RANDOM_PRODUCERS)]
+        self.apps = [Producer(transactional_id=f"app-{one}") for one in range(rng.randint(1, 2))] if with_transactions else []
+        self.acks = [promises.ALL, *(promises.LEADER,) * self.has("acks-1"), *(promises.NONE,) * self.has("acks-0")]
+        self.sent: list[tuple[Producer, Sent]] = []
+        self.said: list[str] = []
+        self.kinds = [(kind, rng.randint(1, 4)) for kind, feature in _KINDS if feature == "" or self.has(feature)]
+        self.ends: list[tuple[str, int]] = []
+
+    def has(self, feature: str) -> bool:
+        """Whether the seed switched something on."""
+        return feature in self.features
+
+    def act(self) -> None:
+        """One event; drawn again where it makes no sense."""
+        self.cluster.tick()
+        for _ in range(8):
+            kind: _Kind = _start
+            if not self.cluster.dead or self.rng.random() >= 0.15:
+                (kind,) = self.rng.choices([one for one, _ in self.kinds], [weight for _, weight in self.kinds])
+            if kind in _MAY_ELECT and max(one.leader_epoch for one in self.partitions) > _SETTLED:
+                continue
+            what = kind(self)
+            if what:
+                self.said.append(what)
+                return
+
+    def partition(self) -> Partition:
+        """Any of them."""
+        return self.rng.choice(self.partitions)
+
+    def broker(self, *, running: bool) -> int | None:
+        """Any that runs, or any that is dead; None if there is none."""
+        able = [one for one in self.cluster.brokers if (self.cluster.runs(one) if running else one in self.cluster.dead)]
+        return self.rng.choice(able) if able else None
+
+    def noticed(self) -> bool:
+        """Whether the controller sees at once that a broker went."""
+        return not self.has("unnoticed") or self.rng.random() < 0.5
+
+    def hears(self) -> tuple[int, ...] | None:
+        """Who learns at once of an election: everybody, unless some are deaf."""
+        if not self.has("deaf") or self.rng.random() < 0.5:
+            return None
+        return tuple(one for one in self.cluster.brokers if self.rng.random() < 0.5)
+
+    def answered(self) -> bool:
+        """Whether an answer arrives."""
+        return not self.has("lost-answers") or self.rng.random() < 0.6
+
+    def room(self) -> int:
+        """How many records the next batch may have."""
+        return min(2, MAX_RECORDS - self.cluster.next_id)
+
+    def asked(self, partition: Partition) -> int | None:
+        """Whom a producer takes for the leader, if not the controller's: one who only takes itself for it."""
+        stale = [one.broker for one in partition.replicas.values() if one.leads and one.broker != partition.leader]
+        return self.rng.choice(stale) if stale and self.rng.random() < 0.3 else None
+
+
+def _produce(one: _Player) -> str:
+    if one.room() < 1:
+        return ""
+    partition, producer = one.partition(), one.rng.choice(one.producers)
+    count, acks = one.rng.randint(1, one.room()), one.rng.choice(one.acks)
+    sent = produce(one.cluster, partition, producer, count, acks=acks, leader=one.asked(partition), answered=one.answered())
+    one.sent.append((producer, sent))
+    return f"produce {partition.number} {sent.ids} acks={acks} at {sent.leader}: {sent.answer}"
+
+
+def _resend(one: _Player) -> str:
+    """Send again what was sent before, as it was."""
+    if not one.sent:
+        return ""
+    producer, sent = one.rng.choice(one.sent[-3:])
+    partition = one.cluster.partitions[sent.topic_partition]
+    if producer.transactional_id is None:
+        done = produce(one.cluster, partition, producer, acks=sent.acks, leader=one.asked(partition), again=sent)
+    elif one.coordinator is not None and sent.ids in producer.numbered:
+        done = transactions.write(one.cluster, one.coordinator, partition, producer, again=sent)
+    else:
+        return ""
+    return f"again {sent.ids} at {done.leader}: {done.answer}"
+
+
+def _fetch(one: _Player) -> str:
+    partition, broker = one.partition(), one.broker(running=True)
+    if broker is None or partition.replicas[broker].leads:
+        return ""
+    limit = one.rng.choice((None, None, 1))
+    done = actions.fetch(one.cluster, partition, broker, answered=one.answered(), limit=limit)
+    return f"fetch {partition.number} by {broker} of {done.leader}: cut {done.cut}, [{done.start}, {done.end}) {done.failure}"
+
+
+def _settle(one: _Player) -> str:
+    """Some fetch, in some order."""
+    partition = one.partition()
+    who = [broker for broker in one.rng.sample(one.cluster.brokers, len(one.cluster.brokers)) if one.rng.random() < 0.7]
+    done = [actions.fetch(one.cluster, partition, broker) for broker in who if not partition.replicas[broker].leads]
+    return f"fetch {partition.number} by {who}" if any(each.end > each.start or each.cut for each in done) else ""
+
+
+def _checkpoint(one: _Player) -> str:
+    broker = one.broker(running=True)
+    if broker is None:
+        return ""
+    if all(each.replicas[broker].checkpointed == each.replicas[broker].high_watermark for each in one.partitions):
+        return ""
+    actions.checkpoint_high_watermarks(one.cluster, broker)
+    return f"checkpoint {broker}"
+
+
+def _flush(one: _Player) -> str:
+    broker = one.broker(running=True)
+    if broker is None:
+        return ""
+    if all(each.replicas[broker].flushed == each.replicas[broker].log_end_offset for each in one.partitions):
+        return ""
+    actions.flush(one.cluster, broker)
+    return f"flush {broker}"
+
+
+def _hear(one: _Player) -> str:
+    """A broker learns what it did not hear of when it happened."""
+    partition, broker = one.partition(), one.broker(running=True)
+    if broker is None or partition.replicas[broker].leader_epoch == partition.leader_epoch:
+        return ""
+    actions.hear(one.cluster, partition, broker)
+    return f"hear {partition.number} {broker}"
+
+
+def _kill(one: _Player) -> str:
+    broker, noticed = one.broker(running=True), one.noticed()
+    if broker is None:
+        return ""
+    control.kill(one.cluster, broker, noticed=noticed)
+    return f"kill {broker} noticed={noticed}"
+
+
+def _lose_power(one: _Player) -> str:
+    broker, noticed = one.broker(running=True), one.noticed()
+    if broker is None:
+        return ""
+    cuts = control.lose_power(one.cluster, broker, noticed=noticed)
+    return f"power {broker} noticed={noticed}: {[cut.ids for cut in cuts]}"
+
+
+def _stop(one: _Player) -> str:
+    broker = one.broker(running=True)
+    if broker is None:
+        return ""
+    control.stop(one.cluster, broker)
+    return f"stop {broker}"
+
+
+def _start(one: _Player) -> str:
+    broker = one.broker(running=False)
+    if broker is None:
+        return ""
+    lossy = broker not in one.cluster.clean
+    control.start(one.cluster, broker, lossy=lossy, hears=one.hears())
+    return f"start {broker}"
+
+
+def _freeze(one: _Player) -> str:
+    broker, noticed = one.broker(running=True), one.noticed()
+    if broker is None:
+        return ""
+    control.freeze(one.cluster, broker, noticed=noticed)
+    return f"freeze {broker} noticed={noticed}"
+
+
+def _thaw(one: _Player) -> str:
+    frozen = sorted(one.cluster.frozen)
+    if not frozen:
+        return ""
+    broker, hears = one.rng.choice(frozen), not one.has("deaf") or one.rng.random() < 0.5
+    control.thaw(one.cluster, broker, hears=hears)
+    return f"thaw {broker} hears={hears}"
+
+
+def _notice(one: _Player) -> str:
+    """The controller sees that a broker is gone."""
+    gone = sorted((one.cluster.dead | one.cluster.frozen) - one.cluster.fenced)
+    if not gone:
+        return ""
+    broker = one.rng.choice(gone)
+    control.fence(one.cluster, broker, hears=one.hears())
+    return f"notice {broker}"
+
+
+def _elect_uncleanly(one: _Player) -> str:
+    """An operator's election, of whoever is alive first or of one broker."""
+    partition = one.partition()
+    leader = one.rng.choice((None, *one.cluster.brokers))
+    done = control.run_election(one.cluster, partition, unclean=True, leader=leader, hears=one.hears())
+    return "" if done.kind in _NOTHING else f"elect {partition.number} uncleanly: {done.leader} {done.kind}"
+
+
+def _elect_preferred(one: _Player) -> str:
+    partition = one.partition()
+    done = control.run_election(one.cluster, partition, unclean=False, preferred=True, hears=one.hears())
+    return "" if done.kind in _NOTHING else f"elect {partition.number} preferred: {done.leader}"
+
+
+def _shrink(one: _Player) -> str:
+    """Half a minute passes, and leaders put laggards out."""
+    one.cluster.tick(one.cluster.replica_lag_time_max_ms + 1)
+    gone = [actions.shrink_isr(one.cluster, partition) for partition in one.partitions]
+    return f"shrink {[sorted(each) for each in gone]}" if any(gone) else ""
+
+
+def _begin(one: _Player) -> str:
+    assert one.coordinator is not None
+    app = one.rng.choice(one.apps)
+    if app.idempotent and one.rng.random() < 0.8:
+        return ""
+    done = transactions.init_producer_id(one.cluster, one.coordinator, app)
+    return f"begin {app.transactional_id}: {done} {app.producer_epoch}"
+
+
+def _write(one: _Player) -> str:
+    assert one.coordinator is not None
+    app, partition = one.rng.choice(one.apps), one.partition()
+    if one.room() < 1 or not app.idempotent:
+        return _begin(one)
+    if one.rng.random() < 0.9:
+        transactions.add_partitions(one.cluster, one.coordinator, app, [partition.name])
+    count = one.rng.randint(1, one.room())
+    if one.rng.random() < 0.2:  # the network keeps it; `_resend` delivers it
+        sent = Sent(partition.name, one.cluster.new_ids(count), promises.ALL, partition.leader, partition.leader_epoch)
+        number(app, partition, sent.ids)
+    else:
+        sent = transactions.write(one.cluster, one.coordinator, partition, app, count, answered=one.answered())
+    one.sent.append((app, sent))
+    return f"write {app.transactional_id} {partition.number} {sent.ids}: {sent.answer}"
+
+
+def _end(one: _Player) -> str:
+    """A transaction ends; or, its request being late, one of the same epoch does."""
+    assert one.coordinator is not None
+    app, commit = one.rng.choice(one.apps), one.rng.random() < 0.5
+    name = str(app.transactional_id)
+    if not app.idempotent:
+        return ""
+    if one.rng.random() < 0.15:
+        one.ends.append((name, app.producer_epoch))
+        return f"end {name} is late"
+    epoch = app.producer_epoch
+    if one.ends and one.rng.random() < 0.3:
+        name, epoch = one.ends.pop()
+    done = transactions.end_transaction(one.cluster, one.coordinator, name, epoch, commit=commit)
+    if name == app.transactional_id:
+        transactions.begin_next(one.coordinator, app)
+    return f"end {name} commit={commit}: {done}"
+
+
+def _markers(one: _Player) -> str:
+    """The coordinator tries again to write markers, and aborts what is open for too long."""
+    assert one.coordinator is not None
+    due = sorted(name for name, left in one.coordinator.unmarked.items() if left)
+    for name in due:
+        transactions.write_markers(one.cluster, one.coordinator, name)
+    late = transactions.time_out(one.cluster, one.coordinator)
+    return f"markers {due}, timed out {late}" if due or late else ""
+
+
+_Kind = Callable[[_Player], str]
+_KINDS: Final[tuple[tuple[_Kind, str], ...]] = (
+    (_produce, ""),
+    (_produce, ""),
+    (_resend, "resends"),
+    (_fetch, ""),
+    (_fetch, ""),
+    (_settle, ""),
+    (_checkpoint, ""),
+    (_flush, ""),
+    (_hear, "deaf"),
+    (_kill, "crashes"),
+    (_lose_power, "power"),
+    (_stop, "shutdowns"),
+    (_start, ""),
+    (_freeze, "freezes"),
+    (_thaw, "freezes"),
+    (_notice, "unnoticed"),
+    (_elect_uncleanly, "unclean"),
+    (_elect_preferred, "preferred"),
+    (_shrink, "shrinks"),
+    (_begin, "transactions"),
+    (_write, "transactions"),
+    (_end, "transactions"),
+    (_markers, "transactions"),
+)
+"""What may happen, and the feature that must be on for it."""
+_MAY_ELECT: Final = frozenset({_kill, _lose_power, _stop, _start, _freeze, _thaw, _notice, _elect_uncleanly, _elect_preferred})

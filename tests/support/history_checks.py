@@ -1,0 +1,120 @@
+"""The planner on simulated histories: fed from a cluster's state, held to records' ids and to elections as they are played."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication import planner
+from kafka_forensics.replication.plans import Candidate, PlanPartition, PlanReplica
+from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replica
+from kafka_forensics.simulation.random_histories import RandomHistory
+from kafka_forensics.simulation.truth import elections
+from tests.support import history_truth as told
+from tests.support.history_truth import Cut, Log
+
+
+def logs_of(partition: Partition) -> dict[int, Log]:
+    """Every replica's log by leader epoch and id, in the order of the brokers."""
+    return {
+        broker: [(batch.leader_epoch, one) for batch in replica.batches for one in batch.ids]
+        for broker, replica in sorted(partition.replicas.items())
+    }
+
+
+def acknowledged_of(cluster: Cluster, partition: Partition) -> set[int]:
+    """Ids of records whose producer was told that all is well; acks=0 is told nothing."""
+    return {one for one, sent in cluster.acknowledged.items() if sent.acks != 0 and sent.topic_partition == partition.name}
+
+
+def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> PlanPartition:
+    """What a scan of the directories would give the planner, worked out without any."""
+    replicas = [_replica(cluster, one) for _, one in sorted(partition.replicas.items())]
+    apart = {}
+    for (i, ours), (j, theirs) in combinations(enumerate(logs.values()), 2):
+        ranges = told.differing(ours, theirs, from_end=False)
+        if ranges:
+            apart[i, j] = ranges
+    return PlanPartition(partition.topic, partition.number, replicas, apart)
+
+
+def _replica(cluster: Cluster, one: Replica) -> PlanReplica:
+    """A replica as its broker would load it from its directory."""
+    clean = one.broker in cluster.clean
+    checkpoint = None
+    if cluster.epochs_known:
+        runs = [(batch.leader_epoch, batch.base_offset, batch.end_offset) for batch in one.batches]
+        checkpoint = tuple(one.epochs) if clean else planner.recovered_epochs(one.epochs, runs, 0)
+    return PlanReplica(
+        one.broker,
+        0,
+        one.log_end_offset,
+        one.checkpointed,
+        tuple(_epochs(one.batches)) if cluster.epochs_known else (),
+        checkpoint,
+        ((0, one.log_end_offset),) if one.log_end_offset else (),
+        crashed=not clean,
+    )
+
+
+def _epochs(batches: list[Batch]) -> Iterator[EpochEntry]:
+    latest = -1
+    for one in batches:
+        if one.leader_epoch != latest:
+            latest = one.leader_epoch
+            yield EpochEntry(latest, one.base_offset)
+
+
+def wrongs(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
+    """Everything in which the planner, the elections played and the ids disagree; nothing if all is well."""
+    cluster = history.cluster
+    for partition in cluster.partitions.values():
+        logs = logs_of(partition)
+        acknowledged = acknowledged_of(cluster, partition)
+        everywhere = told.lost(acknowledged, logs.values())
+        counted["partitions"] += 1
+        counted["forked"] += bool(told.forks(logs))
+        counted["lost without a trace"] += bool(everywhere)
+        plan = planner.plan_partition(plan_partition_of(cluster, partition, logs))
+        candidates = {one.broker: one for one in plan.candidates}
+        for played in elections(cluster, partition.name):
+            truth = told.cuts(logs, played.leader)
+            if not cluster.epochs_known:
+                truth = {one: _by_high_watermark(partition, one, played.leader, cut) for one, cut in truth.items()}
+            seen = {one.broker: Cut(one.truncation_offset, one.lost) for one in played.followers}
+            if seen != truth:
+                yield f"broker {played.leader} leads {partition.name}: followers do {seen}, ids say {truth}"
+            candidate = candidates[played.leader]
+            planned = {one.broker: (one.truncation_offset, one.lost) for one in candidate.followers}
+            if planned != truth:
+                yield f"broker {played.leader} leads {partition.name}: planned is {planned}, ids say {truth}"
+            gone = told.lost(acknowledged - everywhere, [logs[played.leader]])
+            losing = _losing(candidate, logs) & acknowledged - told.left([logs[played.leader]])
+            counted["costly elections"] += bool(gone)
+            if losing != gone:
+                yield f"broker {played.leader} leads {partition.name}: planned to lose {losing}, lost is {gone}"
+        if history.is_gentle:
+            yield from _broken_promises(cluster, partition, logs)
+
+
+def _losing(candidate: Candidate, logs: Mapping[int, Log]) -> set[int]:
+    """Ids of the losses of an election, each version by the log of its first holder."""
+    return {record for one in candidate.losses for record in told.at_offsets(logs[int(one.held_by[0])], [(one.start, one.end)])}
+
+
+def _by_high_watermark(partition: Partition, broker: int, leader: int, truth: Cut) -> Cut:
+    """Kafka 0.10 compares nothing: a follower cuts to its checkpointed watermark and to the leader's end, whatever lies below."""
+    replica = partition.replicas[broker]
+    end = min(replica.checkpointed, replica.log_end_offset, partition.replicas[leader].log_end_offset)
+    return Cut(end, truth.lost)
+
+
+def _broken_promises(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Iterator[str]:
+    """Records acknowledged with acks=all that a member of the ISR lacks, where nothing happened that may cost them."""
+    promised = {
+        one for one, sent in cluster.acknowledged.items() if sent.acks < 0 and sent.topic_partition == partition.name and one >= 0
+    }
+    for broker in sorted(partition.isr):
+        missing = told.lost(promised, [logs[broker]])
+        if missing:
+            yield f"broker {broker} is in sync in {partition.name} and lacks {missing}"
