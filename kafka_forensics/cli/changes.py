@@ -104,9 +104,12 @@ def _run_on_spark(
     from kafka_forensics.spark.snapshots import compare_inputs
 
     snapshots, asked = reached_apart(given, asked)
-    gathered = gather_snapshots(snapshot_paths(snapshots, asked, chosen), asked)
+    notes: list[str] = []
+    gathered = gather_snapshots(snapshot_paths(snapshots, asked, chosen, notes), asked)
     with stopping(screen, *where, asked.jobs, quiet=quiet) as spark:
-        return compare_inputs(spark, gathered, asked).result
+        result = compare_inputs(spark, gathered, asked).result
+    result.notes[:0] = notes
+    return result
 
 
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:

@@ -23,7 +23,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ScanResult
-from kafka_forensics.storage.open import ARCHIVES, located, open_source
+from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
 from kafka_forensics.storage.source import EntryKind
 
 Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
@@ -71,45 +71,47 @@ def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOption
     return found, options
 
 
-def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str] = ()) -> dict[str, list[str]]:
+def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
     """The paths of each snapshot by its name, the oldest first; `chosen` are names of those wanted, in their order.
 
-    URIs are those of `reached_apart`. Raises UsageError for fewer than two, for one that is given twice, and for a name that is no
-    snapshot's.
+    URIs are those of `reached_apart`. To `notes` is added what in a folder looks like a snapshot and is not read as one. Raises
+    UsageError for fewer than two, for one that is given twice, and for a name that is no snapshot's.
     """
-    found = named_snapshots(given, options, chosen)
-    require_several(found)
+    found = named_snapshots(given, options, chosen, notes)
+    require_several(found, notes)
     return found
 
 
-def require_several(found: Mapping[str, Sequence[str]]) -> None:
-    """Raise UsageError for fewer than two snapshots."""
+def require_several(found: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> None:
+    """Raise UsageError for fewer than two snapshots; `notes` are those of `snapshot_paths`."""
     if len(found) < 2:
         there = listed(found) or "none"
         raise UsageError(
-            f"there is nothing to compare: snapshots here: {there}", hint="give two snapshots, or a folder with two or more"
+            f"there is nothing to compare: snapshots here: {there}",
+            hint="; ".join(["give two snapshots, or a folder with two or more", *notes]),
         )
 
 
-def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str] = ()) -> dict[str, list[str]]:
+def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
     """The same, where one will do, or none."""
     if isinstance(given, Mapping):
         found = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
     else:
         paths = [given] if isinstance(given, str) else list(given)
-        found = _in_folder(paths[0], options) if len(paths) == 1 else _each_given(paths)
+        found = _in_folder(paths[0], options, notes) if len(paths) == 1 else _each_given(paths)
     for name, paths in found.items():
         if not name or not paths:
             what = f"snapshot {name} has no paths" if name else "a snapshot has no name"
             raise UsageError(what, hint="give each snapshot a name and at least one path")
     if chosen:
-        found = _chosen(found, chosen)
+        found = _chosen(found, chosen, notes)
+        notes.clear()  # what was left out was not asked for
     _require_apart(found)
     return found
 
 
-def _in_folder(root: str, options: ScanOptions) -> dict[str, list[str]]:
-    """Every directory and archive in a folder as a snapshot."""
+def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, list[str]]:
+    """Every directory and archive in a folder as a snapshot; links below what was given are not followed, as in every input."""
     matches = located(root, options.storage_options)
     if len(matches) > 1:
         return _each_given([path for path, _ in matches])
@@ -118,6 +120,7 @@ def _in_folder(root: str, options: ScanOptions) -> dict[str, list[str]]:
     if source.stat("").kind is not EntryKind.DIRECTORY or not (os.path.isdir(path) or "://" in path):
         raise UsageError(f"{path} is one snapshot and not a folder of them", hint="give the older and the newer: changes OLD NEW")
     found: dict[str, list[str]] = {}
+    links, others = [], []
     for entry in source.list(""):
         if entry.name.startswith(".") or entry.name == "lost+found":
             continue
@@ -125,6 +128,14 @@ def _in_folder(root: str, options: ScanOptions) -> dict[str, list[str]]:
             _add(found, entry.name, _below(root, entry.name), once=True)
         elif entry.kind is EntryKind.FILE and (name := _archive_name(entry.name)) is not None:
             _add(found, name, _below(root, entry.name), once=True)
+        elif entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS):
+            others.append(entry.name)
+        elif entry.kind is EntryKind.SYMLINK:
+            links.append(entry.name)
+    if links:
+        notes.append(f"links in {path} are not followed, give them as paths themselves: {listed(links)}")
+    if others:
+        notes.append(f"archives in {path} of kinds that are not read, unpack them first: {listed(others)}")
     return {name: found[name] for name in sorted(found, key=snapshot_order)}
 
 
@@ -157,12 +168,12 @@ def _add(found: dict[str, list[str]], name: str, path: str, *, once: bool) -> No
     found.setdefault(name, []).append(path)
 
 
-def _chosen(found: dict[str, list[str]], names: Sequence[str]) -> dict[str, list[str]]:
+def _chosen(found: dict[str, list[str]], names: Sequence[str], notes: Sequence[str]) -> dict[str, list[str]]:
     for name in names:
         if name not in found:
             near = get_close_matches(name, found, n=1)
             meant = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"there is no snapshot {name}", hint=f"{meant}snapshots here: {listed(found)}")
+            raise UsageError(f"there is no snapshot {name}", hint="; ".join([f"{meant}snapshots here: {listed(found)}", *notes]))
         if list(names).count(name) > 1:
             raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
     return {name: found[name] for name in names}
@@ -214,7 +225,10 @@ def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
 def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> Compared:
     """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
     given, options = reached_apart(given, options)
-    return compared(gather_snapshots(snapshot_paths(given, options, chosen), options), options, progress)
+    notes: list[str] = []
+    found = compared(gather_snapshots(snapshot_paths(given, options, chosen, notes), options), options, progress)
+    found.result.notes[:0] = notes
+    return found
 
 
 def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> Compared:

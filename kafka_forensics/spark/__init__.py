@@ -87,8 +87,11 @@ def scan_snapshots(
 
     options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
     given, options = reached_apart(snapshots, options)
-    gathered = gather_snapshots(snapshot_paths(given, options, order), options)
-    return with_views(compare_inputs(spark, gathered, options), options, json_document, changes_document)
+    notes: list[str] = []
+    gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
+    found = compare_inputs(spark, gathered, options)
+    found.result.notes[:0] = notes
+    return with_views(found, options, json_document, changes_document)
 
 
 def export(

@@ -4,6 +4,7 @@ There is no `pushFilters`, and there must be none while Spark 4.3 and older are 
 use of the DataFrame, which then gives wrong rows without a word. What shall not be read is said by options and by `schema`.
 """
 
+import logging
 import os
 from typing import Any
 
@@ -55,9 +56,13 @@ def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
     from kafka_forensics.engine.options import ScanOptions
     from kafka_forensics.engine.snapshots import named_snapshots  # most reads are of one
 
-    found = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order)
+    notes: list[str] = []
+    found = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order, notes)
     if not found:
-        raise UsageError(f"there is no snapshot in {parsed.paths[0]}", hint="every directory and archive in it would be one")
+        hint = "; ".join(["every directory and archive in it would be one", *notes])
+        raise UsageError(f"there is no snapshot in {parsed.paths[0]}", hint=hint)
+    for note in notes:
+        logging.getLogger(__name__).warning("%s", ascii(note)[1:-1])  # names of strangers are in it
     for paths in found.values():
         open_paths(paths, storage_options=parsed.storage)
     return found

@@ -32,7 +32,7 @@ ARCHIVES: Final[dict[str, Opener]] = {
     ".zip": ZipSource,
 }
 """How a regular file is opened, by the end of its name."""
-_OTHER_CONTAINERS: Final = (
+OTHER_CONTAINERS: Final = (
     ".tar.bz2",
     ".tbz",
     ".tbz2",
@@ -81,7 +81,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
         if name.endswith(suffix):
             _require_bytes_of(path, name)
             return opener(path)
-    if name.endswith(_OTHER_CONTAINERS):
+    if name.endswith(OTHER_CONTAINERS):
         raise SourceError(path, f"an unsupported container; supported are {', '.join(ARCHIVES)}")
     return LocalSource(path)
 
@@ -152,7 +152,7 @@ def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
 
     source = open_remote(uri, gathered(storage_options, uri=uri))
     name = source.name.lower()
-    if name.endswith((*ARCHIVES, *_OTHER_CONTAINERS)) and source.stat("").kind is EntryKind.FILE:
+    if name.endswith((*ARCHIVES, *OTHER_CONTAINERS)) and source.stat("").kind is EntryKind.FILE:
         raise UsageError(f"{source.name}: archives are read from local disks only", hint="copy it here first, or unpack it there")
     return source
 

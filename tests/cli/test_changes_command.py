@@ -170,6 +170,36 @@ def test_an_empty_snapshot_is_an_error(run: Run, trees: Snapshots) -> None:
     assert "there is no Kafka log in" in err
 
 
+def test_links_and_archives_that_are_not_read_are_told(run: Run, trees: Snapshots, tmp_path: Path) -> None:
+    trees.root.joinpath("latest\x1b[31m").symlink_to(trees.root / NEW)
+    trees.root.joinpath("gone").symlink_to(tmp_path / "nowhere")
+    trees.root.joinpath("2026-11-19.tar.bz2").write_bytes(b"BZh")
+    trees.root.joinpath("README").write_text("copies")
+    status, out, err = run(trees.root, "--format", "json")
+    assert status == 0
+    assert list(json.loads(out)["notes"]) == [
+        f"links in {trees.root} are not followed, give them as paths themselves: gone, latest\x1b[31m",
+        f"archives in {trees.root} of kinds that are not read, unpack them first: 2026-11-19.tar.bz2",
+    ]
+    told = [line for line in err.splitlines() if line.startswith("note: ")]
+    assert ["gone, latest" in told[0], told[1].endswith("unpack them first: 2026-11-19.tar.bz2")] == [True, True]
+    assert "\x1b" not in err
+    chosen = run(trees.root, "--snapshot", OLD, "--snapshot", NEW, "--format", "json")[1]
+    assert json.loads(chosen)["notes"] == []
+    status, _, err = run(trees.root, "--snapshot", "latest", "--snapshot", NEW)
+    assert (status, "links in" in err) == (2, True)
+
+
+def test_a_folder_of_links_alone_says_why_nothing_is_there(run: Run, trees: Snapshots, tmp_path: Path) -> None:
+    folder = tmp_path / "links"
+    folder.mkdir()
+    for name in (OLD, NEW):
+        folder.joinpath(name).symlink_to(trees.root / name)
+    status, _, err = run(folder)
+    assert status == 2
+    assert f"are not followed, give them as paths themselves: {OLD}, {NEW}" in err
+
+
 def test_snapshots_of_different_clusters_are_not_compared(run: Run, trees: Snapshots) -> None:
     for path in (trees.root / NEW).glob("*/meta.properties"):
         path.write_text(path.read_text().replace("cluster.id=", "cluster.id=A")[:-2] + "\n")

@@ -66,6 +66,14 @@ def test_segments_are_cut_within_each_snapshot(root: Path, fact: str, monkeypatc
     assert rows(table) == rows(local(root, fact))
 
 
+def test_what_is_left_out_of_a_folder_is_told(root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.copytree(root / "day-9", tmp_path / "day-9")
+    (tmp_path / "lin\x1bk").symlink_to(root / "day-10")
+    table, _ = read(tmp_path, "replicas", snapshots="true")
+    assert set(table["snapshot"].to_pylist()) == {"day-9"}
+    assert caplog.messages[0].endswith("are not followed, give them as paths themselves: lin\\x1bk")
+
+
 def test_snapshots_are_chosen_and_put_in_order(root: Path) -> None:
     order = ("day-10", "day-9")
     for fact in ("batches", "changes", "findings"):

@@ -59,7 +59,7 @@ def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) 
     compacted(tmp_path / "a", {broker: history().left(roll=CLEANED) for broker in brokers}, dict.fromkeys(brokers, 1))
     compacted(tmp_path / "b", {broker: history().left({0, 1}, roll=CLEANED) for broker in brokers}, dict.fromkeys(brokers, CLEANED))
     options = ScanOptions()
-    gathered = gather_snapshots(snapshot_paths(str(tmp_path), options), options)
+    gathered = gather_snapshots(snapshot_paths(str(tmp_path), options, (), []), options)
     there = compare_inputs(spark, gathered, options, Sizes(64, 512, 1)).result
     here = changes(str(tmp_path), options).result
     assert there.changes == here.changes
@@ -87,13 +87,13 @@ def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
 
     monkeypatch.setattr(keys, "answered_keys", noting)
     options, root = ScanOptions(), str(tmp_path / "both")
-    gathered = gather_snapshots(snapshot_paths(root, options), options)
+    gathered = gather_snapshots(snapshot_paths(root, options, (), []), options)
     there = compare_inputs(spark, gathered, options, Sizes(work_bytes=1, keys_apart_bytes=0)).result
     here = changes(root, options).result
     assert said(there) == said(here)
     assert asked == [3]
     assert [(one.kind, one.place.broker) for one in there.findings] == [("KEYS_LOST_SINCE", 1)]
-    small = compare_inputs(spark, gather_snapshots(snapshot_paths(root, options), options), options).result
+    small = compare_inputs(spark, gather_snapshots(snapshot_paths(root, options, (), []), options), options).result
     assert (said(small), asked) == (said(here), [3])
 
 
