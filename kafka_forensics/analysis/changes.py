@@ -21,7 +21,7 @@ from kafka_forensics.model.changes import Change, ChangeKind, ReplicaAt
 Range = tuple[int, int]
 
 _RANGES_TOLD: Final = 64
-"""Ranges of missing offsets that get a row of their own, from the first on."""
+"""Ranges of a kind that get a row of their own, from the first on; the last of these rows says how many more there are."""
 
 
 class Between(NamedTuple):
@@ -199,12 +199,12 @@ class _Told:
         old_gaps, new_gaps = _gaps(self.old), _gaps(self.new)
         rotten = [(one.offset, one.end_offset) for one in before if one.kind == "damaged"]
         known = [*rotten, *old_gaps, *self.old.course.eaten.values()]
-        for offsets in _clipped(_without(self.new.course.eaten.values(), known), limits):
-            self.row(ChangeKind.DAMAGED, offsets, reason="framing")
-        for offsets in _clipped(_without(new_gaps, old_gaps), limits):
-            self.row(ChangeKind.MISSING, offsets, leader_epochs=_epochs(self.old, offsets))
-        for offsets in _clipped(_without(old_gaps, new_gaps), limits):
-            self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(self.new, offsets), reason="gap")
+        for offsets, evidence in _clipped(_without(self.new.course.eaten.values(), known), limits):
+            self.row(ChangeKind.DAMAGED, offsets, reason="framing", evidence=evidence)
+        for offsets, evidence in _clipped(_without(new_gaps, old_gaps), limits):
+            self.row(ChangeKind.MISSING, offsets, leader_epochs=_epochs(self.old, offsets), evidence=evidence)
+        for offsets, evidence in _clipped(_without(old_gaps, new_gaps), limits):
+            self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(self.new, offsets), reason="gap", evidence=evidence)
         compacted = is_compacted(self.old, self.new)
         if self.found.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
             self.row(ChangeKind.REWRITTEN, limits, reason="other_batches")
@@ -279,7 +279,11 @@ def _without(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     return rest
 
 
-def _clipped(ranges: Iterable[Range], limits: Range) -> list[Range]:
-    """The first of `ranges` within `limits`."""
-    within = [(max(start, limits[0]), min(end, limits[1])) for start, end in ranges]
-    return [one for one in within if one[0] < one[1]][:_RANGES_TOLD]
+def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, dict[str, Any]]]:
+    """The first of `ranges` within `limits`, with evidence: the last of them says how many more there are."""
+    clipped = [(max(start, limits[0]), min(end, limits[1])) for start, end in ranges]
+    within = [one for one in clipped if one[0] < one[1]]
+    told: list[tuple[Range, dict[str, Any]]] = [(one, {}) for one in within[:_RANGES_TOLD]]
+    if len(within) > _RANGES_TOLD:
+        told[-1][1]["ranges_more"] = len(within) - _RANGES_TOLD
+    return told

@@ -35,6 +35,11 @@ REASONS: Final = {
     "gap": "offsets that were missing are there",
 }
 """What a `reason` says."""
+_FURTHER: Final = {
+    "ranges_more": "and {} more such range{} behind it",
+    "ranges_not_compared": "{} further range{} of offsets differ and were not read",
+}
+"""What counts in the evidence say of more than the row is about."""
 
 
 def change_words(one: Change) -> str:
@@ -47,6 +52,7 @@ def change_words(one: Change) -> str:
     if one.committed_end is not None:
         holders = ", ".join(map(str, one.held_by))
         told.append(f"committed to {one.committed_end}, {f'still on {holders}' if holders else 'on no replica given any more'}")
+    told += [words.format(count, "" if count == 1 else "s") for key, words in _FURTHER.items() if (count := one.evidence.get(key))]
     return "; ".join(told)
 
 

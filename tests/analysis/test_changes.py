@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis.changes import Between, log_changes
 from kafka_forensics.analysis.range_counts import Counts, counted
 from kafka_forensics.model.changes import ChangeKind
+from kafka_forensics.wording.change_words import change_words
 from tests.support.replica_logs import Logs, batches
 
 OLDER, NEWER = 1, 2
@@ -84,6 +85,21 @@ def test_equal_records_in_other_batches_are_rewritten() -> None:
     new = logs.add(NEWER, batches((0, "ab"), each=3, codec="gzip"))
     (row,) = log_changes(old, new, BETWEEN, logs).changes
     assert (row.kind, row.reason, row.offset_start, row.offset_end) == (ChangeKind.REWRITTEN, "reencoded", 0, 6)
+
+
+@pytest.mark.parametrize(
+    ("holes", "words"), [(64, ""), (65, "and 1 more such range behind it"), (70, "and 6 more such ranges behind it")]
+)
+def test_of_many_holes_the_rest_is_counted(holes: int, words: str) -> None:
+    logs = Logs()
+    full = batches((0, "ab" * holes + "z"))
+    old, new = logs.add(OLDER, full), logs.add(NEWER, full[::2])
+    for older, newer, kind in ((old, new, ChangeKind.MISSING), (new, old, ChangeKind.RESTORED)):
+        found = [one for one in log_changes(older, newer, BETWEEN, logs).changes if one.kind is kind]
+        assert [(one.offset_start, one.offset_end) for one in found] == [(at, at + 1) for at in range(1, 128, 2)]
+        assert [one.evidence.get("ranges_more") for one in found] == [*[None] * 63, holes - 64 or None]
+        assert change_words(found[-1]).endswith(words)
+        assert "more such" not in change_words(found[0])
 
 
 def test_batches_are_counted_once_however_many_blocks_they_span() -> None:
