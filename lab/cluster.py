@@ -159,10 +159,10 @@ class Cluster:
         wait_until(f"{name} has leaders", lambda: self._has_leaders(name), timeout_seconds=ADMIN_TIMEOUT_SECONDS)
 
     def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, list[int]]:
-        """The leader (-1 = none) and the in-sync replicas, as the brokers that can be reached say."""
+        """The leader (-1 = none) and the in-sync replicas, as the broker that answers has heard: none before it knows the topic."""
         admin = self.admin()
-        metadata = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic].partitions[partition]
-        return metadata.leader, sorted(metadata.isrs)
+        metadata = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic].partitions.get(partition)
+        return (metadata.leader, sorted(metadata.isrs)) if metadata else (-1, [])
 
     def await_isr(self, topic: str, isr: Iterable[int], *, timeout_seconds: float = 60) -> None:
         """Wait until partition 0 of `topic` has exactly this in-sync set."""
@@ -209,7 +209,8 @@ class Cluster:
             metadata = admin.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic]
         except KafkaException:
             return False
-        return metadata.error is None and all(partition.leader >= 0 for partition in metadata.partitions.values())
+        partitions = metadata.partitions.values()
+        return metadata.error is None and bool(partitions) and all(partition.leader >= 0 for partition in partitions)
 
     def _format(self) -> None:
         controller_ports = {node: self.ports[node] for node in self.controllers}

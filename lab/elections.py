@@ -81,8 +81,17 @@ class Elections:
     def states(self) -> dict[str, tuple[int, frozenset[int]]]:
         """Topic → leader (-1: none) and ISR, as the brokers awake say."""
         admin = self.cluster.admin()
-        told = admin.list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
-        return {topic: (told[topic].partitions[0].leader, frozenset(told[topic].partitions[0].isrs)) for topic in TOPICS}
+        known: dict[str, tuple[int, frozenset[int]]] = {}
+
+        def all_known() -> bool:
+            """Not every broker knows at once of a topic that another has made."""
+            told = admin.list_topics(timeout=ADMIN_TIMEOUT_SECONDS).topics
+            partitions = {topic: told[topic].partitions.get(0) for topic in TOPICS if topic in told}
+            known.update({topic: (one.leader, frozenset(one.isrs)) for topic, one in partitions.items() if one is not None})
+            return len(known) == len(TOPICS)
+
+        wait_until("a broker knows all topics", all_known, timeout_seconds=ADMIN_TIMEOUT_SECONDS)
+        return known
 
     def settled(self) -> dict[str, tuple[int, frozenset[int]]]:
         """The states once they have not changed for a second."""

@@ -52,7 +52,7 @@ def fully_replicated(cluster: Cluster) -> bool:
     admin = cluster.admin()
     topics = admin.list_topics(timeout=30).topics.values()
     partitions = [partition for topic in topics for partition in topic.partitions.values()]
-    return all(one.leader >= 0 and sorted(one.isrs) == sorted(one.replicas) for one in partitions)
+    return bool(partitions) and all(one.leader >= 0 and sorted(one.isrs) == sorted(one.replicas) for one in partitions)
 
 
 def audit_messages(kind: str, first: int, count: int) -> list[Message]:

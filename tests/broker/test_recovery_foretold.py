@@ -291,7 +291,7 @@ class Lab:
 
     def _led(self) -> bool:
         topics = self.cluster.admin().list_topics(timeout=10).topics
-        return all(topics[topic].partitions[0].leader == 1 for topic in AFTER_A_CRASH)
+        return all(topic in topics and topics[topic].partitions[0].leader == 1 for topic in AFTER_A_CRASH)
 
 
 @pytest.fixture(scope="module", name="lab")
