@@ -69,7 +69,7 @@ def test_a_python_worker_killed_in_the_middle_changes_nothing(
 ) -> None:
     lost = drives.log.read_text().count("Python worker exited unexpectedly")
     drives.send_scan(*logs.log_dirs, **TASKS[tasks])
-    os.kill(reader_of(running, drives, logs), signal.SIGKILL)
+    os.kill(halted_reader(running, drives, logs), signal.SIGKILL)
     assert drives.take().document == judged
     twice = request.node.callspec.params["drives"]  # its task may have been done by another attempt, and the loss is not told then
     assert twice or drives.log.read_text().count("Python worker exited unexpectedly") > lost
@@ -100,3 +100,13 @@ def reader_of(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int:
     wait_until(seen, "a worker that reads", SECONDS_OF_A_SCAN, pause=0.005)
     assert found, "the scan ended before a worker was seen reading"
     return found[0]
+
+
+def halted_reader(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int:
+    """The same, stopped while it reads: one that is done already would be missed by nobody."""
+    while True:
+        pid = reader_of(there, asked, logs)
+        os.kill(pid, signal.SIGSTOP)
+        if has_open(pid, logs.folder):
+            return pid
+        os.kill(pid, signal.SIGCONT)
