@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, Moment, View, named
-from kafka_forensics.simulation.truth import lost, not_read
+from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, Moment, View
+from kafka_forensics.simulation.truth import at_the_end
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -59,7 +59,7 @@ def lines(history: History, name: str, to: "Destination") -> Iterator[str]:
     yield f"{name} under {history.cluster.protocol}\n\n"
     yield from _table(history, to)
     yield "\n"
-    for text in [_LEGEND, "", *_ending(history), "", *history.remarks]:
+    for text in [_LEGEND, "", *at_the_end(history), "", *history.remarks]:
         yield from (line + "\n" for line in textwrap.wrap(text, to.width, break_on_hyphens=False) or [""])
 
 
@@ -123,23 +123,6 @@ def _stacked(cells: "Iterable[Text]") -> "Text":
     from rich.text import Text
 
     return Text("\n").join(cells)
-
-
-def _ending(history: History) -> Iterator[str]:
-    for one in history.readings:
-        where = f"{one.topic_partition[0]}-{one.topic_partition[1]}"
-        if one.read_uncommitted is None or one.read_committed is None:
-            yield f"{where}: nobody leads, so nothing can be read."
-            continue
-        yield f"{where}: read_uncommitted reads {named(one.read_uncommitted)}."
-        yield f"{where}: read_committed reads {named(one.read_committed)}."
-    gone, hidden = sorted(lost(history.cluster)), sorted(not_read(history))
-    if gone:
-        yield f"Acknowledged, and on no broker any more: {named(gone)}."
-    if hidden:
-        yield f"Acknowledged, and not read: {named(hidden)}."
-    if not gone and not hidden:
-        yield "No acknowledged record is missing."
 
 
 def _replica(view: View) -> dict[str, Any]:

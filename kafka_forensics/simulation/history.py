@@ -283,11 +283,15 @@ def moment(cluster: Cluster, partition: Partition) -> Moment:
 
 
 def named(ids: Iterable[int]) -> str:
-    """Records by name, runs of them by their first and last."""
+    """Records by name, runs of them by their first and last; then how many markers."""
     given = list(ids)
-    if len(given) > 2 and given == list(range(given[0], given[-1] + 1)):
-        return f"r{given[0]}..r{given[-1]}"
-    return " ".join(f"r{one}" if one >= 0 else "a marker" for one in given) or "nothing"
+    records = [one for one in given if one >= 0]
+    markers = len(given) - len(records)
+    said = " ".join(f"r{one}" for one in records)
+    if len(records) > 2 and records == list(range(records[0], records[-1] + 1)):
+        said = f"r{records[0]}..r{records[-1]}"
+    counted = "" if not markers else "a marker" if markers == 1 else f"{markers} markers"
+    return " and ".join(one for one in (said, counted) if one) or "nothing"
 
 
 def producer_name(producer: Producer) -> str:

@@ -6,7 +6,8 @@ from html import escape
 from typing import Final, NamedTuple
 
 from kafka_forensics.simulation.cluster import Batch, TopicPartition
-from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, View, named
+from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, View
+from kafka_forensics.simulation.truth import at_the_end
 
 COLOURS: Final = ("#cfe3f7", "#fbd9a5", "#cdebc5", "#e6d3f2", "#f9c9c9", "#d5e8e4", "#f3efb0", "#dcdcdc")
 """Of the leader epochs 0, 1, 2 …, from the beginning again after the last."""
@@ -17,8 +18,10 @@ _TEXT_WIDTH: Final = 300
 _TEXT_COLUMNS: Final = 44
 _MARGIN: Final = 16
 _GAP: Final = 24
-_LABEL: Final = 132
-"""What stands below a log at its longest."""
+_SMALL_LETTER: Final = 6
+"""Pixels of a small letter, in a wide font."""
+_LETTER: Final = 7.5
+"""Of a heading's."""
 _NAMES: Final = {LEADS: "leader", STALE: "stale leader", FROZEN: "stands still", DEAD: "dead"}
 _HEADING: Final = 'font-weight="600"'
 _SMALL: Final = 'font-size="10" fill="#556"'
@@ -27,6 +30,7 @@ _NUMBER: Final = 'fill="#778" text-anchor="end"'
 _OUTLINE: Final = 'stroke="#556" stroke-width="0.8"'
 _MARK: Final = 'stroke="#b3261e" stroke-width="2.5"'
 _RULE: Final = 'stroke="#e4e4ea"'
+_DASHED: Final = ' stroke-dasharray="2 2"'
 """Presentation attributes, which every viewer knows; style sheets are not."""
 
 
@@ -51,9 +55,9 @@ def svg(history: History, title: str) -> str:
         body += rows
     ending, y = _ending(history, y + 8, width)
     body += ending
-    epochs = sorted({batch.leader_epoch for batch in _batches(history)})
-    body += list(_legend(epochs, y + 8, coloured=history.cluster.epochs_known))
-    height = y + 44
+    legend, y = _legend(history, y + 8, width)
+    body += legend
+    height = y + 36
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
         f'<title>{escape(title)}</title>\n<rect width="{width}" height="{height}" fill="#fff"/>\n'
@@ -74,11 +78,15 @@ def _lanes(history: History) -> tuple[list[_Lane], int]:
     """Where each replica's lane begins, and the width of the picture."""
     x = _MARGIN + 24 + _TEXT_WIDTH + _GAP
     lanes = []
+    several = len(history.events[-1].partitions) > 1
     for one in history.events[-1].partitions:
-        longest = max((view.log_end_offset for event in history.events for view in _views(event, one.topic_partition)), default=0)
+        moments = [each for event in history.events for each in event.partitions if each.topic_partition == one.topic_partition]
+        longest = max(view.log_end_offset for each in moments for view in each.replicas)
+        label = max(len(_label(view, in_isr=view.broker in each.isr)) for each in moments for view in each.replicas)
         for view in one.replicas:
-            lanes.append(_Lane(one.topic_partition, view.broker, x))
-            x += max(longest * _BOX, _LABEL) + _GAP
+            lane = _Lane(one.topic_partition, view.broker, x)
+            lanes.append(lane)
+            x += max(longest * _BOX, int(label * _SMALL_LETTER), int(len(_heading(lane, several=several)) * _LETTER)) + _GAP
     return lanes, x
 
 
@@ -115,44 +123,55 @@ def _log(view: View, x: int, y: int, *, in_isr: bool) -> Iterator[str]:
         colour = COLOURS[batch.leader_epoch % len(COLOURS)]
         for offset, one in enumerate(batch.ids, batch.base_offset):
             left = x + offset * _BOX
-            dash = ' stroke-dasharray="2 2"' if batch.is_transactional and batch.marker is None else ""
+            dash = _DASHED if batch.is_transactional and batch.marker is None else ""
             yield f'<rect {_OUTLINE} x="{left}" y="{y}" width="{_BOX}" height="{_BOX_HEIGHT}" fill="{colour}"{dash}/>'
             yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{one}", _IN_BOX)
     mark = x + view.high_watermark * _BOX
     yield f'<line {_MARK} x1="{mark}" x2="{mark}" y1="{y - 4}" y2="{y + _BOX_HEIGHT + 4}"/>'
-    said = [_NAMES.get(view.state, ""), f"epoch {view.leader_epoch}", "" if in_isr else "not in ISR"]
-    yield _text(x, y + _BOX_HEIGHT + 13, " · ".join(one for one in said if one), _SMALL)
+    yield _text(x, y + _BOX_HEIGHT + 13, _label(view, in_isr=in_isr), _SMALL)
     yield "</g>"
 
 
+def _label(view: View, *, in_isr: bool) -> str:
+    """What a replica is, below its log."""
+    said = [_NAMES.get(view.state, ""), f"epoch {view.leader_epoch}", "" if in_isr else "not in ISR"]
+    return " · ".join(one for one in said if one)
+
+
 def _ending(history: History, y: int, width: int) -> tuple[list[str], int]:
-    """What consumers read at the end, and the remarks."""
+    """What consumers read at the end, what is missing, and the remarks."""
     columns = max(60, (width - 2 * _MARGIN) // 7)
-    sentences = []
-    for one in history.readings:
-        where = f"{one.topic_partition[0]}-{one.topic_partition[1]}"
-        if one.read_uncommitted is None or one.read_committed is None:
-            sentences.append(f"{where}: nobody leads, nothing can be read.")
-        else:
-            uncommitted, committed = named(one.read_uncommitted), named(one.read_committed)
-            sentences.append(f"{where}: read_uncommitted reads {uncommitted}; read_committed reads {committed}.")
     rows = []
-    for sentence in [*sentences, *history.remarks]:
+    for sentence in [*at_the_end(history), *history.remarks]:
         for line in textwrap.wrap(sentence, columns):
             y += _LINE
             rows.append(_text(_MARGIN, y, line))
     return rows, y
 
 
-def _legend(epochs: Sequence[int], y: int, *, coloured: bool) -> Iterator[str]:
+def _legend(history: History, y: int, width: int) -> tuple[list[str], int]:
+    """What colours, lines and letters mean, in as many rows as it takes, and where the last of them begins."""
+    rows: list[str] = []
     x = _MARGIN
-    for epoch in epochs:
-        yield f'<rect {_OUTLINE} x="{x}" y="{y}" width="14" height="14" fill="{COLOURS[epoch % len(COLOURS)]}"/>'
-        label = f"epoch {epoch}" if coloured else f"epoch {epoch} (not in the log)"
-        yield _text(x + 19, y + 11, label, _SMALL)
-        x += 34 + 6 * len(label)
-    yield f'<line {_MARK} x1="{x + 4}" x2="{x + 4}" y1="{y - 2}" y2="{y + 16}"/>'
-    yield _text(x + 12, y + 11, "high watermark as this broker knows it; C and A: COMMIT and ABORT markers", _SMALL)
+    for swatch, label in _meanings(history):
+        needed = 34 + int(_SMALL_LETTER * len(label))
+        if x > _MARGIN and x + needed > width - _MARGIN:
+            x, y = _MARGIN, y + 22
+        rows += [swatch.format(x=x, y=y, mark=x + 7, above=y - 2, below=y + 16), _text(x + 19, y + 11, label, _SMALL)]
+        x += needed
+    return rows, y
+
+
+def _meanings(history: History) -> Iterator[tuple[str, str]]:
+    """A drawing, its place left open, and what it means: of all that the picture has."""
+    batches = list(_batches(history))
+    box = f'<rect {_OUTLINE} x="{{x}}" y="{{y}}" width="14" height="14" fill="%s"%s/>'
+    for epoch in sorted({batch.leader_epoch for batch in batches}):
+        known = "" if history.cluster.epochs_known else " (not in the log)"
+        yield box % (COLOURS[epoch % len(COLOURS)], ""), f"epoch {epoch}{known}"
+    yield f'<line {_MARK} x1="{{mark}}" x2="{{mark}}" y1="{{above}}" y2="{{below}}"/>', "high watermark as this broker knows it"
+    if any(batch.is_transactional for batch in batches):
+        yield box % ("#fff", _DASHED), "record of a transaction; C and A: its COMMIT or ABORT marker"
 
 
 def _text(x: int, y: int, text: str, attributes: str = "") -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kafka_forensics.simulation.actions import Cut, fetch, hear
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replica, TopicPartition
 from kafka_forensics.simulation.control import run_election, start
-from kafka_forensics.simulation.history import Expected, History
+from kafka_forensics.simulation.history import Expected, History, named
 
 _ROUNDS = 3
 
@@ -60,6 +60,24 @@ def not_read(history: History) -> set[int]:
     """Acknowledged records that a replica holds, and that no consumer reads, whatever transactions say."""
     shown = {one for reading in history.readings for one in reading.read_uncommitted or ()}
     return acknowledged(history.cluster) - lost(history.cluster) - shown
+
+
+def at_the_end(history: History) -> Iterator[str]:
+    """What consumers read at the end, and which acknowledged records are missing, in sentences."""
+    for one in history.readings:
+        where = f"{one.topic_partition[0]}-{one.topic_partition[1]}"
+        if one.read_uncommitted is None or one.read_committed is None:
+            yield f"{where}: nobody leads, so nothing can be read."
+            continue
+        yield f"{where}: read_uncommitted reads {named(one.read_uncommitted)}."
+        yield f"{where}: read_committed reads {named(one.read_committed)}."
+    gone, hidden = sorted(lost(history.cluster)), sorted(not_read(history))
+    if gone:
+        yield f"Acknowledged, and on no broker any more: {named(gone)}."
+    if hidden:
+        yield f"Acknowledged, and not read: {named(hidden)}."
+    if not gone and not hidden:
+        yield "No acknowledged record is missing."
 
 
 def forks(partition: Partition) -> dict[tuple[int, int], int]:

@@ -38,6 +38,30 @@ def test_every_record_has_its_box_in_every_step(name: str) -> None:
     assert "http" not in svg(history, name).replace("http://www.w3.org/2000/svg", "")
 
 
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_text_leaves_the_picture(name: str) -> None:
+    """A letter is 0.57 of its size wide in the wider of the usual fonts, taken over a line."""
+    for protocol in SCENARIOS[name].protocols:
+        root = tree(play(name, protocol))
+        width, height = float(root.get("width", "0")), float(root.get("height", "0"))
+        for one in root.iter(f"{SVG}text"):
+            size, anchor = float(one.get("font-size", "12")), one.get("text-anchor", "start")
+            room = width - float(one.get("x", "0")) if anchor == "start" else width
+            assert 0.57 * size * len(one.text or "") <= room, one.text
+            assert float(one.get("y", "0")) < height
+
+
+def test_only_what_is_drawn_is_explained() -> None:
+    said = " ".join(texts(tree(play("slow-follower"))))
+    assert "epoch 0 high watermark" in said
+    assert "marker" not in said
+    assert "COMMIT or ABORT marker" in " ".join(texts(tree(play("txn-torn"))))
+
+
+def test_what_is_missing_is_said_below() -> None:
+    assert "Acknowledged, and on no broker any more: r3." in texts(tree(play("txn-partly-lost")))
+
+
 def test_records_have_the_colour_of_their_epoch_and_markers_their_letter() -> None:
     root = tree(play("unclean-election"))
     colours = {one.get("fill") for one in root.iter(f"{SVG}rect") if one.get("height") == "20"}
