@@ -1,6 +1,26 @@
-"""`python -m kafka_forensics`: the same as the console script."""
+"""The process of a command: `python -m kafka_forensics`, and the console script."""
 
-from kafka_forensics.cli.main import run
+import os
+import signal
+from types import FrameType
+from typing import NoReturn
+
+
+def run() -> NoReturn:
+    """Run the command line of this process. Until all is loaded, an interruption ends it at once, in a line and with its status."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+    from kafka_forensics.cli import main
+
+    main.run(lambda: signal.signal(signal.SIGINT, before))
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """As `cli.main` says it, of which nothing may be there yet."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
 
 if __name__ == "__main__":
     run()

@@ -9,6 +9,7 @@ import errno
 import gc
 import os
 import select
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -139,21 +140,22 @@ def _without_types(command: Any) -> Any:
     return command
 
 
-def run() -> NoReturn:
-    """Run the command line of this process and end it with the exit status.
+def run(ready: Callable[[], object] = int) -> NoReturn:
+    """Run the command line of this process and end it with the exit status; `ready` is called when interruptions are caught.
 
     At once: taking numpy, LLVM and their threads apart in good order takes longer than many a command. Nothing is open by then.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    status = outcome(sys.argv[1:])
+    status = outcome(sys.argv[1:], ready)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(status)
 
 
-def outcome(arguments: list[str]) -> int:
-    """Run one command line; its exit status. Says on stderr, in one line, what went wrong."""
+def outcome(arguments: list[str], ready: Callable[[], object] = int) -> int:
+    """Run one command line; its exit status. Says on stderr, in one line, what went wrong. `ready` as in `run`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal may not know every letter
@@ -161,6 +163,7 @@ def outcome(arguments: list[str]) -> int:
     debug = "--debug" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     stdout = sys.stdout
     try:
+        ready()
         status = _without_types(typer.main.get_command(build_app())).main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()  # a closed pipe shows here at the latest
     except SystemExit as end:

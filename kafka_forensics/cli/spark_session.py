@@ -4,12 +4,14 @@ Spark's Java says much on standard error that is none of the user's business. Wh
 stages are becomes our progress.
 """
 
+import logging
 import os
 import re
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafka_forensics.cli.interrupts import Children
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.errors import ForensicsError
@@ -32,31 +34,35 @@ def stopping(screen: Destination, remote: str | None, master: str | None, jobs: 
 
     where = remote or master or f"local[{jobs},4]"
     _say(screen, f"starting Spark ({where})" if remote is None else f"connecting to Spark ({shown(where)})", quiet=quiet)
+    logging.getLogger().addHandler(logging.NullHandler())  # else a library's complaint would come with a trace on stderr
     if remote is not None:
-        with failures_told(remote):
-            spark = session(remote=remote)
-        try:
-            with failures_told():
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # we say what goes wrong; its library would log it as well
+        with Children() as children:
+            with failures_told(remote):
+                spark = session(remote=remote)
+            with _used(spark, children):
                 yield spark
-        finally:
-            _stop(spark)
         return
-    with Progress(screen, quiet=quiet, tasks=True) as progress, _Heard(progress) as heard:
+    with Children() as children, Progress(screen, quiet=quiet, tasks=True) as progress, _Heard(progress) as heard:
         with failures_told(where), heard.child():
             spark = default_builder(where).config("spark.ui.showConsoleProgress", "true").getOrCreate()
-        try:
-            with failures_told():
-                yield spark
-        finally:
-            _stop(spark)
+        with _used(spark, children):
+            yield spark
 
 
-def _stop(spark: Any) -> None:
-    """Stop a session; one that is gone already cannot be stopped, and that was told."""
+@contextmanager
+def _used(spark: Any, children: Children) -> "Iterator[None]":
+    """Stop a session at the end; one that is gone already cannot be stopped, and that was told."""
     from kafka_forensics.spark.sessions import failures_told
 
-    with suppress(ForensicsError), failures_told():
-        spark.stop()
+    children.listen()  # Spark has its own way with interruptions, which traces of its talk with Java come of
+    try:
+        with failures_told():
+            yield
+    finally:
+        if not children.interrupted:
+            with suppress(ForensicsError), failures_told():
+                spark.stop()
 
 
 def _say(screen: Destination, words: str, *, quiet: bool) -> None:

@@ -1,0 +1,103 @@
+"""Ctrl-C at any moment: a line, status 130, and no process left that was started for a command."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli import interrupts
+from kafka_forensics.cli.interrupts import Children
+
+ROOT = Path(__file__).resolve().parents[2]
+WHILE_LOADING = """
+import os, signal, sys
+from kafka_forensics.__main__ import run
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "kafka_forensics.cli.transactions":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+run()
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def test_while_the_program_is_loaded() -> None:
+    done = subprocess.run([sys.executable, "-c", WHILE_LOADING], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_ignored_interruptions_stay_ignored() -> None:
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + WHILE_LOADING.replace("run()", "")
+    code += "sys.argv = ['kafka-forensics', '--version']; run()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("kafka-forensics ")
+
+
+def test_children_and_theirs_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_SECONDS_TO_END", 0.2)
+    started: list[subprocess.Popen[str]] = []
+    with pytest.raises(KeyboardInterrupt), Children():
+        interrupt_after(lambda: started.append(shell_with_a_child()))
+    (shell,) = started
+    assert shell.stdout is not None
+    with shell.stdout as told:
+        assert not alive(int(told.readline()))
+    assert shell.wait(1) == -signal.SIGTERM
+
+
+def shell_with_a_child() -> "subprocess.Popen[str]":
+    """A shell that ends when it is asked to, and whose child does not."""
+    shell = subprocess.Popen(["sh", "-c", "(trap '' TERM; sleep 600) & echo $!; wait"], stdout=subprocess.PIPE, text=True)
+    assert shell.stdout is not None
+    select.select([shell.stdout], [], [], 10)
+    return shell
+
+
+def interrupt_after(what: Callable[[], object]) -> None:
+    what()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def swallow_an_interruption() -> None:
+    with suppress(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+
+def test_older_children_live_on() -> None:
+    with subprocess.Popen(["sleep", "600"]) as older:
+        with pytest.raises(KeyboardInterrupt), Children():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert alive(older.pid)
+        older.kill()
+
+
+def test_a_swallowed_interruption_is_raised_all_the_same() -> None:
+    with pytest.raises(KeyboardInterrupt), Children():
+        swallow_an_interruption()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_nothing_changes_without_an_interruption() -> None:
+    with Children() as children, subprocess.Popen(["true"]) as child:
+        assert child.wait(10) == 0
+    assert not children.interrupted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
