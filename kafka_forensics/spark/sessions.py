@@ -8,7 +8,7 @@ import sys
 import warnings
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.errors import ForensicsError, UsageError
 
@@ -29,6 +29,9 @@ _CAUSE: Final = re.compile(
     r"^\s*(?:Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
 )
 _ANSWER_SECONDS: Final = 10.0
+"""How long a connection may take to come about."""
+CONNECT_SECONDS: Final = 30.0
+"""How long a server of Spark Connect may take to answer a first question; its client would ask for many minutes."""
 OLDEST: Final = (4, 0)
 """The oldest pyspark with what the data source needs."""
 _INSTALL: Final = "pip install 'kafka-forensics[spark]'"
@@ -138,7 +141,7 @@ def started(master: str) -> "SparkSession":
 def connected(remote: str) -> "SparkSession":
     """A session of a Connect server, or with `local[N]` of one that is started here.
 
-    Raises UsageError if what its client needs is not installed.
+    Raises UsageError if what its client needs is not installed, and ForensicsError if the server does not answer.
     """
     require_pyspark()
     for module, package in (("grpc", "grpcio"), ("grpc_status", "grpcio-status"), ("google.rpc", "googleapis-common-protos")):
@@ -147,6 +150,8 @@ def connected(remote: str) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     _require_answer(remote)
+    if remote.startswith("sc://"):
+        _require_spark_connect(remote)
     made = SparkSession.builder.remote(remote)
     if remote.startswith("local"):
         require_java()
@@ -174,6 +179,29 @@ def _require_answer(url: str) -> None:
         else:
             return
     raise UsageError(f"no Spark answers at {found[0]} ({'; '.join(reasons)})", hint="is it running, and is this its address?")
+
+
+def _require_spark_connect(remote: str) -> None:
+    """Raise ForensicsError unless a server of Spark Connect answers: it is asked to release a session that never was."""
+    import uuid
+
+    from grpc import RpcError, StatusCode
+    from pyspark.sql.connect import proto
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    place = DefaultChannelBuilder(remote)
+    asked = proto.ReleaseSessionRequest(session_id=str(uuid.uuid4()))
+    asked.user_context.user_id = place.userId or ""
+    with place.toChannel() as channel:
+        stub: Any = proto.SparkConnectServiceStub(channel)  # type: ignore[no-untyped-call]
+        try:
+            stub.ReleaseSession(asked, metadata=place.metadata(), timeout=CONNECT_SECONDS, wait_for_ready=True)
+        except RpcError as error:
+            if error.code() in (StatusCode.DEADLINE_EXCEEDED, StatusCode.UNAVAILABLE):
+                raise ForensicsError(
+                    f"{shown(remote)} takes connections and did not answer as Spark Connect does within {CONNECT_SECONDS:g}"
+                    " seconds: is a Spark Connect server there, and is use_ssl what it wants?"
+                ) from error
 
 
 def _is_there(module: str) -> bool:

@@ -1,15 +1,23 @@
 """Where Spark is said to be: nothing there is told at once, in one sentence."""
 
+import contextlib
 import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
 
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import ForensicsError, UsageError
-from kafka_forensics.spark import default_builder, session
+from kafka_forensics.spark import default_builder, session, sessions
 from kafka_forensics.spark.sessions import failures_told, shown
 
 pytestmark = pytest.mark.spark
+
+SAMPLE = str(Path(__file__).resolve().parents[2] / "sample_logs" / "healthy")
 
 
 @pytest.fixture
@@ -25,6 +33,48 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(port: int) -> None:
         UsageError, match=rf"no Spark answers at sc://127\.0\.0\.1:{port} \(127\.0\.0\.1:{port}: connection refused\)"
     ):
         session(remote=f"sc://127.0.0.1:{port}/;user_id=x")
+
+
+@contextlib.contextmanager
+def answering(how: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The URL of a server that does `how` with each connection, and leaves it open unless `how` closes it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    kept.append(server.accept()[0])
+                    how(kept[-1])
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"sc://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for one in kept:
+            one.close()
+
+
+def _speaks_http(one: socket.socket) -> None:
+    one.recv(16)
+    one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize("how", [socket.socket.close, lambda _: None, _speaks_http], ids=["closes", "is silent", "HTTP/1.1"])
+def test_what_does_not_answer_as_spark_connect_is_told_in_time(
+    how: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sessions, "CONNECT_SECONDS", 1.5)
+    with answering(how) as url:
+        begun = time.monotonic()
+        with pytest.raises(ForensicsError, match=rf"^{url} takes connections and did not answer .* within 1\.5 seconds"):
+            session(remote=f"{url}/;user_id=x;token=SECRET")
+        assert outcome(["scan", SAMPLE, "--engine", "spark", "--spark-remote", f"{url}/;user_id=x;token=SECRET"]) == 3
+        assert time.monotonic() - begun < 20
+    said = capfd.readouterr().err  # gRPC may have been loaded before the command could quiet it
+    assert said.splitlines()[-1].startswith(f"error: {url} takes connections")
+    assert "SECRET" not in said
 
 
 def test_of_several_masters_one_must_be_there(port: int) -> None:
