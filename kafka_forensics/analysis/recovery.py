@@ -174,14 +174,20 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[Step], swapped: 
 
 
 def summarised(forecast: Forecast) -> RecoveryOutlook:
-    """The forecast as a replica's summary holds it."""
+    """The forecast as a replica's summary holds it: of very many steps the first, and the last."""
+    steps = forecast.steps if len(forecast.steps) <= STEPS_LISTED else (*forecast.steps[: STEPS_LISTED - 1], forecast.steps[-1])
     return RecoveryOutlook(
         not forecast.refused,
         forecast.log_start_offset,
         forecast.log_end_offset,
         sorted({step.check for step in forecast.steps}),
-        [_step(step) for step in forecast.steps[:STEPS_LISTED]],
+        list(map(_step, steps)),
     )
+
+
+def refused_at(outlook: RecoveryOutlook) -> str | None:
+    """The file at which the broker ends its start; None if it starts."""
+    return None if outlook.starts else outlook.steps[-1].removeprefix("refuse ")
 
 
 def _step(step: Step) -> str:

@@ -81,7 +81,8 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
             yield from _wrapped(line, to.width)
         chosen = _chosen(planned, elect)
         if chosen is None:
-            yield from _wrapped("No replica can lead on these copies.", to.width)
+            for line in (words.NOBODY, *words.unstartable(planned)):
+                yield from _wrapped(line, to.width)
             return
         yield "\n"
         yield from _wrapped(words.verdict(planned, chosen), to.width)
@@ -89,7 +90,7 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
 
 
 def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
-    if not chosen.losses and chosen.election == "leads":
+    if not chosen.losses and chosen.election == "leads" and not planned.steps(chosen).do_not_start:
         return
     for number, line in enumerate(words.step_lines(planned, chosen), 1):
         yield from _wrapped(f"{number}. {line}", width, "   ")
@@ -208,7 +209,9 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         "recommended": plan.recommended,
         "candidates": [_candidate_object(planned, one) for one in shown_of(planned, elect)],
         "steps": None if chosen is None else words.steps_object(planned.steps(chosen)),
-        "advice": [] if chosen is None else [words.verdict(planned, chosen), *words.step_lines(planned, chosen)],
+        "advice": [*words.unstartable(planned)]
+        if chosen is None
+        else [words.verdict(planned, chosen), *words.step_lines(planned, chosen)],
         "commands": [] if chosen is None else words.commands(planned, chosen),
         "already_lost": [
             {
@@ -342,7 +345,9 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
         for note in words.notes(planned, shown, every_follower=elect is not None):
             yield f"\n{markdown(note)}\n"
         chosen = _chosen(planned, elect)
-        if chosen is not None:
+        if chosen is None:
+            yield from (f"\n{markdown(line)}\n" for line in (words.NOBODY, *words.unstartable(planned)))
+        else:
             yield f"\n**{markdown(words.verdict(planned, chosen))}**\n\n"
             yield from (f"1. {markdown(line)}\n" for line in words.step_lines(planned, chosen))
             yield "\n```\n"

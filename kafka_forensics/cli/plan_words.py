@@ -11,6 +11,7 @@ from kafka_forensics.engine.planning import Planned
 from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Loss, Missing, Witness
+from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
 
 ELECTIONS: Final = {
     "leads": "leads now",
@@ -30,10 +31,13 @@ _MISSING: Final = {
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
     "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used: its cuts are told from its batches",
     "log_not_read": "the log of broker {} could not be read to its end",
-    "does_not_start": "broker {} would not start on this copy; it cannot lead",
+    "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds stays in its directory",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
+_MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
+"""Files that Kafka writes anew where they are not there."""
+NOBODY: Final = "No replica can lead on these copies."
 _SERVER: Final = "HOST:PORT"
 
 
@@ -112,7 +116,8 @@ def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan)
     """What a replica does under a leader."""
     who, end = f"If {brokers([candidate.broker])} leads, {brokers([one.broker])}", one.log_end_offset
     if one.truncation_offset is None:
-        return f"{who} does nothing: it is not there."
+        reason = refusal(planned, one.broker)
+        return f"{who} does nothing: it " + ("is not there." if reason is None else f"would not start, {reason}.")
     leader_end = next(each.log_end_offset for each in planned.given.replicas if each.broker == candidate.broker)
     text = "keeps its log" if one.truncation_offset == end else f"cuts its log from {end} to {one.truncation_offset}"
     if one.halts:
@@ -146,13 +151,34 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         if candidate.own_cut:
             own = plural(candidate.own_cut, "offset")
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
-    yield from map(missing_words, planned.plan.missing)
+    yield from (missing_words(planned, one) for one in planned.plan.missing)
 
 
-def missing_words(one: Missing) -> str:
+def missing_words(planned: Planned, one: Missing) -> str:
     """A witness that is not there, as a sentence."""
-    text = _MISSING[one.kind].format(printable(str(one.broker)))
+    reason = refusal(planned, one.broker) if one.kind == "does_not_start" else None
+    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason)
     return f"Missing: {text}."
+
+
+def refusal(planned: Planned, broker: Broker | None) -> str | None:
+    """Why a broker would not start on its copy; None if it would."""
+    file = next((one.refused_at for one in planned.given.replicas if one.broker == broker), None)
+    if file is None:
+        return None
+    return f"for its {file} cannot be read" if file in _MOVABLE else f"for {printable(file)} there ends its start"
+
+
+def unstartable(planned: Planned) -> Iterator[str]:
+    """What to do about each broker that would not start on its copy, a sentence each."""
+    for one in planned.given.replicas:
+        if one.is_live and one.refused_at is not None:
+            lead = f"{brokers([one.broker]).capitalize()} would not start as it is, {refusal(planned, one.broker)}: copy its log "
+            yield lead + (
+                "directories, move that file out of them (never delete it), copy again and plan again before it starts."
+                if one.refused_at in _MOVABLE
+                else "directories; `kafka-forensics scan` tells what is wrong there."
+            )
 
 
 def verdict(planned: Planned, candidate: Candidate) -> str:
@@ -192,6 +218,7 @@ def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
     yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate)
     if todo.unclean:
         yield _forced(planned, candidate)
+    yield from unstartable(planned)
     others = todo.start_order[1:]
     if others:
         wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
@@ -261,4 +288,5 @@ def steps_object(todo: Steps) -> dict[str, object]:
         "set_aside": list(todo.set_aside),
         "unclean": todo.unclean,
         "start_order": list(todo.start_order),
+        "do_not_start": list(todo.do_not_start),
     }

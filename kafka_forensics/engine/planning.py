@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 from typing import Final
 
 from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences
+from kafka_forensics.analysis.recovery import refused_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.environment import identity_groups
 from kafka_forensics.engine.inputs import gather
@@ -197,6 +198,7 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         tuple(witnesses),
         is_live,
         outlook is None or outlook.starts,
+        None if outlook is None else refused_at(outlook),
         one.end_is_known,
         not (context.clean_shutdown or context.live),
     )

@@ -40,7 +40,7 @@ class RecoveryOutlook:
     checks: list[int]
     """Numbers of the load-time checks that fire, ascending."""
     steps: list[str]
-    """What it does to the files, in order, the first of many."""
+    """What it does to the files, in order; of very many the first, and the last."""
 
 
 @dataclass(slots=True)

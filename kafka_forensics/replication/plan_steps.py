@@ -29,6 +29,8 @@ class Steps:
     """Whose copy of the partition must not be there when they start: they would keep other records for good, or halt."""
     start_order: tuple[Broker, ...]
     """The leader, then who loses nothing, then the others."""
+    do_not_start: tuple[Broker, ...] = ()
+    """Who would not start on its copy as it is."""
 
 
 def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
@@ -36,6 +38,7 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     control = given.control
     nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
     others = [one for one in given.replicas if one.broker != candidate.broker and one.is_live]
+    refused = {one.broker for one in others if not one.starts}
     absent = [one.broker for one in plan.missing if one.kind == "copy_absent" and one.broker is not None]
     nodes |= {broker: broker for broker in absent}
     assignment = [] if control is None or control.assignment is None else list(control.assignment)
@@ -58,7 +61,8 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
         candidate.election in ("unclean", "unknown"),
         tuple(absent),
         aside,
-        (candidate.broker, *ordered),
+        (candidate.broker, *(broker for broker in ordered if broker not in refused)),
+        tuple(broker for broker in ordered if broker in refused),
     )
 
 

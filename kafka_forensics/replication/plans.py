@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges, clipped
@@ -48,6 +48,8 @@ class PlanReplica:
     """Whether its broker will be there: else it can neither lead nor be cut."""
     starts: bool = True
     """Whether a broker starts on this copy at all."""
+    refused_at: str | None = None
+    """The file at which it ends its start, if it does not."""
     end_is_known: bool = True
     crashed: bool = False
     """Whether its broker did not stop in order: when it registers again, the controller takes it out of the ELR (KIP-966)."""
@@ -91,8 +93,7 @@ class PlanPartition:
     """What the controller calls a broker, where that is not its name here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(NamedTuple):
     """Offsets `[start, end)` of one version of the log that a leader lacks or has differently.
 
     `[start, committed_end)` is proven committed by `witness` (`committed_end` is `start` where nothing is). `kept_by` are those of
@@ -112,8 +113,7 @@ class Loss:
         return max(self.committed_end - self.start, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerPlan:
+class FollowerPlan(NamedTuple):
     """What one replica does under a leader: it cuts `[truncation_offset, log_end_offset)` and copies from there on."""
 
     broker: Broker
@@ -136,8 +136,7 @@ class FollowerPlan:
     """Whether checkpoint and batches give different cuts above the log starts; of cleaned logs the batches do not tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An election of one replica, and what it costs."""
 
     broker: Broker

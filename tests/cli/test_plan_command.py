@@ -239,6 +239,35 @@ def test_nobody_can_lead(run: Run, tmp_path: Path) -> None:
     assert json.loads(run(tmp_path, "--dead", "1", "--format", "json")[1])["partitions"][0]["recommended"] is None
 
 
+def test_who_would_not_start_is_told_with_the_reason_and_a_way(run: Run, audit: Path, tmp_path: Path) -> None:
+    copies = shutil.copytree(audit, tmp_path / "copies")
+    (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")
+    out = run(copies, "--topic", "audit", "--elect", "2", "--format", "table")[1]
+    flat = " ".join(out.split())
+    reason = "would not start{}, for its replication-offset-checkpoint cannot be read"
+    assert f"If broker 2 leads, broker 3 does nothing: it {reason.format('')}." in flat
+    assert f"Missing: broker 3 {reason.format(' on this copy')}; it cannot lead." in flat
+    assert f"Broker 3 {reason.format(' as it is')}: copy its log directories, move that file out of them (never delete it)" in flat
+    assert "Start the others when broker 2 is seen to lead, in this order: 1." in flat
+    assert "not there" not in flat
+    document = json.loads(run(copies, "--topic", "audit", "--format", "json")[1])
+    validated(None, [document])
+    steps = document["partitions"][0]["steps"]
+    assert (steps["start_order"], steps["do_not_start"]) == ([2, 1], [3])
+
+
+@pytest.mark.parametrize("format_name", ["table", "markdown", "json"])
+def test_nobody_would_start(run: Run, tmp_path: Path, format_name: str) -> None:
+    log_dir = put_replica(tmp_path, 1, batch(0, 3))
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("9\n")
+    flat = " ".join(run(tmp_path, "--format", format_name)[1].replace("\\", "").split())
+    assert "Broker 1 would not start as it is, for its leader-epoch-checkpoint cannot be read: copy its log" in flat
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").unlink()
+    (log_dir / "orders-0" / f"{0:020d}.log").rename(log_dir / "orders-0" / "first.log")
+    flat = " ".join(run(tmp_path, "--format", format_name)[1].replace("\\", "").split())
+    assert "for first.log there ends its start" in flat
+
+
 def test_an_input_that_cannot_be_read_is_status_3(run: Run, tmp_path: Path) -> None:
     folder = put_replica(tmp_path / "copies", 1, batch(0, 3)).parent
     archive = tmp_path / "copies.tar.gz"

@@ -97,6 +97,13 @@ def test_the_dead_are_not_started() -> None:
     assert told.keep_stopped == (1,)
 
 
+def test_who_would_not_start_is_named_and_not_in_the_order() -> None:
+    given_partition = lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2)))
+    one, two, three = given_partition.replicas
+    told = to(replace(given_partition, replicas=(replace(one, starts=False), two, three)), 3)
+    assert (told.start_order, told.do_not_start) == ((3, 2), (1,))
+
+
 def test_old_logs_that_would_keep_other_records_are_set_aside() -> None:
     replicas = [PlanReplica(1, 0, 10, 10), PlanReplica(2, 0, 10, 0), PlanReplica(3, 0, 3, 3)]
     ledger = PlanPartition("ledger", 0, replicas, {(0, 2): ((0, 3),), (1, 2): ((0, 3),)})
