@@ -19,6 +19,7 @@ from kafka_forensics.storage.members import MAX_MEMBERS, MAX_NAME, note
 from kafka_forensics.storage.options import StorageOptions
 from kafka_forensics.storage.remote_errors import RequestFailedError, attempt, source_error
 from kafka_forensics.storage.remote_file import RemoteFile
+from kafka_forensics.storage.remote_listing import children
 from kafka_forensics.storage.remote_read import ObjectReader
 from kafka_forensics.storage.remote_small import SMALL_OBJECT, SmallObjects
 from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
@@ -158,12 +159,8 @@ class RemoteSource:
             return self._listings[path]
 
     def _list_now(self, path: str) -> dict[str, Entry]:
-        from pyarrow.fs import FileSelector
-
         full = self._full(path)
-        infos = self._answer(
-            path, lambda: self._filesystem.get_file_info(FileSelector(full, recursive=False, allow_not_found=bool(self._known)))
-        )
+        infos = self._answer(path, lambda: children(self._filesystem, full, allow_not_found=bool(self._known)))
         with self._lock:
             self._count += len(infos)
             if self._count > MAX_MEMBERS:

@@ -84,7 +84,7 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
     except SourceError:
         pass  # who may read a path need not see its bucket
     hint = None
-    if slash and not above.endswith("/"):
+    if slash and not above.endswith("/") and place.scheme != "gs":  # there, one level is not listed without all below it
         try:
             beside = source.beside()
             names = [entry.name for entry in islice(beside.list(), _MOST_SIBLINGS)] if not beside.is_missing else []

@@ -2,21 +2,18 @@
 
 import contextlib
 import http.client
-import os
-import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.server_process import free_port, serving
+
 ACCESS_KEY: Final = "AKIATESTKEYOFNOBODY"
 SECRET_KEY: Final = "wJalrSecretThatMustNeverBeShown"  # noqa: S105 - a name for tests, of nobody
-SECONDS_TO_START: Final = 30.0
 SECONDS_TO_ANSWER: Final = 20.0
 
 
@@ -25,7 +22,6 @@ class S3Server:
     """A running server: `endpoint` is `http://127.0.0.1:port`."""
 
     endpoint: str
-    process: subprocess.Popen[bytes]
 
     def client(self) -> Any:
         """boto3's client of this server, for making buckets and objects."""
@@ -47,40 +43,13 @@ class S3Server:
             if file.is_file():
                 client.put_object(Bucket=bucket, Key=f"{prefix}/{file.relative_to(folder).as_posix()}", Body=file.read_bytes())
 
-    def stop(self) -> None:
-        """End this very process."""
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(10)
-
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[S3Server]:
     """A server on a free port, up when the block begins and ended with it. Raises AssertionError if it does not come up."""
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port = chosen.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONWARNINGS": ""}
-    )
-    server = S3Server(f"http://127.0.0.1:{port}", process)
-    try:
-        deadline = time.monotonic() + SECONDS_TO_START
-        while True:
-            assert process.poll() is None, "the S3 server ended before it was up"
-            assert time.monotonic() < deadline, "the S3 server does not come up"
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield server
-    finally:
-        server.stop()
+    port = free_port()
+    with serving([sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
+        yield S3Server(f"http://127.0.0.1:{port}")
 
 
 @dataclass(frozen=True)
@@ -126,12 +95,13 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
             with proxy.lock:
                 proxy.number += 1
                 number = proxy.number
+            sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             wrong = None if proxy.fault is None else proxy.fault(self.command, self.path, number)
             headers: dict[str, str]
             if isinstance(wrong, int):
                 status, headers, body = wrong, {}, b""
             else:
-                status, headers, body = _forwarded(host, self)
+                status, headers, body = _forwarded(host, self, sent)
                 body = body if wrong is None else wrong
             size = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
             with proxy.lock:
@@ -144,7 +114,7 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        do_HEAD = do_GET  # noqa: N815 - the base looks for this name
+        do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - the base looks for these names
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's own name
             """Say nothing: the requests are kept."""
@@ -162,10 +132,10 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
         thread.join(10)
 
 
-def _forwarded(host: str, handler: BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+def _forwarded(host: str, handler: BaseHTTPRequestHandler, sent: bytes) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection(host, timeout=SECONDS_TO_ANSWER)
     try:
-        connection.request(handler.command, handler.path, headers=dict(handler.headers.items()))
+        connection.request(handler.command, handler.path, sent or None, headers=dict(handler.headers.items()))
         answer = connection.getresponse()
         dropped = {"transfer-encoding", "connection", "server", "date"}
         headers = {name: value for name, value in answer.getheaders() if name.lower() not in dropped}

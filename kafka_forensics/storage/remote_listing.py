@@ -1,0 +1,29 @@
+"""What lies directly in a directory of a storage service, also where pyarrow tells of half of it."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
+
+
+def children(filesystem: "FileSystem", directory: str, *, allow_not_found: bool) -> "list[FileInfo]":
+    """Objects and directories directly in `directory`, in no order. Raises OSError, as the file system does.
+
+    On Google's storage pyarrow names only directories that have a marker object, which `gsutil` and most others do not make
+    (Arrow's issue 35993). So there everything below is listed, and the directories are worked out from the objects' names.
+    """
+    from pyarrow.fs import FileInfo, FileSelector, FileType
+
+    if filesystem.type_name != "gcs":
+        return filesystem.get_file_info(FileSelector(directory, recursive=False, allow_not_found=allow_not_found))
+    prefix = directory.rstrip("/") + "/"
+    direct, directories = [], set()
+    for info in filesystem.get_file_info(FileSelector(directory, recursive=True, allow_not_found=allow_not_found)):
+        name, slash, _ = info.path.removeprefix(prefix).partition("/")
+        if slash and name:
+            directories.add(prefix + name)
+        elif info.type == FileType.Directory:
+            directories.add(info.path)
+        else:
+            direct.append(info)
+    return [*direct, *(FileInfo(path, FileType.Directory) for path in directories)]

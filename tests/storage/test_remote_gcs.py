@@ -1,0 +1,71 @@
+"""Copies on Google's storage, whose directories have no markers: the same answers as for local copies."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.storage.remote_listing import children
+from tests.support.gcs_server import GcsServer, gcs_server
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+FOLDER = SAMPLES / "silent-divergence"
+
+
+@pytest.fixture(scope="module", name="gcs")
+def server() -> Iterator[GcsServer]:
+    with gcs_server() as there:
+        there.upload(FOLDER, "snapshots/today")
+        yield there
+
+
+@pytest.fixture(name="options")
+def as_anybody(gcs: GcsServer) -> list[str]:
+    return ["--storage-option", f"endpoint={gcs.endpoint}", "--storage-option", "anonymous=true"]
+
+
+@pytest.mark.parametrize("command", ["scan", "epochs"])
+def test_a_prefix_without_markers_is_a_directory(command: str, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    for place, given in ((str(FOLDER), []), ("gs://logs/snapshots/today", options)):
+        status = outcome([command, place, "--format", "json", *given])
+        answers.append((status, json.loads(capsys.readouterr().out.replace(place, "PLACE"))))
+    assert answers[0] == answers[1]
+
+
+def test_patterns_match_level_by_level(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["scan", "gs://logs/snapshots/*/broker-[12]", "--format", "json", *options]) == 1
+    assert [one["broker"] for one in json.loads(capsys.readouterr().out)["input"]["brokers"]] == [1, 2]
+
+
+def test_what_is_not_there_is_said_without_listing_what_lies_beside(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["scan", "gs://logs/snapshot/today", *options]) == 2
+    assert "gs://logs/snapshot/today: no such object or directory" in capsys.readouterr().err
+    assert outcome(["scan", "gs://nowhere/today", *options]) == 2
+    assert "gs://nowhere/today: no such bucket: nowhere" in capsys.readouterr().err
+
+
+def test_an_export_comes_back_and_is_not_written_over(
+    gcs: GcsServer, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outcome(["export", str(FOLDER), "--output", "gs://logs/out", *options]) == 0
+    assert outcome(["export", str(FOLDER), "--output", "gs://logs/out", *options]) == 2
+    assert "gs://logs/out holds a finished export" in capsys.readouterr().err
+    gcs.put("taken/below/some/object", b"of somebody")
+    assert outcome(["export", str(FOLDER), "--output", "gs://logs/taken", *options]) == 2
+    assert "gs://logs/taken" in capsys.readouterr().err
+
+
+def test_children_of_a_directory(gcs: GcsServer) -> None:
+    for name in ("a", "a/b", "a/c/d", "a/c/e/f", "aa/g", "a//h", "marked/"):
+        gcs.put(f"tree/{name}", b"x")
+    there = gcs.filesystem()
+    found = {(one.path.removeprefix("logs/tree/"), one.is_file) for one in children(there, "logs/tree", allow_not_found=False)}
+    assert found == {("a", True), ("a", False), ("aa", False), ("marked", False)}
+    within = {(one.path.removeprefix("logs/tree/a/"), one.is_file) for one in children(there, "logs/tree/a", allow_not_found=False)}
+    assert within == {("b", True), ("c", False), ("/h", True)}
+    assert children(there, "logs/none", allow_not_found=True) == []
+    with pytest.raises(OSError, match="No such file or directory"):
+        children(there, "logs/none", allow_not_found=False)
