@@ -59,7 +59,7 @@ class TransactionsAcross:
     def finish(self, findings: list[Finding], partitions: list[PartitionSummary]) -> list[Finding]:
         """`findings` with every TXN_OPEN judged and what else was found added; `partitions` are brought up to date."""
         facts = self._facts.partitions
-        torn = [] if self._log is None else contradictions(self._log, facts, self._sure_as_of)
+        torn = [] if self._log is None else contradictions(self._log, facts, self._sure_as_of, self._facts.reached)
         settled = {(one.topic_partition, one.decision.producer_id) for one in torn if one.reason == "no_marker"}
         judged: list[Finding] = []
         hanging: dict[tuple[TopicPartition, int], Finding] = {}
@@ -119,10 +119,13 @@ class TransactionsAcross:
         """What to say of a transaction that its coordinator still lists, though it was to time out before; None if it was not."""
         for each in listing:
             told = each.metadata
-            if told is None or told.state != "Ongoing" or told.start_timestamp < 0 or told.transaction_timeout_ms < 0:
+            if told is None or told.start_timestamp < 0 or told.transaction_timeout_ms < 0:
                 continue
-            age = self.as_of - told.start_timestamp
-            if age > told.transaction_timeout_ms + LATE_BUFFER_MS:
+            late = self.as_of - told.start_timestamp - told.transaction_timeout_ms
+            if told.state != "Ongoing":  # decided: its markers are all that is still to be written
+                late = self.as_of - told.last_update_timestamp - DEFAULT_MAX_TIMEOUT_MS
+            if late > LATE_BUFFER_MS:
+                age = self.as_of - told.start_timestamp
                 known = {"overdue": True, "transaction_age_ms": age, "transaction_timeout_ms": told.transaction_timeout_ms}
                 return known | {"coordinator": "should have ended it", "safe_to_abort": None}
         return None
@@ -275,6 +278,10 @@ def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog
         "brokers": facts.brokers,
         "premises": [_COORDINATOR_LOG, f"the log of broker {context.broker}, which reaches furthest"],
     }
+    if one.reaching is not None:
+        evidence["premises"] += [
+            f"the copies are of stopped brokers: other logs of broker {one.reaching} go on behind the decision"
+        ]
     if log is not None and decision.log_partition in log.partitions:
         evidence["coordinator_broker"] = log.partitions[decision.log_partition]
     place = context.place(offset_start=one.offset_start, offset_end=one.offset_end)
@@ -287,11 +294,12 @@ def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog
             offset_start=one.offset_start,
             offset_end=one.offset_end,
         )
+    confidence = None if one.reaching is None else Confidence.SUSPECTED
     if one.lost:
-        doubtful = one.offset_start is not None and context.control is None  # the cleaner leaves gaps too, where it may work
-        confidence = Confidence.SUSPECTED if doubtful else None
+        if one.offset_start is not None and context.control is None:  # the cleaner leaves gaps too, where it may work
+            confidence = Confidence.SUSPECTED
         return finding("TXN_PARTLY_LOST", place, evidence | {"held_by": []}, confidence=confidence)
-    return finding("TXN_TORN", place, evidence, severity=None if decision.commit else Severity.ERROR)
+    return finding("TXN_TORN", place, evidence, severity=None if decision.commit else Severity.ERROR, confidence=confidence)
 
 
 def _bring_up_to_date(

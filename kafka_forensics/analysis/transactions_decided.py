@@ -5,7 +5,7 @@ transactions share them, so decisions and markers are paired by time, as many as
 only where the partition's log is known to reach from before it to behind it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -43,6 +43,8 @@ class Contradiction:
     offset_end: int | None = None
     marker: tuple[int, int, int] | None = None
     """(segment, position, size in bytes) of the marker that contradicts."""
+    reaching: int | str | None = None
+    """The broker whose other logs go on behind the decision, where its copy of this partition does not; None: it does."""
 
     @property
     def lost(self) -> bool:
@@ -70,8 +72,13 @@ class Commits:
         return self._by_partition[producer_id].get(where, [])
 
 
-def contradictions(log: TransactionLog, partitions: dict[TopicPartition, PartitionFacts], as_of: int) -> list[Contradiction]:
-    """Every decision that a partition contradicts, in the order of the partitions and of the log."""
+def contradictions(
+    log: TransactionLog, partitions: dict[TopicPartition, PartitionFacts], as_of: int, reached: Mapping[int | str, int]
+) -> list[Contradiction]:
+    """Every decision that a partition contradicts, in the order of the partitions and of the log.
+
+    `reached`: broker → the newest that a broker stamped in any of its logs, ms.
+    """
     groups: dict[tuple[TopicPartition, int, int], list[Decision]] = {}
     for decision in log.decisions:
         for listed in dict.fromkeys(decision.partitions):
@@ -88,7 +95,9 @@ def contradictions(log: TransactionLog, partitions: dict[TopicPartition, Partiti
             gaps = ((decision, _emptied(facts, decision, row)) for decision, row in ours[True].matched)
             emptied += [Contradiction(decision, listed, "records_missing", *gap) for decision, gap in gaps if gap is not None]
         ends = _ends_open(facts, [decision for decision, _ in left])
-        judged = (_unmatched(listed, facts, decision, opposite, log, as_of, ends is decision) for decision, opposite in left)
+        judged = (
+            _unmatched(listed, facts, decision, opposite, log, as_of, reached, ends is decision) for decision, opposite in left
+        )
         found += [one for one in judged if one is not None] + emptied
     return found
 
@@ -166,6 +175,7 @@ def _unmatched(
     opposite: "NDArray[np.int64]",
     log: TransactionLog,
     as_of: int,
+    reached: Mapping[int | str, int],
     ends_open: bool,
 ) -> Contradiction | None:
     """What it means that a decision has no marker in a partition; None if that may be right.
@@ -180,25 +190,58 @@ def _unmatched(
         offset = int(near[0, OFFSET])
         return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size))
     late = as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
-    if not facts.whole or (end is None and not late) or not _reaches(facts, decision.decided_timestamp if end is None else end):
+    if not facts.whole or (end is None and not late) or not _has_all(facts):
         return None
+    reaching = None
+    if not _reaches(facts, decision.decided_timestamp if end is None else end):
+        reaching = None if end is None else _reaching(facts, end, reached)
+        if reaching is None:
+            return None
     opened = facts.open.get(decision.producer_id)
     if opened is not None and ends_open and not _goes_on(log, decision, listed):
-        return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1)
+        return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
     first = facts.first_marker_timestamp
     if end is None or not decision.commit or first is None or first > decision.decided_timestamp - SKEW_MS:
         return None
     strange = facts.elsewhere
     if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
         return None  # another copy may have it: what that means, the comparison of the copies says
-    gap = _gap_at(facts, decision, facts.log_end_offset)
-    return Contradiction(decision, listed, "nothing_left", *(gap or (None, None)))
+    gap_start, gap_end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
+    return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching)
 
 
 def _reaches(facts: PartitionFacts, timestamp: int) -> bool:
     """Whether the copy of a partition surely holds what was written up to a time: its brokers had stopped, or it goes on later."""
     last = facts.last_marker_timestamp
     return facts.clean or (last is not None and last >= timestamp + SKEW_MS)
+
+
+def _in_sync(facts: PartitionFacts) -> list[int | str] | None:
+    """Brokers of copies that hold all that was committed, by the controller's last word; None if that is not known."""
+    control = facts.context.control
+    if control is None or control.isr is None:
+        return None
+    sure = {*control.isr, *(control.elr or ()), control.leader}
+    return [broker for broker in facts.brokers if broker in sure]
+
+
+def _has_all(facts: PartitionFacts) -> bool:
+    """Whether the copies given must have all that was committed: one was in sync, or none of the replicas is left out."""
+    in_sync, control = _in_sync(facts), facts.context.control
+    if in_sync is None or in_sync or control is None:
+        return True
+    return set(control.replica_assignment or ()) <= set(facts.brokers)
+
+
+def _reaching(facts: PartitionFacts, end: int, reached: Mapping[int | str, int]) -> int | str | None:
+    """A broker with such a copy whose logs show that it was stopped, or copied, after every marker was acknowledged.
+
+    What stopped brokers leave is of one moment: this partition ends where it does because what followed is gone. Of brokers that
+    were running nobody can say so.
+    """
+    if facts.context.live:
+        return None
+    return next((broker for broker in _in_sync(facts) or facts.brokers if reached.get(broker, -1) >= end), None)
 
 
 def _goes_on(log: TransactionLog, decision: Decision, listed: TopicPartition) -> bool:

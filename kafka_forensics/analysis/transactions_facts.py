@@ -13,6 +13,7 @@ from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions import OpenTransaction
+from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.model.transaction_log import TopicPartition
 
@@ -205,14 +206,22 @@ class PartitionTransactions:
     newest_timestamp: int
     """By any clock, a client's too."""
     broker_timestamp: int
+    reached: dict[int | str, int] = field(default_factory=dict)
+    """Broker → the newest that a broker stamped in its copy; in internal topics no client stamps anything."""
 
 
 def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactions:
     """What is kept of the copies of one partition."""
+    reached: dict[int | str, int] = {}
+    for one in replicas:
+        framing = one.state.framing
+        stamped = framing.max_timestamp if one.context.topic in WITNESS_TOPICS else framing.broker_timestamp
+        reached[one.broker] = max(stamped, reached.get(one.broker, -1))
     return PartitionTransactions(
         partition_facts(replicas),
         max(one.state.transactions.last_markers.newest_timestamp for one in replicas),
         max(one.state.framing.broker_timestamp for one in replicas),
+        reached,
     )
 
 
@@ -224,12 +233,16 @@ class CollectedFacts:
     newest_timestamp: int = -1
     """By any clock, a client's too."""
     broker_timestamp: int = -1
+    reached: dict[int | str, int] = field(default_factory=dict)
+    """Broker → the newest that a broker stamped in any log of its copies."""
     _rows: int = 0
 
     def take(self, one: PartitionTransactions) -> None:
         """Add a partition."""
         self.newest_timestamp = max(self.newest_timestamp, one.newest_timestamp)
         self.broker_timestamp = max(self.broker_timestamp, one.broker_timestamp)
+        for broker, stamped in one.reached.items():
+            self.reached[broker] = max(stamped, self.reached.get(broker, -1))
         facts = one.facts
         if facts is None:
             return

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_forensics.writers.checkpoints import write_meta_properties
 from kafka_forensics.writers.transaction_state import write_transaction_log_key
+from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.faults_verdict import Said, kinds, offsets, only, said, scan, span, verdict
 from tests.support.gallery_replicas import OTHER_CLUSTER_ID
 from tests.support.transaction_histories import (
@@ -31,7 +32,7 @@ from tests.support.transaction_histories import (
     without_segment,
     wrong_clock,
 )
-from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, Logs, write_cluster
+from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, DataLog, Logs, write_cluster
 
 pytestmark = pytest.mark.faults
 
@@ -97,11 +98,54 @@ def test_f44_a_clients_wrong_clock_makes_no_decision_overdue(tmp_path: Path) -> 
     assert [one for one in said(result) if one[0].startswith("TXN")] == [("TXN_OPEN", "info", broker) for broker in BROKERS]
 
 
-def test_f44_a_copy_older_than_the_decision_is_not_judged(tmp_path: Path) -> None:
-    logs = cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30))
+@pytest.mark.parametrize("commit", [True, False])
+def test_f44_crashed_brokers_that_went_on_behind_the_decision_lost_its_marker(tmp_path: Path, commit: bool) -> None:
+    """Complete is written behind every marker: one that is on no copy was lost, though the partition ends without a sign of it."""
+    logs = cluster(ended(30, commit), ended(30, NOTHING, traffic=None), decided(30, commit=commit))
     result = scan(write_cluster(tmp_path, logs, clean=False))
-    assert [one for one in said(result) if one[1] != "info"] == []
-    assert kinds(result)["TXN_OPEN", "info"] == 3
+    assert [one for one in said(result) if one[0] != "HW_UNKNOWN"] == [("TXN_TORN", "critical" if commit else "error", 1)]
+    one = only(result, "TXN_TORN")
+    assert (one.evidence["reason"], one.confidence.value, offsets(one)) == ("no_marker", "suspected", (3, 5))
+
+
+def test_f44_crashed_brokers_that_went_on_behind_the_decision_lost_its_records(tmp_path: Path) -> None:
+    lost = DataLog()
+    lost.traffic(0)
+    result = scan(write_cluster(tmp_path, cluster(ended(30, COMMIT), lost, decided(30)), clean=False))
+    assert [one for one in said(result) if one[0] != "HW_UNKNOWN"] == [("TXN_PARTLY_LOST", "critical", 1)]
+    assert only(result, "TXN_PARTLY_LOST").confidence.value == "suspected"
+
+
+def test_f44_a_copy_older_than_the_decision_is_not_judged(tmp_path: Path) -> None:
+    """Of running brokers every copy may be older; of crashed ones those without anything that is newer."""
+    first, second, state = ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30)
+    older: Logs = {"t-0": {3: first}, "t-1": {1: second, 2: second}, "__transaction_state-0": {3: state}}
+    live = scan(write_cluster(tmp_path / "live", cluster(first, second, state), clean=False), live=True)
+    crashed = scan(write_cluster(tmp_path / "crashed", older, clean=False))
+    for result, copies in ((live, 3), (crashed, 2)):
+        assert [one for one in said(result) if one[1] != "info"] == []
+        assert kinds(result)["TXN_OPEN", "info"] == copies
+
+
+@pytest.mark.parametrize(("isr", "torn"), [([3], False), ([2, 3], True)])
+def test_f44_replicas_that_were_out_of_sync_need_not_have_the_marker(tmp_path: Path, isr: list[int], torn: bool) -> None:
+    """Broker 3 was not given; the controller's log says who had all that was committed."""
+    logs = cluster(ended(30, COMMIT), ended(30, NOTHING), decided(30))
+    paths = write_cluster(tmp_path, logs)[:2]
+    state = partition(isr, 3, partition_id=1, replicas=[1, 2, 3])
+    control = ControllerLog().lead([CONTROLLER]).append(topic(), state)
+    result = scan([*paths, control.put(tmp_path / "controller")])
+    told = [one for one in said(result) if one[0].startswith("TXN")]
+    assert told == ([("TXN_TORN", "critical", 1)] if torn else [("TXN_OPEN", "info", 1), ("TXN_OPEN", "info", 2)])
+
+
+def test_f44_a_decision_long_ago_whose_markers_may_still_come_is_a_suspicion(tmp_path: Path) -> None:
+    logs = cluster(ended(30, COMMIT, traffic=LATE), ended(30, NOTHING, traffic=None), prepared())
+    result = scan(write_cluster(tmp_path, logs, clean=False))
+    told = {
+        (one.severity.value, one.confidence.value, one.evidence["overdue"]) for one in result.findings if one.kind == "TXN_OPEN"
+    }
+    assert told == {("warning", "suspected", True)}
 
 
 def test_f44_without_the_coordinators_log_the_markers_disagree(tmp_path: Path) -> None:

@@ -115,8 +115,8 @@ def torn(
     return logs_of(make, damaged=SECOND, told=state is not None)
 
 
-def older_copy(root: Path) -> Brokers:
-    """The copies of t-1 end before the coordinator decided."""
+def ending_before(root: Path) -> Brokers:
+    """No broker was stopped cleanly; t-1 ends before the coordinator decided, other logs of the same brokers behind."""
     logs = cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30))
     return brokers_of(root, logs, clean=False)
 
@@ -229,6 +229,14 @@ TRANSACTIONS: Final = (
         "F44", "the same in transaction version 2", shown=("reason", "decision")
     ),
     torn(COMMIT, NOTHING)("F44", "committed by the coordinator; t-1 has no marker", shown=("reason", "decision")),
+    Case(
+        "F44",
+        "the same at the end of t-1, after a crash",
+        ending_before,
+        SECOND,
+        also=ALSO,
+        shown=("reason", "decision", "confidence"),
+    ),
     torn(COMMIT, NOTHING, prepared, traffic=LATE)(
         "F44", "PrepareCommit for more than 20 minutes; t-1 has no marker", shown=("reason", "decision")
     ),
@@ -258,7 +266,15 @@ TRANSACTIONS: Final = (
         for client, each in ((0, True), (2, True), (2, False))
     ),
     torn(COMMIT, NOTHING, prepared, traffic=60)("F44", "PrepareCommit a minute ago; t-1 has no marker", control=True),
-    Case("F44", "the copies of t-1 are older than the decision", older_copy, SECOND, also=ALSO, control=True),
+    Case(
+        "F44",
+        "`--live`: the copies of t-1 are older than the decision",
+        ending_before,
+        SECOND,
+        also=ALSO,
+        live=True,
+        control=True,
+    ),
     logs_of(lambda: cluster(ended(30, COMMIT), another_one(0)), damaged=SECOND, told=False)(
         "F44", "COMMIT and ABORT of two transactions, one after the other", control=True
     ),
