@@ -7,7 +7,7 @@ from typing import Any
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.differences import BatchReader, Conflicts, Differences, differences
-from kafka_forensics.analysis.forks import fork_finding, parted, trailing_epoch_loss, unexplained
+from kafka_forensics.analysis.forks import fork_findings, parted, trailing_epoch_loss, unexplained
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding, Place, Severity
@@ -45,12 +45,12 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     ends = {one.log_end_offset for one in replicas}
     loss = None if forked else trailing_epoch_loss([one for one in replicas if one.end_is_known])
     if forked:
-        fork, epochs, first = fork_finding(replicas, forked)
-        result.findings.append(fork)
+        forks, epochs, first = fork_findings(replicas, forked)
+        result.findings += forks
         result.agreement = Agreement("conflict", first, epochs)
         rest = unexplained(replicas, forked, forked)
         while rest:
-            result.findings.append(fork_finding(replicas, rest)[0])
+            result.findings += fork_findings(replicas, rest)[0]
             rest = unexplained(replicas, rest, forked)
     elif loss is not None:
         result.findings.append(loss)

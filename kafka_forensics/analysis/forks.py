@@ -48,6 +48,16 @@ class Version:
         return min(self.witness, self.log_end_offset)
 
     @property
+    def witness_bearer(self) -> Replica:
+        """Whose log and watermark prove the most of it."""
+        return max(self.replicas, key=lambda one: min(one.context.high_watermark or 0, one.log_end_offset))
+
+    @property
+    def head(self) -> Replica:
+        """The one of the latest epoch: it speaks for the others, who will follow it or whoever it follows."""
+        return max(self.replicas, key=_last_epoch)
+
+    @property
     def brokers(self) -> list[int | str]:
         """Who holds it."""
         return [one.broker for one in self.replicas]
@@ -70,10 +80,13 @@ def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> dict[str, Any]
     return {"broker": replica.broker, "file": file, "byte_start": start, "byte_end": start + int(batch[BatchColumn.SIZE_IN_BYTES])}
 
 
-def fork_finding(
+def fork_findings(
     replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]]
-) -> tuple[Finding, dict[str, int], int]:
-    """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ."""
+) -> tuple[list[Finding], dict[str, int], int]:
+    """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ.
+
+    Where several versions lose committed records, one finding each, the longest loss first.
+    """
     first = min(found[0].offset for found in conflicts.values())
     versions = _versions(replicas, conflicts, first)
     epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
@@ -90,24 +103,40 @@ def fork_finding(
     if twins:
         best = [one for one in twins if len(one.replicas) == max(len(other.replicas) for other in twins)]
         evidence["held_by"] = best[0].brokers if len(best) == 1 else []
-        return finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence), epochs, first
+        return [finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence)], epochs, first
     stays = _committed_alone(versions, first)
     if first >= max(version.witness for version in versions) or stays:
         evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)} | ({"committed_on": stays} if stays else {})
         place = _place(replicas, first, max(one.log_end_offset for one in replicas))
         unknown = [version.brokers for version in versions if all(one.context.high_watermark is None for one in version.replicas)]
         if not unknown:
-            return finding("FORK_ABOVE_HW", place, evidence), epochs, first
+            return [finding("FORK_ABOVE_HW", place, evidence)], epochs, first
         evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
         doubtful = finding("FORK_ABOVE_HW", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-        return doubtful, epochs, first
-    loser = _loser(versions, replicas, first)
-    if loser is not None:
-        evidence |= {"held_by": loser.brokers, "truncation_offsets": _truncations(versions), "loses": loser.committed_end - first}
-        return finding("UNCLEAN_LOSS", _place(replicas, first, loser.committed_end), evidence), epochs, first
+        return [doubtful], epochs, first
+    evidence["truncation_offsets"] = _truncations(versions)
+    losses = []
+    for loser in _losers(versions, replicas, first):
+        of_loser = {"held_by": _holders(loser, replicas, conflicts), "loses": loser.committed_end - first}
+        losses.append(finding("UNCLEAN_LOSS", _place(replicas, first, loser.committed_end), evidence | of_loser))
+    if losses:
+        return losses, epochs, first
     most = [version for version in versions if version.committed_end == end]
-    evidence |= {"held_by": most[0].brokers if len(most) == 1 else [], "truncation_offsets": _truncations(versions)}
-    return finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence), epochs, first
+    evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
+    return [finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence)], epochs, first
+
+
+def _holders(version: Version, replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]]) -> list[int | str]:
+    """Who holds all that is known to be committed of a version: others may be shorter, or part from it further on."""
+    end, numbers = version.committed_end, {id(one): number for number, one in enumerate(replicas)}
+    proving = numbers[id(version.witness_bearer)]
+    holders = []
+    for one in version.replicas:
+        number = numbers[id(one)]
+        apart = conflicts.get((min(number, proving), max(number, proving)), ())
+        if one.log_end_offset >= end and not any(each.offset < end for each in apart):
+            holders.append(one.broker)
+    return holders
 
 
 def unexplained(
@@ -176,18 +205,15 @@ def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Dif
     return [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in versions]
 
 
-def _loser(versions: list[Version], replicas: list[Replica], first: int) -> Version | None:
-    """The version with committed records at `first` that a replica of a higher last epoch, be it empty, would make cut there."""
+def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[Version]:
+    """Versions with committed records at `first` that a replica of a higher last epoch, be it empty, would make cut there; the one
+    that loses most comes first."""
     losers = []
     for version in versions:
-        if first >= version.committed_end:
-            continue
-        for other in replicas:
-            cut = _cut(version.replicas[0], other)
-            if cut is not None and cut <= first:
-                losers.append(version)
-                break
-    return max(losers, key=lambda version: version.committed_end, default=None)
+        cuts = [_cut(version.head, other) for other in replicas] if first < version.committed_end else []
+        if any(cut is not None and cut <= first for cut in cuts):
+            losers.append(version)
+    return sorted(losers, key=lambda version: -version.committed_end)
 
 
 def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
@@ -198,7 +224,7 @@ def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
     committed = [version for version in versions if first < version.committed_end]
     if len(committed) != 1:
         return []
-    leader = committed[0].replicas[0]
+    leader = committed[0].head
     cuts = [_cut(one, leader) for version in versions if version is not committed[0] for one in version.replicas]
     return committed[0].brokers if all(cut is not None and cut <= first for cut in cuts) else []
 
@@ -222,12 +248,18 @@ def lineage(replica: Replica) -> list[EpochEntry]:
     return entries
 
 
+def _last_epoch(replica: Replica) -> int:
+    """The last epoch of its lineage, -1 without any."""
+    entries = lineage(replica)
+    return entries[-1].leader_epoch if entries else -1
+
+
 def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
     """For each version under each other with a higher last epoch: where it would cut, by its checkpoint and by its batches."""
     rows = []
     for version in versions:
         for other in versions:
-            follower, leader = version.replicas[0], other.replicas[0]
+            follower, leader = version.head, other.head
             by_batches = _cut(follower, leader)
             if version is other or by_batches is None:
                 continue
@@ -249,9 +281,15 @@ def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
 def trailing_epoch_loss(replicas: list[Replica]) -> Finding | None:
     """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark."""
     worst: Finding | None = None
+    latest = max(map(_last_epoch, replicas), default=-1)
     for leader in replicas:
         entries = lineage(leader)
-        if not entries or entries[-1].start_offset != leader.log_end_offset or entries[-1] in leader.epochs:
+        if (
+            not entries
+            or entries[-1].leader_epoch < latest
+            or entries[-1].start_offset != leader.log_end_offset
+            or entries[-1] in leader.epochs
+        ):
             continue
         for follower in replicas:
             cut = _cut(follower, leader)

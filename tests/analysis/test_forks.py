@@ -1,32 +1,20 @@
 """Naming a fork: the rule of the fault catalogue, case by case, on replicas made by hand."""
 
-import itertools
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.differences import Difference, differences
-from kafka_forensics.analysis.forks import fork_finding, lineage, premises, trailing_epoch_loss
+from kafka_forensics.analysis.forks import fork_findings, lineage, premises, trailing_epoch_loss
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import truncation_offset
-from tests.support.replica_logs import Batch, Logs, batches
-
-
-def conflicts_of(logs: Logs, replicas: list[Replica]) -> dict[tuple[int, int], list[Difference]]:
-    """What `compare` hands on: pairs of replicas whose records differ."""
-    found = {}
-    for i, j in itertools.combinations(range(len(replicas)), 2):
-        content = [one for one in differences(replicas[i], replicas[j], logs) if one.kind == "content"]
-        if content:
-            found[i, j] = content
-    return found
+from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
 
 
 def fork_of(logs: Logs, *replicas: Replica) -> Finding:
-    return fork_finding(list(replicas), conflicts_of(logs, list(replicas)))[0]
+    (found,) = fork_findings(list(replicas), conflicts_of(logs, list(replicas)))[0]
+    return found
 
 
 def span(found: Finding) -> tuple[int | None, int | None]:
@@ -152,8 +140,11 @@ def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
         logs.add(2, batches((1, "b"), (2, "z")), high_watermark=1),
         logs.add(3, [], high_watermark=0, checkpoint=[(5, 0)]),
     ]
-    found = fork_of(logs, *replicas)
-    assert (found.kind, span(found), found.evidence["held_by"]) == ("UNCLEAN_LOSS", (0, 2), [1])
+    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert [(one.kind, span(one), one.evidence["held_by"]) for one in found] == [
+        ("UNCLEAN_LOSS", (0, 2), [1]),
+        ("UNCLEAN_LOSS", (0, 1), [2]),
+    ]
 
 
 def test_same_epoch_other_records() -> None:
@@ -229,7 +220,7 @@ def test_the_first_fork_is_named() -> None:
         logs.add(2, batches((0, "abc"), (1, "x"), (2, "y"))),
         logs.add(3, batches((0, "a"), (4, "uvwx"))),
     ]
-    found, epochs, first = fork_finding(replicas, conflicts_of(logs, replicas))
+    (found,), epochs, first = fork_findings(replicas, conflicts_of(logs, replicas))
     assert first == found.place.offset_start == 1
     assert epochs == {"1": 0, "2": 0, "3": 4}
     assert [brokers for brokers, _, _, _ in versions(found)] == [[1, 2], [3]]

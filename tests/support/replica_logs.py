@@ -1,5 +1,6 @@
 """Replicas made by hand: batches written, read and folded in memory, and a reader that lends them to a comparison."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.differences import Difference, differences
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
@@ -144,3 +146,13 @@ class Logs:
                 return one.records
             position += len(one.written())
         raise AssertionError("no batch begins there")
+
+
+def conflicts_of(logs: Logs, replicas: list[Replica]) -> dict[tuple[int, int], list[Difference]]:
+    """What `compare` hands on: pairs of replicas whose records differ."""
+    found = {}
+    for i, j in itertools.combinations(range(len(replicas)), 2):
+        content = [one for one in differences(replicas[i], replicas[j], logs) if one.kind == "content"]
+        if content:
+            found[i, j] = content
+    return found

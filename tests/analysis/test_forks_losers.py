@@ -1,0 +1,58 @@
+"""Forks of three and more logs: who loses is decided by the latest epoch of all, and who holds what was lost by every record."""
+
+from kafka_forensics.analysis.forks import fork_findings, trailing_epoch_loss
+from kafka_forensics.model.findings import Finding
+from tests.support.replica_logs import Logs, batches, conflicts_of
+
+
+def told(found: list[Finding]) -> list[tuple[str, tuple[int | None, int | None], list[int]]]:
+    return [(one.kind, (one.place.offset_start, one.place.offset_end), one.evidence["held_by"]) for one in found]
+
+
+def test_a_version_that_a_leader_of_a_later_epoch_goes_on_with_loses_nothing() -> None:
+    """Broker 2 lags; broker 5 has the same version and leads after broker 1 did: brokers 1 and 3 will cut, nobody else."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((3, "xyz")), high_watermark=0),
+        logs.add(2, batches((2, "ab")), high_watermark=2),
+        logs.add(5, batches((2, "ab"), (5, "cd")), high_watermark=3),
+    ]
+    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (found.kind, found.evidence["committed_on"]) == ("FORK_ABOVE_HW", [2, 5])
+
+
+def test_every_version_that_loses_is_named() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((6, "vwxyz")), high_watermark=5),
+        logs.add(2, batches((3, "abcd")), high_watermark=2),
+        logs.add(4, batches((5, "e")), high_watermark=1),
+    ]
+    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert told(found) == [("UNCLEAN_LOSS", (0, 2), [2]), ("UNCLEAN_LOSS", (0, 1), [4])]
+    assert [one.evidence["loses"] for one in found] == [2, 1]
+
+
+def test_who_has_less_or_parts_further_on_is_no_holder() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((6, "xyz")), high_watermark=3),
+        logs.add(2, batches((0, "a")), high_watermark=0),
+        logs.add(3, batches((0, "ab"), (1, "cd")), high_watermark=0),
+        logs.add(4, batches((0, "ab"), (2, "e")), high_watermark=3),
+    ]
+    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert told(found) == [("UNCLEAN_LOSS", (0, 3), [4])]
+
+
+def test_a_leader_that_was_replaced_threatens_nothing_any_more() -> None:
+    """Broker 4 led epoch 2 with an empty log; broker 1 leads epoch 3 and has the first record."""
+    logs = Logs()
+    replicas = [
+        logs.add(4, [], high_watermark=0, checkpoint=[(2, 0)]),
+        logs.add(1, batches((0, "a")), high_watermark=1, checkpoint=[(0, 0), (3, 1)]),
+        logs.add(2, batches((0, "abcdef")), high_watermark=5),
+    ]
+    found = trailing_epoch_loss(replicas)
+    assert found is not None
+    assert told([found]) == [("UNCLEAN_LOSS", (1, 5), [2])]
