@@ -2,8 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
 
@@ -11,8 +10,7 @@ UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndOffset:
+class EpochEndOffset(NamedTuple):
     """An epoch a log knows and the (exclusive) offset at which it ends there; both -1 if undefined."""
 
     leader_epoch: int

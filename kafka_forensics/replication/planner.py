@@ -8,6 +8,7 @@ sees it. What was committed is known only from witnesses, and each speaks for th
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import assign_epoch, truncation_offset
@@ -28,6 +29,9 @@ from kafka_forensics.replication.plans import (
     Witness,
 )
 from kafka_forensics.replication.truncation import Log, by_high_watermark
+
+_FORCED: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
+"""Elections by how little they need to be forced."""
 
 
 def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) -> Plan:
@@ -161,7 +165,7 @@ class _Planning:
         lost = any(each.lost for each in followers) or own
         losses = tuple(self._losses(leader, own, followers)) if lost else ()
         kind = election_kind(self._given.control, self.node(leader), crashed=one.crashed)
-        return Candidate(one.broker, kind, followers, losses, counted(own))
+        return Candidate(one.broker, kind, followers, losses, counted(own) if own else 0)
 
     def _follower(
         self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry] | None
@@ -297,10 +301,13 @@ class _Planning:
         control, node = self._given.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
         place = order.index(node) if isinstance(node, int) and node in order else len(order)
-        forced = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}[one.election]
-        disagreeing, losing = sum(each.disagrees for each in one.followers), sum(bool(each.lost) for each in one.followers)
+        forced = _FORCED[one.election]
+        disagreeing = losing = 0
+        for each in one.followers:
+            disagreeing += each.disagrees
+            losing += bool(each.lost)
         watermark = self._replicas[number].high_watermark or 0
-        return one.committed, one.at_least, one.at_most, losing, disagreeing, forced, -watermark, place, number
+        return *one.costs(), losing, disagreeing, forced, -watermark, place, number
 
 
 def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:

@@ -151,17 +151,28 @@ class Candidate(NamedTuple):
     @property
     def at_most(self) -> int:
         """Offsets lost of the copies given, each version counted."""
-        return sum(one.end - one.start for one in self.losses)
+        return self.costs()[2]
 
     @property
     def committed(self) -> int:
         """Of these, proven committed."""
-        return sum(one.committed for one in self.losses)
+        return self.costs()[0]
 
     @property
     def at_least(self) -> int:
         """Proven committed, and kept by no replica."""
-        return sum(one.committed for one in self.losses if not one.kept_by)
+        return self.costs()[1]
+
+    def costs(self) -> tuple[int, int, int]:
+        """Offsets proven committed, those of them that no replica keeps, and all."""
+        committed = at_least = at_most = 0
+        for one in self.losses:
+            at_most += one.end - one.start
+            if one.committed_end > one.start:
+                committed += one.committed_end - one.start
+                if not one.kept_by:
+                    at_least += one.committed_end - one.start
+        return committed, at_least, at_most
 
 
 @dataclass(frozen=True, slots=True)
