@@ -114,6 +114,7 @@ def _run_on_spark(
 
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.changes_output import summary_lines
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.export.changes_document import incomplete_rows
 
@@ -122,5 +123,4 @@ def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool)
     for name, gap in incomplete_rows(result):
         where = "" if name is None else f"snapshot {printable(name)}: "
         lines.append(f"incomplete: {where}{printable(gap.path)}: {printable(gap.reason)}")
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)

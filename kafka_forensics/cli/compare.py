@@ -83,8 +83,8 @@ def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, context: 
 
 def _say_summary(compared: "SideBySide", screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.compare_words import summary_line
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines
 
     lines = incomplete_lines(compared.result)
-    screen.stream.writelines(line + "\n" for line in (lines if quiet else [summary_line(compared), *lines]))
-    screen.stream.flush()
+    say(screen, lines if quiet else [summary_line(compared), *lines])

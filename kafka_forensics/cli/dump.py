@@ -7,7 +7,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.streams import check_output, chosen_format, open_output
+from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 from kafka_forensics.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def dump(
             _write_peer(inputs, PeerOptions(*peer_options.values()), to, quiet=quiet)
         else:
             _write(inputs, asked, wanted, to, explain=explain)
-    _say_rest(inputs, quiet=quiet)
+    _say_rest(inputs, destination(sys.stderr, no_color=True), quiet=quiet)
     return 3 if inputs.incomplete else 0
 
 
@@ -186,14 +186,14 @@ def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *
             sys.stderr.writelines(printable(line) + "\n" for line in (heading, *filter(None, lines)))
 
 
-def _say_rest(inputs: "DumpInputs", *, quiet: bool) -> None:
+def _say_rest(inputs: "DumpInputs", screen: "Destination", *, quiet: bool) -> None:
     """What could not be read, and what is none of Kafka's files, on stderr."""
-    from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.cli.notes import say
 
-    lines = [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in inputs.incomplete]
+    lines = [f"incomplete: {gap.path}: {gap.reason}" for gap in inputs.incomplete]
     if not quiet:
-        lines += [f"left out, no file of Kafka's: {printable(path)}" for path in inputs.left_out[:_SHOWN_LEFT_OUT]]
+        lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SHOWN_LEFT_OUT]]
         more = len(inputs.left_out) - _SHOWN_LEFT_OUT
         lines += [f"left out, no files of Kafka's: {more} more"] if more > 0 else []
         lines += [] if inputs.files else ["nothing to dump: no file of Kafka's is there, or none is asked for"]
-    sys.stderr.writelines(line + "\n" for line in lines)
+    say(screen, lines)

@@ -144,6 +144,7 @@ def _notes(row: "EpochRow") -> Iterator[str]:
 
 def _say_rest(found: "Lineages", screen: "Destination", *, quiet: bool) -> None:
     """What disagrees, in the words of a scan, and what could not be read, on stderr."""
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines, plural
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.engine.epoch_lineage import DISAGREEMENTS
@@ -162,5 +163,4 @@ def _say_rest(found: "Lineages", screen: "Destination", *, quiet: bool) -> None:
         lines.append(f"{plural(found.replicas, 'replica')}: {odd}")
     if found.result is not None:
         lines += incomplete_lines(found.result)
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)

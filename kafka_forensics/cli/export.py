@@ -198,6 +198,7 @@ def _values(one: "Dataset") -> dict[str, Any]:
 
 
 def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, quiet: bool) -> None:
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines
 
     lines = incomplete_lines(reader.result)
@@ -205,5 +206,4 @@ def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, qu
         lines.insert(0, "keys, values, headers and what clients keep with offsets are left out; --show-payloads exports them")
     if not reader.result.totals.partitions:
         lines.insert(0, "no partition was found in these paths")
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)

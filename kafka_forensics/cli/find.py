@@ -152,6 +152,7 @@ def times(text: str | None) -> tuple[int | None, int | None]:
 
 def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
     """How many were found or that none was, and what could not be searched, on stderr."""
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import plural
     from kafka_forensics.cli.progress import size
     from kafka_forensics.cli.safe_text import printable
@@ -172,8 +173,7 @@ def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
         lines.append(f"{places} could not be searched, or not to the end; `kafka-forensics scan` tells of them")
     gaps = dict.fromkeys((gap.path, gap.reason) for gap in found.incomplete)
     lines += [f"incomplete: {printable(path)}: {printable(reason)}" for path, reason in gaps]
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)
 
 
 def _not_reached(found: "Search") -> list[str]:

@@ -239,6 +239,7 @@ def _time(time_ms: int) -> str | None:
 
 def _say_rest(answer: "GroupsAnswer", screen: "Destination", *, every_partition: bool, quiet: bool) -> None:
     """What was found, in the words of a scan, a summary, and what could not be read, on stderr."""
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines, plural
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.wording import message
@@ -263,5 +264,4 @@ def _say_rest(answer: "GroupsAnswer", screen: "Destination", *, every_partition:
         if not log.complete or log.limited
     ]
     lines += incomplete_lines(answer.result)
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)

@@ -184,13 +184,13 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
         for line in traceback.format_exception(error):
             _say(*line.rstrip("\n").split("\n"))
     if isinstance(error, UsageError):
-        _say(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
+        _tell(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
         return EXIT_USAGE
     if isinstance(error, _COMMAND_LINE_ERROR):
-        _say(f"error: {_sentence(error)}", f"hint: `{_command_path(error, arguments)} --help` shows how it is used")
+        _tell(f"error: {_sentence(error)}", f"hint: `{_command_path(error, arguments)} --help` shows how it is used")
         return EXIT_USAGE
     if isinstance(error, ForensicsError):
-        _say(f"error: {error}")
+        _tell(f"error: {error}")
         return EXIT_INCOMPLETE
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         _say("interrupted")
@@ -198,9 +198,9 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
     if isinstance(error, BrokenPipeError) and _reader_is_gone():
         return EXIT_CLOSED_PIPE
     if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-        _say(f"error: cannot write to standard output: {str(error.strerror).lower()}")
+        _tell(f"error: cannot write to standard output: {str(error.strerror).lower()}")
         return EXIT_USAGE
-    _say(f"bug: {type(error).__name__}: {error}" + ("" if debug else "; run again with --debug for the traceback"))
+    _tell(f"bug: {type(error).__name__}: {error}" + ("" if debug else "; run again with --debug for the traceback"))
     return EXIT_BUG
 
 
@@ -230,8 +230,16 @@ def _reader_is_gone() -> bool:
     return True
 
 
+def _tell(*lines: str) -> None:
+    """Lines for stderr in the columns of a terminal; lost in silence if nobody can read them."""
+    from kafka_forensics.cli.notes import say
+
+    with contextlib.suppress(OSError):
+        say(destination(sys.stderr, no_color=True), lines)
+
+
 def _say(*lines: str) -> None:
-    """Lines for stderr, safe for a terminal; lost in silence if nobody can read them."""
+    """Lines for stderr as they are, but safe for a terminal; lost in silence if nobody can read them."""
     try:
         for line in lines:
             sys.stderr.write(printable(line) + "\n")

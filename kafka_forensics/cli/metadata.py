@@ -178,8 +178,8 @@ def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[s
 
 def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import plural
-    from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.export.json_values import rfc3339
     from kafka_forensics.wording import message
 
@@ -201,8 +201,7 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
             f"log from offset {history.log_start_offset} to {history.log_end_offset}{end}; "
             + _committed(history.committed_end_offset)
         )
-    screen.stream.writelines(printable(line) + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)
 
 
 def _committed(end_offset: int | None) -> str:

@@ -1,10 +1,8 @@
 """What the formats for people share: where a finding is, how replicas agree, what a summary says. All of it safe to print."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
-from textwrap import wrap
 from typing import Final
 
 from kafka_forensics.cli.progress import size
@@ -24,8 +22,6 @@ _AGREEMENTS: Final = {
     "content": "the replicas differ in batches of one leader epoch",
     "not_compared": "not all replicas could be compared",
 }
-_GLUE: Final = "\xa0"
-_SPACE_WITHIN: Final = re.compile("(?<![,;:]) ")
 _HELD: Final = "the replicas agree in what they still hold"
 
 
@@ -134,17 +130,6 @@ def summary_lines(result: ScanResult) -> list[str]:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         lines.append("no partition was found in the log directories")
     return lines
-
-
-def wrapped(lines: Iterable[str], width: int) -> list[str]:
-    """`lines` broken behind commas and semicolons to `width` columns, what goes on indented."""
-    return [
-        piece.replace(_GLUE, " ")
-        for line in lines
-        for piece in wrap(
-            _SPACE_WITHIN.sub(_GLUE, line), width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-        )
-    ]
 
 
 def aligned(rows: Iterable[list[str]], width: int) -> list[str]:

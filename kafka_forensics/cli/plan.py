@@ -88,11 +88,11 @@ def _check_elect(found: "Plans", elect: str | None) -> None:
 
 
 def _say_rest(found: "Plans", screen: "Destination", *, quiet: bool) -> None:
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines
     from kafka_forensics.cli.plan_words import summary_line
 
     lines = [] if quiet else [summary_line(found.partitions, found.planned)]
     if found.result is not None:
         lines += incomplete_lines(found.result)
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)

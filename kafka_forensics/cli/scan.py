@@ -99,16 +99,15 @@ def status_of(findings: list[Finding], fail_on: str, *, incomplete: bool) -> int
 
 
 def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> None:
-    from kafka_forensics.cli.output_words import incomplete_lines, summary_lines, wrapped
+    from kafka_forensics.cli.notes import say
+    from kafka_forensics.cli.output_words import incomplete_lines, summary_lines
 
     lines = incomplete_lines(result)
     if not quiet or not result.totals.partitions:  # that nothing was judged must not look like an answer
-        said = summary_lines(result)
-        lines = [*(wrapped(said, screen.width) if screen.stream.isatty() else said), *lines]
+        lines = [*summary_lines(result), *lines]
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # both on one screen
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)
 
 
 def log_to(screen: Destination, level: str = "INFO") -> None:

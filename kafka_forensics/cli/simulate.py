@@ -70,6 +70,7 @@ def check(
     check_output(output, [])
     choose("protocol", protocol, protocol_names())
 
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.simulation import checker
     from kafka_forensics.simulation.model import Sizes
     from kafka_forensics.simulation.protocols import PROTOCOLS
@@ -81,8 +82,7 @@ def check(
     with open_output(output, no_color=no_color) as to:
         _write(checked, wanted, to)
     if not checked.complete:
-        screen.stream.write(f"incomplete: memory for {checked.states} states used up; the rest was not looked at\n")
-        screen.stream.flush()
+        say(screen, [f"incomplete: memory for {checked.states} states used up; the rest was not looked at"])
         return EXIT_INCOMPLETE
     return 0
 

@@ -63,6 +63,7 @@ def run(
     wanted = chosen_format(format_name, None)
     choose("scenario", scenario, scenario_names())
 
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.simulation.cluster import PROTOCOLS
     from kafka_forensics.simulation.scenarios import play
 
@@ -79,7 +80,8 @@ def run(
     _write(history, scenario, wanted, to)
     sys.stdout.flush()
     if output is not None and not quiet:
-        sys.stderr.write(f"wrote {len(paths)} log directories to {output / LOG_DIRS}, and {TRUTH} beside it\n")
+        screen = destination(sys.stderr, no_color=no_color)
+        say(screen, [f"wrote {len(paths)} log directories to {output / LOG_DIRS}, and {TRUTH} beside it"])
     return 0
 
 

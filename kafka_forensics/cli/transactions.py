@@ -201,6 +201,7 @@ def _whether_to_abort(row: "TransactionRow") -> str:
 
 def _say_rest(answer: "TransactionsAnswer", screen: "Destination", *, quiet: bool) -> None:
     """What was found about transactions in the words of a scan, a line a partition, and what could not be read, on stderr."""
+    from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.wording import message
@@ -218,8 +219,7 @@ def _say_rest(answer: "TransactionsAnswer", screen: "Destination", *, quiet: boo
     if not answer.partitions:
         lines.append("nothing to show: no transaction is in these copies, or none is asked for")
     lines += incomplete_lines(answer.result)
-    screen.stream.writelines(line + "\n" for line in lines)
-    screen.stream.flush()
+    say(screen, lines)
 
 
 def _counts(one: "PartitionTransactions") -> str:

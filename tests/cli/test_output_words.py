@@ -3,8 +3,9 @@
 import io
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.cli.notes import wrapped
 from kafka_forensics.cli.output import write_result
-from kafka_forensics.cli.output_words import aligned, headline, replica_words, summary_lines, wrapped
+from kafka_forensics.cli.output_words import aligned, headline, replica_words, summary_lines
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Agreement, Incomplete, TransactionCounts
