@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafka_forensics.cli.output_words import plural
+from kafka_forensics.cli.output_words import by_severity, plural
 from kafka_forensics.cli.rows import cell, markdown, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.change_rows import CHANGE_COLUMNS, change_values
 from kafka_forensics.export.changes_document import document, lines
-from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
+from kafka_forensics.model.findings import Severity
 from kafka_forensics.wording import advice, message
 from kafka_forensics.wording.change_words import change_words
 
@@ -41,13 +41,22 @@ def summary_lines(result: SnapshotsResult) -> list[str]:
     told = (
         ", ".join(f"{counts[kind]} {kind.value.replace('_', ' ')}" for kind in ChangeKind if counts[kind]) or "nothing to compare"
     )
-    found = ", ".join(f"{count} {severity.value}" for severity, count in severity_counts(result.findings).items() if count)
+    found = by_severity(result.findings)
     names = list(map(printable, result.snapshots))
     spanned = " and ".join(names) if len(names) == 2 else f"{names[0]} to {names[-1]}"
     return [
-        f"{result.verdict}: {found or 'nothing found'} between {plural(len(names), 'snapshot')}, {spanned}",
+        f"{result.verdict}: {found or 'nothing found'} between {plural(len(names), 'snapshot')}, {spanned}{_within_newest(result)}",
         f"changes: {told}",
     ]
+
+
+def _within_newest(result: SnapshotsResult) -> str:
+    """That the newest snapshot has findings of its own, which say nothing of what changed and would be missed behind `clean`."""
+    name, scan = list(result.snapshots.items())[-1]
+    if Severity.WARNING.rank > max((one.severity.rank for one in scan.findings), default=0):
+        return ""
+    told = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
+    return f"; but {told}: `kafka-forensics scan PATH...` of that snapshot shows it"
 
 
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:

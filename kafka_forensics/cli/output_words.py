@@ -116,8 +116,7 @@ def plural(count: int, noun: str) -> str:
 def summary_lines(result: ScanResult) -> list[str]:
     """What was read and what came of it, in two or three lines."""
     totals = result.totals
-    counts = severity_counts(result.findings)
-    found = ", ".join(f"{count} {severity.value}" for severity, count in counts.items() if count) or nothing_found(result)
+    found = by_severity(result.findings) or nothing_found(result)
     scope = f"{plural(totals.partitions, 'partition')}, {plural(totals.replicas, 'replica')} on {plural(totals.brokers, 'broker')}"
     records = f"{totals.records} records" + ("" if totals.records_decoded else " by batch headers (--deep decodes them)")
     counted = f"{plural(totals.segments, 'segment')}, {plural(totals.batches, 'batch')}, {records}"
@@ -130,6 +129,11 @@ def summary_lines(result: ScanResult) -> list[str]:
         lines[0] = lines[0].replace(f"clean: {nothing_found(result)}", "nothing was judged")
         lines.append("no partition was found in the log directories")
     return lines
+
+
+def by_severity(findings: Iterable[Finding]) -> str:
+    """`1 critical, 11 info`, nothing for none."""
+    return ", ".join(f"{count} {severity.value}" for severity, count in severity_counts(findings).items() if count)
 
 
 def aligned(rows: Iterable[list[str]], width: int) -> list[str]:

@@ -67,7 +67,14 @@ def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
     grew = [("__cluster_metadata", broker, "appended") for broker in (1, 2, 3)]
     assert changed == [*grew, *(("audit", broker, "created") for broker in (1, 2, 3))]
     assert (document["findings"], document["notes"]) == ([], [])
-    assert err.splitlines()[0] == "clean: nothing found between 2 snapshots, healthy and unclean-election"
+    assert err.splitlines()[0] == (
+        "clean: nothing found between 2 snapshots, healthy and unclean-election; but unclean-election by itself is critical"
+        " (1 critical, 11 info): `kafka-forensics scan PATH...` of that snapshot shows it"
+    )
+    assert document["summary"]["verdict"] == "clean"
+    assert run(AFTER, BEFORE, "--format", "tsv")[2].splitlines()[0] == (
+        "clean: nothing found between 2 snapshots, unclean-election and healthy"
+    )
 
 
 def test_a_sample_compared_with_a_copy_in_which_committed_records_are_cut(run: Run, tmp_path: Path) -> None:
