@@ -60,14 +60,16 @@ def after_append(acks: int, state: LeaderState, last_offset: int) -> Answer:
 
 
 def promised_holders(acks: int, leader: int, maximal_isr: Iterable[int]) -> frozenset[int]:
-    """Replicas that held a record, in memory at least, when it was acknowledged: nobody for sure, the leader, or the ISR."""
+    """Replicas that held a record, in memory at least, when it was acknowledged: nobody for sure, the leader, or the ISR
+    (DelayedProduce, which waits for the high watermark with acks=all)."""
     if acks == NONE:
         return frozenset()
     return frozenset({leader}) if acks == LEADER else frozenset({leader, *maximal_isr})
 
 
 def fate(acks: int, leader: int, maximal_isr: Iterable[int], dead: Iterable[int]) -> Fate:
-    """What becomes of a record that was acknowledged by `leader` with this ISR, once `dead` replicas are gone.
+    """What becomes of a record that was acknowledged by `leader` with this ISR, once `dead` replicas are gone
+    (PartitionChangeBuilder elects from the ISR).
 
     Whoever is left of the ISR may be elected; the leader stays if it lives. Dead means gone from the cluster, not that a disk lost
     what it had: with acks=all the record is then still on every member of the ISR that comes back.

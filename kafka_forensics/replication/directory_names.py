@@ -10,7 +10,8 @@ _MAX_PARTITION: Final = 2**31 - 1
 def loads_as_partition(name: str) -> bool:
     """Whether a broker loads a directory of this name as a partition's; at any other, but its own few, it refuses to start.
 
-    What stands before the last dash counts as a topic, legal or not; the partition is a number of 32 bits.
+    What stands before the last dash counts as a topic, legal or not; the partition is a number of 32 bits
+    (LocalLog.parseTopicPartitionName).
     """
     if name.endswith(("-delete", "-future", "-stray")):
         if not _ASIDE.fullmatch(name):

@@ -49,7 +49,7 @@ def elect(given: Candidates, *, unclean: bool = False, preferred: bool = False) 
 
     A leader that may stay does, but for an election of the preferred replica, the first in the assignment. Else it is the first in
     the assignment that is alive and in the ISR, or in the ELR once the ISR is empty; then the last known leader, if neither
-    has any member; then, uncleanly, the first that is alive, however short its log may be.
+    has any member; then, uncleanly, the first that is alive, however short its log may be (PartitionChangeBuilder.electLeader).
     """
     if preferred and given.assignment and _is_electable(given, given.assignment[0]):
         return _elected(given, given.assignment[0])
@@ -68,7 +68,8 @@ def elect(given: Candidates, *, unclean: bool = False, preferred: bool = False) 
 
 
 def without(isr: Iterable[int], gone: Iterable[int], *, elr_enabled: bool) -> frozenset[int]:
-    """The ISR once `gone` replicas are taken out of it: its last member stays, unless there is an ELR to hold it."""
+    """The ISR once `gone` replicas are taken out of it: its last member stays, unless there is an ELR to hold it
+    (ReplicationControlManager, KIP-966)."""
     members = frozenset(isr)
     left = members - frozenset(gone)
     return left if left or elr_enabled else members
@@ -82,7 +83,8 @@ def eligible_leader_replicas(
     unclean_shutdown: Iterable[int] = (),
 ) -> frozenset[int]:
     """The ELR after a change of the ISR: none once the ISR is large enough; else whoever left it since it was, because the high
-    watermark has stood still since; not who came back from an unclean shutdown and may have lost its last records."""
+    watermark has stood still since; not who came back from an unclean shutdown and may have lost its last records
+    (PartitionChangeBuilder, KIP-966)."""
     members = frozenset(isr)
     if len(members) >= min_insync_replicas:
         return frozenset()

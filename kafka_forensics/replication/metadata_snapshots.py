@@ -21,7 +21,8 @@ def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
 
     Unfinished ones, those marked to be deleted and those below the log start go. A log that does not begin at 0 needs one at or
     above its start, or the node does not start. The latest (by epoch, then offset) takes the log's place if it is of a later epoch
-    than the log's last, or of the same and behind the log's end: a follower that crashed between fetching it and cutting.
+    than the log's last, or of the same and behind the log's end: a follower that crashed between fetching it and cutting
+    (KafkaRaftLog.createLog).
     """
     found = sorted((_epoch(name), _offset(name), name) for name in log.files if _is_snapshot(name))
     doomed = [name for _, offset, name in found if not name.endswith(FINISHED) or offset < start]

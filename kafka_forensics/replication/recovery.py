@@ -59,7 +59,7 @@ class _Loading:
 
 
 def foretell(log: LogFacts) -> Forecast:
-    """What a broker makes of the log when it starts.
+    """What a broker makes of the log when it starts (LogManager.loadLog, LogLoader.load).
 
     A recovery point or log start that cannot be read counts as 0; without high watermarks or leader epochs the log directory goes
     offline, which is the broker's end if it has no other.

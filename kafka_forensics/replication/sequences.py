@@ -42,7 +42,8 @@ def judged(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatc
     """What a leader does with `batch` that has of its producer the last batches `known`, oldest first, and the last `epoch`, which
     a marker may have raised (None: nothing of it).
 
-    A producer nothing is known of may begin anywhere; a new epoch begins at 0.
+    A producer nothing is known of may begin anywhere; a new epoch begins at 0
+    (ProducerAppendInfo.checkProducerEpoch, checkSequence).
     """
     if epoch is not None and batch.producer_epoch < epoch:
         return Verdict.FENCED

@@ -51,7 +51,7 @@ def by_high_watermark(follower: Log, leader: Log) -> Truncated:
 
 
 def by_kip_101(follower: Log, leader: Log) -> Truncated:
-    """0.11 to 1.1: one question (OffsetsForLeaderEpoch v0), for the follower's last epoch; the answer names no epoch.
+    """0.11 to 1.1 (KIP-101): one question (OffsetsForLeaderEpoch v0), for the follower's last epoch; the answer names no epoch.
 
     The leader says where the first later epoch begins, or its end if the epoch is its latest; nothing if it knows no epoch
     as late, or only later ones: then the high watermark decides.

@@ -39,14 +39,16 @@ class LeaderState:
 
     @property
     def under_min_isr(self) -> bool:
-        """Whether the ISR is smaller than min.insync.replicas, or than all replicas if those are fewer."""
+        """Whether the ISR is smaller than min.insync.replicas, or than all replicas if those are fewer
+        (Partition.isUnderMinIsr)."""
         return len(self.isr) < min(self.min_insync_replicas, len(self.follower_ends) + 1)
 
 
 def raised(state: LeaderState) -> LeaderState:
     """The leader after it looked at all log ends: its high watermark is the smallest of them, if that is higher.
 
-    Counted are its own, those of the maximal ISR, and of who is about to join. A replica that never fetched holds it back.
+    Counted are its own, those of the maximal ISR, and of who is about to join. A replica that never fetched holds it back
+    (Partition.maybeIncrementLeaderHW).
     """
     if state.freezes and state.under_min_isr:
         return state
@@ -56,17 +58,20 @@ def raised(state: LeaderState) -> LeaderState:
 
 
 def after_append(state: LeaderState, records: int) -> LeaderState:
-    """The leader after a producer's records: alone in its ISR it commits them at once."""
+    """The leader after a producer's records: alone in its ISR it commits them at once
+    (Partition.appendRecordsToLeader)."""
     return raised(replace(state, log_end_offset=state.log_end_offset + records))
 
 
 def after_fetch(state: LeaderState, follower: int, fetch_offset: int) -> LeaderState:
-    """The leader after a follower asked for `fetch_offset`: all below it lies on that follower."""
+    """The leader after a follower asked for `fetch_offset`: all below it lies on that follower
+    (Partition.updateFollowerFetchState)."""
     return raised(replace(state, follower_ends={**state.follower_ends, follower: fetch_offset}))
 
 
 def follower_high_watermark(leader_high_watermark: int, log_end_offset: int, log_start_offset: int = 0) -> int:
-    """A follower's high watermark after it appended what a fetch brought: the leader's, within its own log. It may go down."""
+    """A follower's high watermark after it appended what a fetch brought: the leader's, within its own log. It may go down
+    (UnifiedLog.updateHighWatermark)."""
     return max(log_start_offset, min(leader_high_watermark, log_end_offset))
 
 
