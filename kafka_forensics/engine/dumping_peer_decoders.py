@@ -23,6 +23,8 @@ from kafka_forensics.parsers.transaction_state import parse_transaction_log_key,
 Decoder = Callable[[PeerRecord], tuple[str | None, str | None]]
 
 _NOT_TAKEN_APART: Final = "not taken apart here"
+_CREDENTIAL: Final = "USER_SCRAM_CREDENTIAL_RECORD"
+"""What is in it stays secret."""
 _LAST: Final = ("directories", "eligible_leader_replicas", "last_known_elr")
 """Fields of partitions that Kafka's schema has at the end."""
 _REGULAR_EXPRESSION: Final = 16
@@ -56,7 +58,7 @@ def cluster_metadata(record: PeerRecord) -> tuple[None, str]:
         return None, f"Error at {record.offset}, skipping. Unknown metadata id {read.api_key}"
     if read.problem is not None:
         return None, f"Error at {record.offset}, skipping. {read.name} of {read.size_in_bytes} bytes: {read.problem}"
-    if read.fields is None:
+    if read.fields is None or read.name == _CREDENTIAL:
         return None, f"Error at {record.offset}, skipping. {read.name} of {read.size_in_bytes} bytes is {_NOT_TAKEN_APART}"
     fields = dict(read.fields)
     for tag in MESSAGES[read.api_key][read.version].tags:

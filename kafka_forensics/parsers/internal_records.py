@@ -15,6 +15,8 @@ Told = Callable[[bytes | None, bytes | None, bool], Fields]
 
 _CONFIG: Final = "CONFIG_RECORD"
 _TOPIC_RESOURCE: Final = 2
+_SECRETS: Final = frozenset({"salt", "stored_key", "server_key"})
+"""Of SCRAM credentials."""
 
 
 def teller(topic: str | None) -> Told | None:
@@ -22,7 +24,7 @@ def teller(topic: str | None) -> Told | None:
 
     The answer names the `record`, has `key` and `value` with their fields (`value` None for a tombstone), and where something
     cannot be read `problem`, a short word of the topic's reader. Any bytes give an answer. What may be secret or a client's own
-    (values of brokers' settings, what clients keep with an offset) is left out unless payloads are wanted.
+    (values of brokers' settings, credentials, what clients keep with an offset) is left out unless payloads are wanted.
     """
     return None if topic is None else _TELLERS.get(topic)
 
@@ -36,6 +38,8 @@ def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
         fields = dict(record.fields)
         if record.name == _CONFIG and fields["resource_type"] != _TOPIC_RESOURCE and not payloads:
             del fields["value"]
+        if not payloads:
+            fields = {name: value for name, value in fields.items() if name not in _SECRETS}
         told["value"] = fields
     return told if record.problem is None else told | {"problem": record.problem}
 

@@ -1,11 +1,12 @@
 """Records of `__cluster_metadata`: frame, kind, version and fields, read by plain loops; `spec.metadata_records` is the exact twin.
 
-Kinds that tell nothing of topics, partitions or brokers (quotas, credentials, tokens, access rules) are named and measured only.
+Every kind that Kafka has had in a release is taken apart; what else there is, is measured.
 """
 
-from base64 import urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from functools import lru_cache
+from math import isfinite
 from struct import Struct, error, unpack_from
 from typing import Any, Final
 
@@ -72,9 +73,7 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
     name = NAMES.get(api_key)
     if name is None:
         return MetadataRecord(api_key, "UNKNOWN", version, size, None, UNKNOWN_KIND)
-    layouts = _LAYOUTS.get(api_key)
-    if layouts is None:
-        return MetadataRecord(api_key, name, version, size, None)
+    layouts = _LAYOUTS[api_key]
     if version >= len(layouts):
         return MetadataRecord(api_key, name, version, size, None, "version")
     try:
@@ -114,7 +113,7 @@ def _message(data: bytes, position: int, layout: "_Layout") -> tuple[dict[str, A
 def _number(form: str) -> _Read:
     layout = Struct(form)
 
-    def read(data: bytes, position: int) -> tuple[int, int]:
+    def read(data: bytes, position: int) -> tuple[Any, int]:
         return layout.unpack_from(data, position)[0], position + layout.size
 
     return read
@@ -122,6 +121,21 @@ def _number(form: str) -> _Read:
 
 def _flag(data: bytes, position: int) -> tuple[bool, int]:
     return data[position] != 0, position + 1
+
+
+def _float64(data: bytes, position: int) -> tuple[float | str, int]:
+    """A number, or the name of what is none and JSON cannot say."""
+    value, position = _DOUBLE(data, position)
+    return value if isfinite(value) else str(value), position
+
+
+def _base64(data: bytes, position: int) -> tuple[str, int]:
+    """Bytes, as Kafka's JSON has them."""
+    length, position = _length(data, position, nullable=False)
+    end = position + length
+    if end > len(data):
+        raise _Malformed("bytes")
+    return b64encode(data[position:end]).decode(), end
 
 
 def _uuid(data: bytes, position: int) -> tuple[str, int]:
@@ -192,6 +206,7 @@ _Tags = dict[int, tuple[str, _Read, Any]]
 _Layout = tuple[_Fields, _Tags]
 
 _INT8, _INT16, _UINT16, _INT32, _INT64 = map(_number, (">b", ">h", ">H", ">i", ">q"))
+_DOUBLE = _number(">d")
 _STRING, _NULLABLE_STRING = _string(nullable=False), _string(nullable=True)
 _INTS, _NULLABLE_INTS = _ints(nullable=False), _ints(nullable=True)
 _UUIDS, _NULLABLE_UUIDS = _array(_uuid), _array(_uuid, nullable=True)
@@ -272,6 +287,22 @@ _CONTROLLER: Final = (
     ("features", _FEATURES),
 )
 _CONFIG: Final = (("resource_type", _INT8), ("resource_name", _STRING), ("name", _STRING), ("value", _NULLABLE_STRING))
+_TOKEN: Final = (
+    *(("owner", _STRING), ("requester", _STRING), ("renewers", _array(_STRING))),
+    *((name, _INT64) for name in ("issue_timestamp", "max_timestamp", "expiration_timestamp")),
+    ("token_id", _STRING),
+)
+_SCRAM: Final = (
+    ("name", _STRING),
+    ("mechanism", _INT8),
+    *((name, _base64) for name in ("salt", "stored_key", "server_key")),
+    ("iterations", _INT32),
+)
+_ENTITY: Final = _array(_structure(("entity_type", _STRING), ("entity_name", _NULLABLE_STRING)))
+_ACCESS: Final = (
+    *(("id", _uuid), ("resource_type", _INT8), ("resource_name", _STRING), ("pattern_type", _INT8)),
+    *(("principal", _STRING), ("host", _STRING), ("operation", _INT8), ("permission_type", _INT8)),
+)
 _LAYOUTS: Final[dict[int, tuple[_Layout, ...]]] = {
     0: tuple(map(_register_broker, range(5))),
     1: _plain(("broker_id", _INT32), ("broker_epoch", _INT64)),
@@ -282,14 +313,23 @@ _LAYOUTS: Final[dict[int, tuple[_Layout, ...]]] = {
     7: _plain(("id", _INT32), ("epoch", _INT64)),
     8: _plain(("id", _INT32), ("epoch", _INT64)),
     9: _plain(("topic_id", _uuid)),
+    10: _plain(*_TOKEN),
+    11: _plain(*_SCRAM),
     12: _plain(("name", _STRING), ("feature_level", _INT16)),
+    14: _plain(("entity", _ENTITY), ("key", _STRING), ("value", _float64), ("remove", _flag)),
     15: _plain(("broker_id", _INT32), ("broker_epoch", _INT64), ("next_producer_id", _INT64)),
     17: tuple(map(_registration_change, range(4))),
+    18: _plain(*_ACCESS),
+    19: _plain(("id", _uuid)),
     20: _plain(),
+    21: _plain(("zk_migration_state", _INT8)),
+    22: _plain(("name", _STRING), ("mechanism", _INT8)),
     23: (((), {0: ("name", _NULLABLE_STRING, None)}),),
     24: _plain(),
     25: (((), {0: ("reason", _NULLABLE_STRING, None)}),),
+    26: _plain(("token_id", _STRING)),
     27: _plain(*_CONTROLLER),
     28: _plain(("topic_name", _STRING)),
+    29: _plain(("controller_id", _INT32)),
 }
 """apiKey → layout of each version from 0 up."""

@@ -13,6 +13,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine.dumping_peer import PeerGivesUpError, PeerRecord
 from kafka_forensics.engine.dumping_peer_decoders import cluster_metadata, consumer_offsets, transaction_log
 from kafka_forensics.parsers.internal_records import teller
+from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import change, setting, topic
 
@@ -22,6 +23,8 @@ INPUTS = ROOT / "tests" / "golden" / "dump" / "inputs"
 TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets")
 COMMIT_KEY = b"\0\1\0\1g\0\1t\0\0\0\3"
 COMMIT = b"\0\3" + (77).to_bytes(8, "big") + b"\xff" * 4 + b"\0\6secret" + (1_700_000_000_000).to_bytes(8, "big")
+SECRETS = {"salt": "c2FsdA==", "stored_key": "", "server_key": "a2V5"}
+CREDENTIAL = {"name": "alice", "mechanism": 2, **SECRETS, "iterations": 4096}
 
 Run = Callable[..., str]
 
@@ -62,6 +65,13 @@ def test_records_of_the_controller_s_log(run: Run, tmp_path: Path) -> None:
     table = run(path, "--format", "table")
     assert "TOPIC_RECORD" in table
     assert "CANNOT BE READ" in table
+
+
+def test_credentials_are_shown_with_payloads_only(run: Run, tmp_path: Path) -> None:
+    path = put(tmp_path, "__cluster_metadata-0", (None, write_metadata_record(11, 0, CREDENTIAL)))
+    public = {"name": "alice", "mechanism": 2, "iterations": 4096}
+    assert [one["value"] for one in details(run, path)] == [public]
+    assert [one["value"] for one in details(run, path, "--show-payloads")] == [CREDENTIAL]
 
 
 def test_committed_offsets_and_what_clients_keep_with_them(run: Run, tmp_path: Path) -> None:
@@ -106,7 +116,8 @@ def test_what_kafka_s_decoders_cannot_read_is_said_in_place() -> None:
     assert transaction_log(peer(b"\0\x07", b"")) == ("Unknown record type 7 at offset 5, skipping.", None)
     assert consumer_offsets(peer(COMMIT_KEY, None))[1] == "<DELETE>"
     assert consumer_offsets(peer(COMMIT_KEY, b"\0\x09")) == ("Error at offset 5, skipping. version", None)
-    assert cluster_metadata(peer(None, b"\1\x0b\0secret"))[1].endswith("is not taken apart here")
+    credential = write_metadata_record(11, 0, CREDENTIAL)
+    assert cluster_metadata(peer(None, credential))[1].endswith("is not taken apart here")
     for decode in (consumer_offsets, transaction_log):
         with pytest.raises(PeerGivesUpError, match="missing key"):
             decode(peer(None, b""))

@@ -1,15 +1,17 @@
-"""Records of `__cluster_metadata` (KRaft): the frame around each, and the kinds that tell of brokers, topics and partitions.
+"""Records of `__cluster_metadata` (KRaft): the frame around each, and every kind that Kafka has had in a release.
 
 Every kind by apiKey and version, with its tagged fields and what they are where they are left out (the `metadata` messages of
 Kafka, all flexible from version 0). Exact and slow; `parsers.metadata_log` is the fast twin.
 """
 
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final
 
-from construct import Construct, ConstructError, Flag, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
+from construct import Construct, ConstructError, ExprAdapter, Flag, Float64b, Int8sb, Int16sb, Int16ub, Int32sb, Int64sb, Struct
 
+from kafka_forensics.parsers.spec.consumer_offsets import SizedBytes
 from kafka_forensics.parsers.spec.flexible import (
     COMPACT_STRING,
     NULLABLE_STRING,
@@ -121,6 +123,39 @@ _CONFIG: Final = Struct(
     "resource_type" / Int8sb, "resource_name" / COMPACT_STRING, "name" / COMPACT_STRING, "value" / NULLABLE_STRING
 )
 
+BASE64: Final = ExprAdapter(
+    SizedBytes(compact=True), lambda data, _: b64encode(data).decode(), lambda text, _: b64decode(text, validate=True)
+)
+_TOKEN: Final = Struct(
+    "owner" / COMPACT_STRING,
+    "requester" / COMPACT_STRING,
+    "renewers" / CompactArray(COMPACT_STRING),
+    "issue_timestamp" / Int64sb,
+    "max_timestamp" / Int64sb,
+    "expiration_timestamp" / Int64sb,
+    "token_id" / COMPACT_STRING,
+)
+_SCRAM: Final = Struct(
+    "name" / COMPACT_STRING,
+    "mechanism" / Int8sb,
+    "salt" / BASE64,
+    "stored_key" / BASE64,
+    "server_key" / BASE64,
+    "iterations" / Int32sb,
+)
+_ENTITY: Final = Struct("entity_type" / COMPACT_STRING, "entity_name" / NULLABLE_STRING, "tagged_fields" / TAGGED_FIELDS)
+_QUOTA: Final = Struct("entity" / CompactArray(_ENTITY), "key" / COMPACT_STRING, "value" / Float64b, "remove" / Flag)
+_ACCESS: Final = Struct(
+    "id" / UUID,
+    "resource_type" / Int8sb,
+    "resource_name" / COMPACT_STRING,
+    "pattern_type" / Int8sb,
+    "principal" / COMPACT_STRING,
+    "host" / COMPACT_STRING,
+    "operation" / Int8sb,
+    "permission_type" / Int8sb,
+)
+
 MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
     0: (
         Message(_REGISTER_BROKER[0]),
@@ -145,7 +180,10 @@ MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
     7: (Message(_OLD_BROKER),),
     8: (Message(_OLD_BROKER),),
     9: (Message(Struct("topic_id" / UUID)),),
+    10: (Message(_TOKEN),),
+    11: (Message(_SCRAM),),
     12: (Message(Struct("name" / COMPACT_STRING, "feature_level" / Int16sb)),),
+    14: (Message(_QUOTA),),
     15: (Message(Struct("broker_id" / Int32sb, "broker_epoch" / Int64sb, "next_producer_id" / Int64sb)),),
     17: (
         Message(_BROKER, (_FENCED,)),
@@ -153,12 +191,18 @@ MESSAGES: Final[dict[int, tuple[Message, ...]]] = {
         Message(_BROKER, (_FENCED, _IN_SHUTDOWN, _CHANGED_DIRS)),
         Message(_BROKER, (_FENCED, _IN_SHUTDOWN, _CHANGED_DIRS, _CHANGED_CORDONED)),
     ),
+    18: (Message(_ACCESS),),
+    19: (Message(Struct("id" / UUID)),),
     20: (Message(Struct()),),
+    21: (Message(Struct("zk_migration_state" / Int8sb)),),
+    22: (Message(Struct("name" / COMPACT_STRING, "mechanism" / Int8sb)),),
     23: (Message(Struct(), (Tag(0, "name", NULLABLE_STRING, None),)),),
     24: (Message(Struct()),),
     25: (Message(Struct(), (Tag(0, "reason", NULLABLE_STRING, None),)),),
+    26: (Message(Struct("token_id" / COMPACT_STRING)),),
     27: (Message(_CONTROLLER),),
     28: (Message(Struct("topic_name" / COMPACT_STRING)),),
+    29: (Message(Struct("controller_id" / Int32sb)),),
 }
 """apiKey → layout of each version from 0 up."""
 
