@@ -12,7 +12,7 @@ from kafka_forensics.simulation.actions import Cut, Fetched
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Sent, TopicPartition
 from kafka_forensics.simulation.producers import Producer, produce
 from kafka_forensics.simulation.reading import Reading, read
-from kafka_forensics.simulation.transactions import Coordinator
+from kafka_forensics.simulation.transactions import Coordinator, complete
 
 LEADS: Final = "leader"
 FOLLOWS: Final = "follower"
@@ -84,6 +84,8 @@ class History:
     def tell(self, what: str) -> None:
         """Note a step that was just taken."""
         cluster = self.cluster
+        if self.coordinator is not None:
+            complete(cluster, self.coordinator)
         started = cluster.changes[0].timestamp_ms if cluster.changes else cluster.now_ms
         moments = tuple(moment(cluster, one) for one in cluster.partitions.values())
         self.events.append(Event(len(self.events) + 1, cluster.now_ms - started, what, moments))

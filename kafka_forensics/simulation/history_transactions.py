@@ -12,7 +12,7 @@ _MARKERS = {True: COMMIT, False: ABORT}
 def begin(h: History, producer: Producer, *, note: str = "") -> None:
     """A client takes its producer id and a new epoch."""
     done = transactions.init_producer_id(h.cluster, coordinator_of(h), producer)
-    said = f"has epoch {producer.producer_epoch} of producer {producer.producer_id}" if done == OK else f"gets no epoch: {done}"
+    said = f"has epoch {producer.producer_epoch} of producer {producer.producer_id}" if done == OK else "has to wait for its epoch"
     h.tell(f"{producer.transactional_id} {said}{note}")
 
 

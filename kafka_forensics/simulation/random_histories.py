@@ -119,6 +119,8 @@ class _Player:
             if kind in _MAY_ELECT and max(one.leader_epoch for one in self.partitions) > _SETTLED:
                 continue
             what = kind(self)
+            if self.coordinator is not None:
+                transactions.complete(self.cluster, self.coordinator)
             if what:
                 self.said.append(what)
                 return

@@ -10,6 +10,7 @@ from typing import Final
 
 from kafka_forensics.model.transaction_log import TransactionMetadata
 from kafka_forensics.replication import acks as promises
+from kafka_forensics.replication.acks import Answer
 from kafka_forensics.simulation.actions import append
 from kafka_forensics.simulation.cluster import ABORT, COMMIT, Cluster, Partition, Replica, Sent, TopicPartition
 from kafka_forensics.simulation.producers import FIRST_PRODUCER_ID, Producer, produce
@@ -35,7 +36,9 @@ class Coordinator:
     log: list[tuple[int, str, TransactionMetadata]] = field(default_factory=list)
     """(time in ms, transactional id, state) in the order written."""
     unmarked: dict[str, list[TopicPartition]] = field(default_factory=dict)
-    """Partitions that still lack the marker of a decision."""
+    """Partitions whose leader has not acknowledged the marker of a decision yet."""
+    markers: dict[tuple[str, TopicPartition], Sent] = field(default_factory=dict)
+    """The last marker that was sent for each of them."""
 
     def write(self, cluster: Cluster, transactional_id: str, state: TransactionMetadata) -> None:
         """Write down how a transactional id stands from now on."""
@@ -141,28 +144,35 @@ def begin_next(coordinator: Coordinator, producer: Producer) -> None:
 
 
 def write_markers(cluster: Cluster, coordinator: Coordinator, name: str) -> list[TopicPartition]:
-    """Write the markers that are still due; the partitions that keep lacking theirs. Done, the coordinator writes Complete."""
+    """Send the markers that are due to leaders that run, again where one was refused or its leader went; the partitions that keep
+    lacking theirs, or the word of the whole ISR that it is there. Done, the coordinator writes Complete."""
     state = coordinator.states[name]
-    commit = state.state == "PrepareCommit"
-    left = []
     for where in coordinator.unmarked.get(name, []):
-        partition = cluster.partitions[where]
-        marked = append(
+        before = coordinator.markers.get((name, where))
+        if before is not None and before.answer in (Answer.WAITING.value, Answer.ACKNOWLEDGED.value):
+            continue
+        coordinator.markers[name, where] = append(
             cluster,
-            partition,
+            cluster.partitions[where],
             cluster.new_marker(),
             producer_id=state.producer_id,
             producer_epoch=state.producer_epoch,
             is_transactional=True,
-            marker=COMMIT if commit else ABORT,
+            marker=COMMIT if state.state == "PrepareCommit" else ABORT,
             coordinator_epoch=coordinator.epoch,
         )
-        if marked.base_offset < 0:
-            left.append(where)
-    coordinator.unmarked[name] = left
-    if not left:
-        coordinator.write(cluster, name, replace(state, state=f"Complete{_word(commit=commit)}", partitions=()))
-    return left
+    complete(cluster, coordinator, name)
+    return coordinator.unmarked.get(name, [])
+
+
+def complete(cluster: Cluster, coordinator: Coordinator, *names: str) -> None:
+    """Let a coordinator look for answers to its markers (of all ids unless some are named), and write Complete where all came."""
+    for name in names or [one for one, left in coordinator.unmarked.items() if left]:
+        state, left = coordinator.states[name], coordinator.unmarked[name]
+        coordinator.unmarked[name] = [where for where in left if not coordinator.markers[name, where].acknowledged]
+        if state.state.startswith("Prepare") and not coordinator.unmarked[name]:
+            done = state.state.replace("Prepare", "Complete")
+            coordinator.write(cluster, name, replace(state, state=done, partitions=()))
 
 
 def time_out(cluster: Cluster, coordinator: Coordinator) -> list[str]:
@@ -197,6 +207,7 @@ def _verified(state: TransactionMetadata | None, partition: Partition, producer:
 def _decide(cluster: Cluster, coordinator: Coordinator, name: str, state: TransactionMetadata, *, commit: bool) -> None:
     coordinator.write(cluster, name, replace(state, state=f"Prepare{_word(commit=commit)}"))
     coordinator.unmarked[name] = list(state.partitions)
+    coordinator.markers = {key: sent for key, sent in coordinator.markers.items() if key[0] != name}
     write_markers(cluster, coordinator, name)
 
 

@@ -41,7 +41,7 @@ def test_rows_say_the_same_in_every_format(capsys: pytest.CaptureFixture[str]) -
     status, out, err = ran(capsys, *RUN, "txn-torn", "--format", "json")
     assert (status, err) == (0, "")
     rows = json.loads(out)
-    assert [row["step"] for row in rows] == [step for step in range(1, 13) for _ in range(2)]
+    assert [row["step"] for row in rows] == [step for step in range(1, 15) for _ in range(2)]
     assert [rows[1][name] for name in ("topic", "partition", "leader", "leader_epoch", "isr")] == ["t", 1, 1, 0, [1, 2, 3]]
     last = rows[-2]["replicas"][2]
     assert last == {"broker": 3, "state": "follower", "log_end_offset": 6, "high_watermark": 6, "leader_epoch": 0}

@@ -16,9 +16,9 @@ from kafka_forensics.simulation.transactions import FENCED, INVALID, OK, Coordin
 APP = "app"
 
 
-def begun(coordinator: Coordinator) -> tuple[Cluster, Partition, Producer]:
-    """One broker, partition t-0, and a client with an epoch."""
-    cluster = Cluster((1, 2))
+def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cluster, Partition, Producer]:
+    """Partition t-0 on one broker or several, and a client with an epoch."""
+    cluster = Cluster(brokers)
     partition = cluster.create("t")
     tell(cluster, partition)
     producer = Producer(transactional_id=APP)
@@ -48,7 +48,7 @@ def test_a_transaction_is_written_down_step_by_step(version: int, epoch: int) ->
     marker = partition.replicas[1].batches[-1]
     assert (marker.marker, marker.producer_epoch, marker.base_sequence, marker.ids) == ("COMMIT", epoch, -1, (-1,))
     assert producer.producer_epoch == epoch
-    assert wrote(cluster, coordinator, partition, producer) == "waiting"
+    assert wrote(cluster, coordinator, partition, producer) == "acknowledged"
     assert partition.replicas[1].batches[-1].base_sequence == (0 if version else 2)
 
 
@@ -85,7 +85,7 @@ def test_an_older_instance_is_fenced(verifies: bool) -> None:
     assert [one.marker for one in partition.replicas[1].batches] == [None, "ABORT"]
     assert transactions.write(cluster, coordinator, partition, producer).answer == FENCED
     assert wrote(cluster, coordinator, partition, producer) == FENCED
-    assert wrote(cluster, coordinator, partition, second) == "waiting"
+    assert wrote(cluster, coordinator, partition, second) == "acknowledged"
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch() -> None:
@@ -100,7 +100,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_under_the_next_epoch() -> 
 
 
 def test_only_a_leader_that_verifies_refuses_a_record_behind_the_marker() -> None:
-    for verifies, answer in ((True, INVALID), (False, "waiting")):
+    for verifies, answer in ((True, INVALID), (False, "acknowledged")):
         coordinator = Coordinator(verifies=verifies)
         cluster, partition, producer = begun(coordinator)
         wrote(cluster, coordinator, partition, producer)
@@ -110,7 +110,7 @@ def test_only_a_leader_that_verifies_refuses_a_record_behind_the_marker() -> Non
 
 def test_markers_wait_for_a_leader() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = begun(coordinator)
+    cluster, partition, producer = begun(coordinator, (1, 2))
     wrote(cluster, coordinator, partition, producer)
     fetch(cluster, partition, 2)
     kill(cluster, 2)
@@ -123,6 +123,31 @@ def test_markers_wait_for_a_leader() -> None:
     assert transactions.write_markers(cluster, coordinator, APP) == []
     assert states(coordinator)[-1] == ("CompleteCommit", 0)
     assert read(cluster, partition).read_committed == (0,)
+
+
+def test_a_decision_is_complete_when_the_whole_isr_has_its_marker() -> None:
+    coordinator = Coordinator()
+    cluster, partition, producer = begun(coordinator, (1, 2))
+    wrote(cluster, coordinator, partition, producer)
+    transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
+    assert transactions.write_markers(cluster, coordinator, APP) == [partition.name]
+    assert len(partition.replicas[1].batches) == 2
+    for state in ("PrepareCommit", "CompleteCommit"):
+        fetch(cluster, partition, 2)
+        transactions.complete(cluster, coordinator)
+        assert states(coordinator)[-1] == (state, 0)
+
+
+def test_a_marker_is_written_again_if_its_leader_dies_before_anybody_has_it() -> None:
+    coordinator = Coordinator()
+    cluster, partition, producer = begun(coordinator, (1, 2))
+    wrote(cluster, coordinator, partition, producer)
+    fetch(cluster, partition, 2)
+    transactions.end_transaction(cluster, coordinator, APP, 0, commit=False)
+    kill(cluster, 1)
+    assert transactions.write_markers(cluster, coordinator, APP) == []
+    assert [one.marker for one in partition.replicas[2].batches] == [None, "ABORT"]
+    assert states(coordinator)[-1] == ("CompleteAbort", 0)
 
 
 def test_readers_of_committed_data_stop_before_what_is_open() -> None:
