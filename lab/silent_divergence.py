@@ -107,9 +107,11 @@ class OldCluster:
             return set()
 
     def leader_and_isr(self, broker: int) -> tuple[int, list[int]]:
-        """The leader of the topic and its in-sync replicas, as a broker says."""
+        """The leader of the topic and its in-sync replicas, as a broker says: (-1, none) before it has heard of them."""
         admin = self.admin(broker)
-        metadata = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0]
+        metadata = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.get(0)
+        if metadata is None:
+            return -1, []
         return metadata.leader, sorted(metadata.isrs)
 
     def await_state(self, asked: int, leader: int, isr: list[int]) -> None:
