@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -105,7 +106,7 @@ def groups(
         answer = engine.groups(paths, asked, group_glob=group, every_partition=all_partitions, progress=progress)
     with open_output(output, no_color=no_color) as to:
         _write(answer.rows, wanted, to, payloads=show_payloads)
-    _say_rest(answer, screen, every_partition=all_partitions, quiet=quiet)
+    _say_rest(answer, screen, group, every_partition=all_partitions, quiet=quiet)
     return exit_status(answer.result, fail_on)
 
 
@@ -237,22 +238,36 @@ def _time(time_ms: int) -> str | None:
     return rfc3339(time_ms)
 
 
-def _say_rest(answer: "GroupsAnswer", screen: "Destination", *, every_partition: bool, quiet: bool) -> None:
+def _nobody(answer: "GroupsAnswer", group: str | None) -> str:
+    """Why no group has a row."""
+    from kafka_forensics.engine.selection import listed
+
+    if not answer.names:
+        return "no group committed anything"
+    if group is not None and not any(fnmatchcase(name, group) for name in answer.names):
+        return f"no group fits --group {group}; there is {listed(answer.names)}"
+    return "no group that is asked for committed anything on the partitions asked for"
+
+
+def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, *, every_partition: bool, quiet: bool) -> None:
     """What was found, in the words of a scan, a summary, and what could not be read, on stderr."""
-    from kafka_forensics.cli.notes import say
+    from kafka_forensics.cli.notes import absent, say
     from kafka_forensics.cli.output_words import incomplete_lines, plural
     from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC
     from kafka_forensics.wording import message
 
     found = answer.result.findings
     lines = [] if quiet else [f"{one.severity.value}: {printable(message(one))}" for one in found[:_MESSAGES]]
     if len(found) > _MESSAGES and not quiet:
         lines.append(f"and {len(found) - _MESSAGES} more; `kafka-forensics scan` tells all")
-    if not answer.rows:
-        lines.append("nothing to show: no group committed anything, or none is asked for")
-        if not every_partition:
-            lines.append("--all-partitions shows what holds back the readers of partitions without commits")
-    elif not quiet:
+    if not answer.has_log:
+        lines.append(("" if answer.rows else "nothing to show: ") + absent(CONSUMER_OFFSETS_TOPIC))
+    elif not answer.rows:
+        lines.append(f"nothing to show: {_nobody(answer, group)}")
+    if not (answer.rows or every_partition):
+        lines.append("--all-partitions shows what holds back the readers of partitions without commits")
+    elif answer.rows and answer.has_log and not quiet:
         names = {row.group for row in answer.rows if row.group is not None}
         committed = [row for row in answer.rows if row.status == "committed"]
         beyond = sum(bool(row.beyond_end) for row in committed)

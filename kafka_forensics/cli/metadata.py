@@ -178,17 +178,17 @@ def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[s
 
 def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
-    from kafka_forensics.cli.notes import say
+    from kafka_forensics.cli.notes import absent, say
     from kafka_forensics.cli.output_words import plural
     from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
     from kafka_forensics.wording import message
 
     history = found.history
     lines = [f"could not be read: {one.path}: {one.reason}" for one in found.incomplete]
     if history is None:
-        lines.append(
-            "nothing to show: no copy of __cluster_metadata, or copies of several clusters; before KRaft it is in ZooKeeper"
-        )
+        parted = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
+        lines.append(f"nothing to show: {parted if found.copies else absent(CLUSTER_METADATA_TOPIC)}")
     elif not quiet:
         lines += [f"{one.severity.value}: {message(one)}" for one in found.findings[:_MESSAGES]]
         if history.malformed_records > _MESSAGES:

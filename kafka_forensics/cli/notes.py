@@ -21,6 +21,11 @@ def say(screen: Destination, lines: Iterable[str]) -> None:
     screen.stream.flush()
 
 
+def absent(topic: str) -> str:
+    """That the log of an internal topic is not there, which a command would answer from."""
+    return f"no copy of {topic} is among the inputs; give the log directories of every broker, whole"
+
+
 def wrapped(lines: Iterable[str], width: int) -> list[str]:
     """`lines` broken at spaces to `width` columns, what goes on indented; words wider than that stay whole."""
     return [piece.replace(_GLUE, " ") for line in lines for piece in _pieces(line, width) or [""]]

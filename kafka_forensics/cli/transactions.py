@@ -118,10 +118,18 @@ def transactions(
 
     with Progress(screen, quiet=quiet) as progress:
         answer = engine.transactions(paths, asked, producer_id=producer_id, state=state, progress=progress)
+    shown = [0]
     with open_output(output, no_color=no_color) as to:
-        _write(answer.rows, wanted, to)
-    _say_rest(answer, screen, quiet=quiet)
+        _write(_counting(answer.rows, shown), wanted, to)
+    asked_for = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
+    _say_rest(answer, screen, None if shown[0] else asked_for, quiet=quiet)
     return exit_status(answer.result, fail_on)
+
+
+def _counting(rows: "Iterable[TransactionRow]", shown: list[int]) -> "Iterator[TransactionRow]":
+    for row in rows:
+        shown[0] += 1
+        yield row
 
 
 def _write(rows: "Iterable[TransactionRow]", wanted: str, to: "Destination") -> None:
@@ -199,11 +207,15 @@ def _whether_to_abort(row: "TransactionRow") -> str:
     return "cannot tell whether it is safe to abort: add __transaction_state of every broker to the copies"
 
 
-def _say_rest(answer: "TransactionsAnswer", screen: "Destination", *, quiet: bool) -> None:
-    """What was found about transactions in the words of a scan, a line a partition, and what could not be read, on stderr."""
-    from kafka_forensics.cli.notes import say
+def _say_rest(answer: "TransactionsAnswer", screen: "Destination", nothing: str | None, *, quiet: bool) -> None:
+    """What was found about transactions in the words of a scan, a line a partition, and what could not be read, on stderr.
+
+    `nothing`: no row was shown of what was asked for in these words.
+    """
+    from kafka_forensics.cli.notes import absent, say
     from kafka_forensics.cli.output_words import incomplete_lines
     from kafka_forensics.cli.safe_text import printable
+    from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
     from kafka_forensics.wording import message
 
     found = [one for one in answer.result.findings if one.kind.startswith("TXN") and one.severity.rank > 0]
@@ -216,8 +228,10 @@ def _say_rest(answer: "TransactionsAnswer", screen: "Destination", *, quiet: boo
         lines += counted[:_MESSAGES]
         if len(counted) > _MESSAGES:
             lines.append(f"and {len(counted) - _MESSAGES} more partitions")
-    if not answer.partitions:
-        lines.append("nothing to show: no transaction is in these copies, or none is asked for")
+    if nothing is not None:
+        lines.append(f"nothing to show: no transaction{nothing if answer.partitions else ''} is in these copies")
+    if not answer.has_log and answer.partitions and not quiet:
+        lines.append(absent(TRANSACTION_STATE_TOPIC))
     lines += incomplete_lines(answer.result)
     say(screen, lines)
 

@@ -9,6 +9,7 @@ from kafka_forensics.engine.controller import read_controller
 from kafka_forensics.engine.inputs import gather, require_asked
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionEvent, TopicHistory
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
@@ -49,13 +50,14 @@ class EventRow:
 
 @dataclass(slots=True)
 class ControllerEvents:
-    """The answer; `history` None: no controller's log is among the copies, or logs of several clusters are."""
+    """The answer; `history` None: no controller's log is among the copies (`copies` is 0), or empty ones, or several clusters'."""
 
     history: ControllerHistory | None
     rows: list[EventRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     """About the controller's own records."""
     incomplete: list[Incomplete] = field(default_factory=list)
+    copies: int = 0
 
 
 def controller_events(paths: list[str], options: ScanOptions, progress: Progress | None = None) -> ControllerEvents:
@@ -65,10 +67,11 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     Raises UsageError for paths that make no sense.
     """
     inputs = gather(paths, options, elsewhere=True)
+    copies = sum(plan.context.topic == CLUSTER_METADATA_TOPIC for plan in inputs.internal)
     evidence = read_controller(inputs)
     problems = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
     if evidence is None:
-        return ControllerEvents(None, incomplete=[*inputs.incomplete, *problems])
+        return ControllerEvents(None, incomplete=[*inputs.incomplete, *problems], copies=copies)
     known = [(topic.topic, partition) for topic in evidence.history.topics.values() for partition in topic.partitions]
     require_asked(inputs, options, known)
     rows = list(_rows(evidence.history, options))
@@ -76,7 +79,7 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
     inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in unclean]
     if not inputs.replicas:
         rows = [_with_cost(row, None, NO_COPY) for row in rows]
-        return ControllerEvents(evidence.history, rows, evidence.findings, [*inputs.incomplete, *problems])
+        return ControllerEvents(evidence.history, rows, evidence.findings, [*inputs.incomplete, *problems], copies)
     result = scan_inputs(inputs, options, progress, witnesses=Witnesses(controller=evidence.history))
     elections = {
         (one.place.topic, one.place.partition, one.evidence["election_offset"]): one
@@ -92,7 +95,7 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
         )
         for row in rows
     ]
-    return ControllerEvents(evidence.history, rows, evidence.findings, result.incomplete)
+    return ControllerEvents(evidence.history, rows, evidence.findings, result.incomplete, copies)
 
 
 def _rows(history: ControllerHistory, options: ScanOptions) -> Iterator[EventRow]:

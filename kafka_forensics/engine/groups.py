@@ -13,7 +13,6 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.witnesses import read_witnesses
-from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC
 from kafka_forensics.model.group_log import Committed, Group, GroupHistory, GroupLog, OffsetCommit
 from kafka_forensics.model.results import ScanResult
@@ -81,6 +80,16 @@ class GroupsAnswer:
     logs: list[GroupLog]
     result: ScanResult
     partitions: dict[TopicPartition, PartitionEnds] = field(default_factory=dict)
+    has_log: bool = True
+    """Whether there is any copy of `__consumer_offsets`."""
+
+    @property
+    def names(self) -> list[str]:
+        """Every group of the logs, asked for or not."""
+        committed = {one.group for log in self.logs for one in log.committed} | {
+            one.group for log in self.logs for one in log.pending
+        }
+        return sorted(committed.union(*(log.groups for log in self.logs)))
 
 
 def groups(
@@ -93,17 +102,12 @@ def groups(
 ) -> GroupsAnswer:
     """What groups committed, against the logs of the partitions that `options` leave.
 
-    `every_partition` also reads partitions on which no group committed. Raises UsageError for paths that make no sense, and where
-    there is no `__consumer_offsets` among them unless every partition is asked for.
+    `every_partition` also reads partitions on which no group committed. Raises UsageError for paths that make no sense.
     """
     inputs = gather(paths, options, elsewhere=True)
     use_compiled(worth_compiling(sum(plan.bytes for plan in inputs.internal)))
     witnesses = read_witnesses(inputs)
     history = witnesses.groups
-    if history is None and not every_partition:
-        raise UsageError(
-            f"there is no {CONSUMER_OFFSETS_TOPIC} among the inputs", hint="give the log directories of every broker, whole"
-        )
     every = [] if history is None else _rows(history, ScanOptions(), None)
     require_asked(
         inputs, options, {(row.topic, row.partition) for row in every if row.topic is not None and row.partition is not None}
@@ -125,7 +129,7 @@ def groups(
     if every_partition and group_glob is None:
         rows += [GroupRow(None, None, *key, ends=ends[key]) for key in ends if key not in wanted]
     rows.sort(key=lambda row: (row.group is None, row.group or "", row.topic or "", row.partition or 0, row.status or ""))
-    return GroupsAnswer(rows, [] if history is None else history.logs, result, ends)
+    return GroupsAnswer(rows, [] if history is None else history.logs, result, ends, history is not None)
 
 
 def _rows(history: GroupHistory, options: ScanOptions, group_glob: str | None) -> list[GroupRow]:

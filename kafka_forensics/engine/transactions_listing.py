@@ -115,6 +115,8 @@ class TransactionsAnswer:
     rows: Iterator[TransactionRow]
     result: ScanResult
     partitions: dict[TopicPartition, PartitionTransactions] = field(default_factory=dict)
+    has_log: bool = True
+    """Whether there is any copy of `__transaction_state`."""
 
 
 def transactions(
@@ -151,13 +153,14 @@ def transactions(
         if (summary.topic, summary.partition) in found:
             hanging = max((one.transactions.hanging for one in summary.replicas), default=0)
             found[summary.topic, summary.partition].hanging = hanging
-    known = KnownTransactions(read_transaction_log(inputs)[0], result.findings)
+    log = read_transaction_log(inputs)[0]
+    known = KnownTransactions(log, result.findings)
 
     def wanted(row: TransactionRow) -> bool:
         return producer_id in (None, row.producer_id) and state in (None, row.state)
 
     rows = (row for where, one in found.items() for row in _rows(where, one, known, result) if wanted(row))
-    return TransactionsAnswer(rows, result, found)
+    return TransactionsAnswer(rows, result, found, log is not None)
 
 
 @dataclass(slots=True)

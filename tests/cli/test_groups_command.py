@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.cli.safe_text import printable
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.group_records import (
     commit_key,
@@ -160,18 +161,31 @@ def test_how_it_ends(run: Run, copies: Path, tmp_path: Path) -> None:
     assert run(copies, "-q")[0] == 0
     assert run(copies, "-q", "--fail-on", "critical")[0] == 1
     put_replica(tmp_path / "bare", 1, b"".join(log(2)))
-    status, out, err = run(tmp_path / "bare")
-    assert (status, out) == (2, "")
-    assert err.startswith("error: there is no __consumer_offsets among the inputs\nhint: ")
     assert run(tmp_path / "missing")[0] == 2
-    status, out, err = run(copies, "--group", "nobody", "-q")
+    status, _, err = run(copies, "--group", "nobody", "-q")
     assert status == 0
     assert err.splitlines() == [
-        "nothing to show: no group committed anything, or none is asked for",
+        f"nothing to show: no group fits --group nobody; there is {printable(EVIL_TEXT)}, billing, idle, streams",
         "--all-partitions shows what holds back the readers of partitions without commits",
     ]
     status, _, err = run(copies, "--group", "nobody", "-q", "--all-partitions")
     assert "--all-partitions" not in err
+
+
+def test_a_groups_log_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, b"".join(log(2)))
+    absent = "no copy of __consumer_offsets is among the inputs; give the log directories of every broker, whole\n"
+    status, out, err = run(tmp_path, "-q", "--format", "tsv")
+    assert (status, len(out.splitlines())) == (0, 1)
+    assert err.startswith(f"nothing to show: {absent}--all-partitions ")
+    status, out, err = run(tmp_path, "--all-partitions", "--format", "tsv")
+    assert (status, len(out.splitlines()), err) == (0, 2, absent)
+    assert run(tmp_path, "--topic", "nosuch")[0] == 2
+
+
+def test_why_there_is_nothing_to_show(run: Run, copies: Path) -> None:
+    said = run(copies, "--group", "idle", "--topic", "orders", "-q")[2].splitlines()
+    assert said[0] == "nothing to show: no group that is asked for committed anything on the partitions asked for"
 
 
 def test_output_never_goes_into_the_evidence(run: Run, copies: Path, tmp_path: Path) -> None:

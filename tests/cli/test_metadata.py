@@ -116,6 +116,8 @@ def test_what_changed_in_words(run: Run, tmp_path: Path) -> None:
 def test_without_a_controllers_log_it_says_so(run: Run, tmp_path: Path) -> None:
     status, out, err = run(SAMPLES / "silent-divergence" / "broker-1", "--format", "table")
     assert (status, out) == (0, "")
-    assert "no copy of __cluster_metadata" in err
+    assert err == (
+        "nothing to show: no copy of __cluster_metadata is among the inputs; give the log directories of every broker, whole\n"
+    )
     assert run(tmp_path / "absent")[0] == 2
     assert run(SAMPLES / "healthy" / "broker-1", "--output", SAMPLES / "healthy" / "broker-1" / "x.tsv")[0] == 2

@@ -74,6 +74,23 @@ def rows(run: Run, *arguments: object) -> list[dict[str, Any]]:
     return found
 
 
+def test_nothing_found_is_said_with_what_was_asked_for(run: Run, copies: Path) -> None:
+    nothing = "nothing to show: no transaction{} is in these copies"
+    assert nothing.format(" of producer 999") in run(copies, "--producer-id", 999)[2].splitlines()
+    assert nothing.format(" of producer 999 that is torn") in run(copies, "--producer-id", 999, "--state", "torn", "-q")[2]
+    assert "nothing" not in run(copies, "--producer-id", APP_ID)[2]
+    assert run(copies, "--topic", "__*", "--state", "torn")[2] == nothing.format("") + "\n"
+
+
+def test_a_coordinators_log_that_is_not_there_is_told(run: Run, copies: Path) -> None:
+    absent = "no copy of __transaction_state is among the inputs; give the log directories of every broker, whole"
+    assert absent not in run(copies)[2]
+    for each in copies.glob("*/__transaction_state-0"):
+        each.rename(copies.parent / f"{each.parent.name}-state")
+    assert run(copies)[2].splitlines()[-1] == absent
+    assert absent not in run(copies, "-q")[2]
+
+
 def test_every_transaction_is_a_row(run: Run, copies: Path) -> None:
     found = rows(run, copies)
     told = [(row["partition"], row["state"], row["transactional_id"], row["first_offset"], row["marker_offset"]) for row in found]
