@@ -65,12 +65,15 @@ _HARMLESS: Final = frozenset({"SEG_ZERO_TAIL", "SEG_TORN_TAIL"})
 def read_group_history(inputs: Inputs) -> GroupHistory | None:
     """Every partition of `__consumer_offsets` among the inputs, replayed; None if there is none.
 
-    What cannot be read is listed in `inputs.incomplete`. A damaged copy gives way to a whole one that is as long.
+    What cannot be read is listed in `inputs.incomplete`. A damaged copy gives way to a whole one that is as long. A copy that does
+    not tell its cluster is of the only one there is, and of none of several.
     """
+    plans = [plan for plan in inputs.internal if plan.context.topic == CONSUMER_OFFSETS_TOPIC]
+    clusters = {cluster_of(plan) for plan in plans} - {None}
+    unknown = "" if len(clusters) > 1 else next(iter(clusters), None) or ""
     copies: dict[tuple[int, str], list[ReplicaPlan]] = {}
-    for plan in inputs.internal:
-        if plan.context.topic == CONSUMER_OFFSETS_TOPIC:
-            copies.setdefault((plan.context.partition, cluster_of(plan) or ""), []).append(plan)
+    for plan in plans:
+        copies.setdefault((plan.context.partition, cluster_of(plan) or unknown), []).append(plan)
     if not copies:
         return None
     history = GroupHistory()

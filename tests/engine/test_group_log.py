@@ -204,6 +204,17 @@ def test_logs_of_other_clusters_speak_of_their_own_partitions(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize(("clusters", "logs"), [("AA-", 1), ("---", 1), ("AB-", 3), ("-A", 1)])
+def test_a_copy_that_tells_no_cluster_is_of_the_only_one(tmp_path: Path, clusters: str, logs: int) -> None:
+    for number, cluster in enumerate(clusters):
+        put_offsets(tmp_path / str(number), log_of((KEY, commit_value(5))))
+        told = "" if cluster == "-" else f"version=1\nnode.id={number}\ncluster.id={cluster * 22}\n"
+        (tmp_path / str(number) / "meta.properties").write_text(told)
+    found = history(*(tmp_path / str(number) for number in range(len(clusters))))
+    assert len(found.logs) == logs
+    assert len(found.committed("t", 0, None)) == logs
+
+
 def test_no_such_log_is_no_history(tmp_path: Path) -> None:
     put_offsets(tmp_path / "b1", b"").parent.rename(tmp_path / "b1" / "other-0")
     assert read_group_history(gather([str(tmp_path / "b1")], ScanOptions())) is None
