@@ -7,11 +7,12 @@ from typing import Final
 
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.engine.planning import Planned
+from kafka_forensics.engine.planning import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Loss, Missing, Witness
 from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
+from kafka_forensics.wording import message
 
 ELECTIONS: Final = {
     "leads": "leads now",
@@ -39,6 +40,7 @@ _MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
 """Files that Kafka writes anew where they are not there."""
 NOBODY: Final = "No replica can lead on these copies."
 _SERVER: Final = "HOST:PORT"
+CONTRADICTIONS_SHOWN: Final = 5
 
 
 def offsets(start: int, end: int) -> str:
@@ -152,6 +154,10 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
             own = plural(candidate.own_cut, "offset")
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
     yield from (missing_words(planned, one) for one in planned.plan.missing)
+    contradictions = [one for one in planned.findings if one.kind in CONTRADICTING]
+    yield from (f"Contradiction: {one.kind}: {printable(message(one))}" for one in contradictions[:CONTRADICTIONS_SHOWN])
+    if len(contradictions) > CONTRADICTIONS_SHOWN:
+        yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which `kafka-forensics scan` tells."
 
 
 def missing_words(planned: Planned, one: Missing) -> str:

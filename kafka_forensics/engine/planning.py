@@ -39,9 +39,20 @@ from kafka_forensics.replication.plans import (
     Witness,
 )
 
-BEARING: Final = frozenset(
-    {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "SAME_EPOCH_DIVERGENCE", "LRS_LOSS", "EPOCH_CACHE_MISMATCH"}
+CONTRADICTING: Final = frozenset(
+    {
+        "COMMITTED_LOST_EVERYWHERE",
+        "EPOCH_CACHE_MISMATCH",
+        "EPOCH_FIELD_MISMATCH",
+        "GROUP_OFFSET_BEYOND_LOG",
+        "HW_BEYOND_LEO",
+        "ISR_MEMBER_MISSING_COMMITTED",
+        "SAME_EPOCH_DIVERGENCE",
+        "TOPIC_ID_MISMATCH",
+    }
 )
+"""Findings of a scan where witnesses that a plan is made from contradict each other, or the logs."""
+BEARING: Final = CONTRADICTING | {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK"}
 """Findings of a scan that bear on elections."""
 LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""

@@ -268,6 +268,23 @@ def test_nobody_would_start(run: Run, tmp_path: Path, format_name: str) -> None:
     assert "for first.log there ends its start" in flat
 
 
+def test_witnesses_that_contradict_each_other_are_told(run: Run, audit: Path, tmp_path: Path) -> None:
+    """Broker 2's high watermark lies beyond its log, and its checkpoint knows an epoch that no batch has."""
+    shutil.copytree(audit, tmp_path / "copies")
+    second = next(path for path in (tmp_path / "copies").iterdir() if path.name.endswith("2"))
+    marks = second / "replication-offset-checkpoint"
+    marks.write_text(marks.read_text().replace("audit 0 370", "audit 0 400"))
+    (second / "audit-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 320\n")
+    (second / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    place = (tmp_path / "copies", "--topic", "audit", "--partition", "0")
+    lines = " ".join(run(*place, "--format", "table")[1].split())
+    assert "Contradiction: HW_BEYOND_LEO: audit-0 on broker 2: " in lines
+    assert "Contradiction: EPOCH_CACHE_MISMATCH: audit-0 on broker 2: " in lines
+    (partition,) = json.loads(run(*place, "--format", "json")[1])["partitions"]
+    assert partition["findings"] == ["EPOCH_CACHE_MISMATCH", "HW_BEYOND_LEO", "UNCLEAN_LOSS"]
+    assert "Contradiction" not in run(audit, *place[1:], "--format", "table")[1]
+
+
 def test_an_input_that_cannot_be_read_is_status_3(run: Run, tmp_path: Path) -> None:
     folder = put_replica(tmp_path / "copies", 1, batch(0, 3)).parent
     archive = tmp_path / "copies.tar.gz"
