@@ -159,18 +159,6 @@ def _costs(one: Candidate) -> tuple[int, int]:
     return one.committed, one.at_most
 
 
-def _total(planned: Planned, one: Candidate) -> tuple[int | None, int | None]:
-    """Records and bytes of all losses of a candidate; None where one could not be counted."""
-    amounts = [planned.amount(each) for each in one.losses]
-    records, sizes = [each.records for each in amounts], [each.bytes for each in amounts]
-    return _sum(records), _sum(sizes)
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
-
-
 def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
     for planned in plans.planned:
         for one in shown_of(planned, elect):
@@ -249,7 +237,7 @@ def _replica_object(one: PlanReplica) -> Json:
 
 def _cost(planned: Planned, one: Candidate) -> Json:
     """What an election costs, in every data format."""
-    records, size = _total(planned, one)
+    total = planned.total(one)
     return {
         "election": one.election,
         "is_recommended": one.broker == planned.plan.recommended,
@@ -257,8 +245,8 @@ def _cost(planned: Planned, one: Candidate) -> Json:
         "at_most": one.at_most,
         "at_most_is_bound": planned.plan.at_most_is_bound,
         "committed": one.committed,
-        "records": records,
-        "bytes": size,
+        "records": total.records,
+        "bytes": total.bytes,
     }
 
 

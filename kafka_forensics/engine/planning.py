@@ -82,6 +82,16 @@ class Planned:
         """What a loss of this plan comes to."""
         return self.amounts.get(_key(one), Amount(None, None))
 
+    def total(self, one: Candidate) -> Amount:
+        """What all losses of an election come to; a batch that lies in two of them counts once."""
+        records: int | None = 0
+        size: int | None = 0
+        for each in _runs(one.losses):
+            amount = self.amount(each)
+            records = None if records is None or amount.records is None else records + amount.records
+            size = None if size is None or amount.bytes is None else size + amount.bytes
+        return Amount(records, size)
+
     @property
     def recommended(self) -> Candidate | None:
         """The candidate that loses least."""
@@ -183,10 +193,21 @@ def _planned(
         planned.plan = plan_partition(planned.given, asked.truncate_by)
         by_broker = {one.broker: one for one in replicas}
         for each in planned.plan.candidates:
-            for loss in each.losses:
+            for loss in (*each.losses, *_runs(each.losses)):
                 if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                     planned.amounts[_key(loss)] = _amount(by_broker[loss.held_by[0]], reader, loss)
     return planned
+
+
+def _runs(losses: Sequence[Loss]) -> list[Loss]:
+    """Losses of one log that follow each other as one."""
+    found: list[Loss] = []
+    for one in sorted(losses, key=lambda one: (str(one.held_by[0]), one.start)):
+        if found and found[-1].held_by[0] == one.held_by[0] and found[-1].end == one.start:
+            found[-1] = found[-1]._replace(end=one.end)
+        else:
+            found.append(one)
+    return found
 
 
 def _key(one: Loss) -> tuple[int, int, str]:

@@ -148,6 +148,21 @@ def test_a_loss_that_begins_within_a_batch_counts_its_own_records(tmp_path: Path
     assert sum(planned.amount(one).records or 0 for one in candidate.losses) == candidate.at_most
 
 
+def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
+    """Broker 2 lacks what is on broker 1 alone and what broker 3 has as well, of one batch."""
+    whole, part = batch(0, 9), batch(0, 6)
+    for broker, log, mark in ((1, whole, 7), (2, batch(0, 3), 3), (3, part, 3)):
+        put_replica(tmp_path, broker, log, high_watermark=mark)
+    planned = one_of(planned_on([tmp_path]))
+    candidate = planned.candidate(2)
+    assert candidate is not None
+    assert len(candidate.losses) > 1
+    assert sum(planned.amount(one).bytes or 0 for one in candidate.losses if one.held_by[0] == 1) > len(whole)
+    assert planned.total(candidate).records == candidate.at_most
+    held = [one for one in candidate.losses if one.held_by[0] == 3]
+    assert planned.total(candidate).bytes == len(whole) + (len(part) if held else 0)
+
+
 def put_lagging(folder: Path) -> list[Path]:
     """Broker 1 ends at 6, broker 2 at 10; no watermark says anything, group `billing` committed 8."""
     log = [batch(number, 1) for number in range(10)]
