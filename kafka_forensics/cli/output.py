@@ -14,7 +14,10 @@ def write_result(result: ScanResult, format_name: str, to: Destination, *, verbo
 
             write_table(result, to, verbose=verbose)
         case "tsv":
-            to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, result.findings)))
+            from kafka_forensics.cli.output_words import gravity
+
+            gravest_first = sorted(result.findings, key=gravity)
+            to.stream.writelines(tsv_lines(json_document.FINDING_COLUMNS, map(json_document.finding_object, gravest_first)))
         case "json":
             to.stream.writelines(json_document.document(result))
         case "jsonl":

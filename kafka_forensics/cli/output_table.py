@@ -11,6 +11,7 @@ from kafka_forensics.cli.output_words import (
     aligned,
     by_kind,
     crowded_brokers,
+    gravity,
     headline,
     is_background,
     is_harmless,
@@ -57,7 +58,7 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
         group for group in groups if group[2] and not verbose and is_harmless(group[2]) and not any(map(is_background, group[2]))
     ]
     sick = [group for group in groups if group[2] and group not in brief]
-    for number, group in enumerate(sorted(sick, key=lambda group: -max(finding.severity.rank for finding in group[2]))):
+    for number, group in enumerate(sorted(sick, key=lambda group: min(map(gravity, group[2])))):
         if number:
             page.gap()
         page.block(*group)

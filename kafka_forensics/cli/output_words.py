@@ -103,8 +103,8 @@ def kinds_and_places(findings: Iterable[Finding]) -> str:
 
 
 def by_kind(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings worst first, those of one severity and kind together."""
-    ordered = sorted(findings, key=lambda finding: (-finding.severity.rank, finding.kind))
+    """Findings worst first, those of one severity and kind together, of them the gravest first."""
+    ordered = sorted(findings, key=lambda finding: (-finding.severity.rank, finding.kind, gravity(finding)))
     return [list(group) for _, group in groupby(ordered, key=lambda finding: (finding.severity, finding.kind))]
 
 
@@ -148,9 +148,19 @@ def aligned(rows: Iterable[list[str]], width: int) -> list[str]:
 
 
 def is_background(finding: Finding) -> bool:
-    """Whether a finding of info is told in words all the same: an incident it looks like, an unclean election with its cost."""
-    cost = {"cost_finding", "old_leader_not_given"} & finding.evidence.keys()
-    return finding.kind == "INCIDENT_SIGNATURE" or (finding.kind == "UNCLEAN_ELECTION" and bool(cost))
+    """Whether a finding of info is told in words all the same: an incident it looks like, an unclean election of another leader,
+    which cost what only the one before had."""
+    costly = finding.kind == "UNCLEAN_ELECTION" and "same_leader" not in finding.evidence
+    return costly or finding.kind == "INCIDENT_SIGNATURE"
+
+
+def gravity(finding: Finding) -> tuple[int, bool, int]:
+    """Sort key, the gravest first: the worst, then what is told though it is of info, then what costs the most offsets."""
+    place = finding.place
+    lost = 0
+    if finding.severity is Severity.CRITICAL and place.offset_start is not None and place.offset_end is not None:
+        lost = place.offset_end - place.offset_start
+    return -finding.severity.rank, not is_background(finding), -lost
 
 
 def nothing_found(result: ScanResult) -> str:

@@ -68,7 +68,7 @@ class Finding:
     evidence: dict[str, Any] = field(default_factory=dict)
 
     def sort_key(self) -> tuple[Any, ...]:
-        """Order in every output: topic, partition, worst first, kind, broker, file, bytes, offsets."""
+        """Order in a result: topic, partition, worst first, kind, broker, file, bytes, offsets."""
         place = self.place
         return (
             place.topic or "",

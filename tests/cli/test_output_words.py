@@ -5,7 +5,7 @@ import io
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.notes import wrapped
 from kafka_forensics.cli.output import write_result
-from kafka_forensics.cli.output_words import aligned, headline, replica_words, summary_lines
+from kafka_forensics.cli.output_words import aligned, by_kind, headline, replica_words, summary_lines
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Agreement, Incomplete, TransactionCounts
@@ -69,3 +69,30 @@ def test_what_an_election_cost_is_told_though_it_is_info() -> None:
     assert "background  audit-0: an unclean election made broker 1 the leader" in told
     assert "info, -v explains: TXN_OPEN" in told
     assert "harmless" not in told
+
+
+def test_the_gravest_come_first_in_tables_and_rows() -> None:
+    same = {"same_leader": True, "new_leader": 2}
+    findings = [
+        finding("RISKY_CONFIG", Place()),
+        finding("UNCLEAN_ELECTION", Place("a", 0), same),
+        finding("UNCLEAN_LOSS", Place("b", 0, offset_start=5, offset_end=9)),
+        finding("UNCLEAN_ELECTION", Place("c", 0), {"agree_again": True, "new_leader": 1}),
+        finding("UNCLEAN_LOSS", Place("d", 0, offset_start=5, offset_end=50)),
+    ]
+    result = result_of(*findings)
+    rows = io.StringIO()
+    write_result(result, "tsv", Destination(rows, 80, colour=False))
+    told = [tuple(line.split("\t")[0:4:3]) for line in rows.getvalue().splitlines()[1:]]
+    assert told == [
+        ("UNCLEAN_LOSS", "d"),
+        ("UNCLEAN_LOSS", "b"),
+        ("UNCLEAN_ELECTION", "c"),
+        ("RISKY_CONFIG", ""),
+        ("UNCLEAN_ELECTION", "a"),
+    ]
+    page = io.StringIO()
+    write_result(result, "table", Destination(page, 80, colour=False))
+    heads = [line.split()[:2] for line in page.getvalue().splitlines() if line[:1].isalpha()]
+    assert heads == [["CRITICAL", "d-0"], ["CRITICAL", "b-0"], ["INFO", "c-0"], ["info", "-v"]]
+    assert [each.place.topic for each in by_kind(findings)[0]] == ["d", "b"]
