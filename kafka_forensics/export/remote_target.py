@@ -15,8 +15,9 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.export.target import SUCCESS, TEMPORARY, UNFINISHED, Files, HashedFile, mark_of, refuse_names
 from kafka_forensics.storage.filesystems import open_filesystem
 from kafka_forensics.storage.options import StorageOptions, storage_options
-from kafka_forensics.storage.remote_errors import RequestFailedError, attempt
-from kafka_forensics.storage.uris import RemotePlace, remote_place
+from kafka_forensics.storage.remote_errors import RequestFailedError, attempt, once
+from kafka_forensics.storage.remote_listing import children
+from kafka_forensics.storage.uris import NATIVE, RemotePlace, remote_place
 
 Answer = TypeVar("Answer")
 _FLAT: Final = frozenset({"s3", "gs", "abfs"})
@@ -34,6 +35,8 @@ class RemoteTarget:
         self._is_flat = place.scheme in _FLAT
         filesystem, self._root = open_filesystem(place, options)
         self._fs: Any = filesystem
+        self._uploads: Any = open_filesystem(place, options, uploads=True)[0]
+        self._begin = self._once if place.scheme in NATIVE else self._ask  # fsspec's back ends need not repeat a request
 
     @classmethod
     def open(cls, uri: str, inputs: list[str], storage: tuple[tuple[str, str], ...]) -> "RemoteTarget":
@@ -81,9 +84,9 @@ class RemoteTarget:
         self._make_above(path)
         if self._is_flat:
             self._ask(lambda: self._fs.copy_file(source, path))
-            self._ask(lambda: self._fs.delete_file(source))
+            self._remove(source)
         else:
-            self._ask(lambda: self._fs.move(source, path))
+            self._ask(lambda: self._move(source, path))
 
     def clear(self) -> None:
         """Take away what no file came of."""
@@ -94,14 +97,31 @@ class RemoteTarget:
         with self.file(SUCCESS):
             pass
         self.clear()
-        self._ask(lambda: self._fs.delete_file(f"{self._root}/{UNFINISHED}"))
+        self._remove(f"{self._root}/{UNFINISHED}")
 
     def withdraw(self) -> None:
         """Take the prefix back if nothing has been written to it."""
         with contextlib.suppress(UsageError):
             if set(self._names()) <= {UNFINISHED, TEMPORARY}:
                 self.clear()
-                self._ask(lambda: self._fs.delete_file(f"{self._root}/{UNFINISHED}"))
+                self._remove(f"{self._root}/{UNFINISHED}")
+
+    def _remove(self, path: str) -> None:
+        """Delete a file; one that is gone may be gone by a request whose answer was lost."""
+
+        def delete() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.delete_file(path)
+
+        self._ask(delete)
+
+    def _move(self, source: str, path: str) -> None:
+        """Rename a file; one that has its name already may have it by a request whose answer was lost."""
+        try:
+            self._fs.move(source, path)
+        except FileNotFoundError:
+            if not self._fs.get_file_info(path).is_file:
+                raise
 
     def _delete(self, name: str) -> None:
         from pyarrow.fs import FileType
@@ -112,9 +132,7 @@ class RemoteTarget:
 
     def _names(self) -> list[str]:
         """What is directly below the prefix, sorted."""
-        from pyarrow.fs import FileSelector
-
-        found = self._ask(lambda: self._fs.get_file_info(FileSelector(self._root, allow_not_found=True)))
+        found = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
         return sorted(one.base_name for one in found)
 
     def _mark(self) -> str:
@@ -134,14 +152,15 @@ class RemoteTarget:
     def _writing(self, path: str) -> Iterator[HashedFile]:
         """A file that is there once it is whole; of one that failed, nothing stays. Raises UsageError."""
         self._make_above(path)
+        stream = _Stream(self, self._begin(lambda: self._uploads.open_output_stream(path)))
         try:
-            with self._fs.open_output_stream(path) as stream:
-                yield HashedFile(stream)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                self._fs.delete_file(path)
-            if isinstance(error, OSError):
-                raise self._cannot(self._options.hide(str(error))) from None
+            yield HashedFile(stream)
+            stream.close()
+        except BaseException:
+            with contextlib.suppress(UsageError):
+                stream.close()
+            with contextlib.suppress(UsageError):
+                self._remove(path)
             raise
 
     def _ask(self, ask: Callable[[], Answer]) -> Answer:
@@ -150,10 +169,42 @@ class RemoteTarget:
         except RequestFailedError as error:
             raise self._cannot(error.failure.words) from None
 
+    def _once(self, ask: Callable[[], Answer]) -> Answer:
+        try:
+            return once(ask, self._options)
+        except RequestFailedError as error:
+            raise self._cannot(error.failure.words) from None
+
     def _cannot(self, words: str) -> UsageError:
         return UsageError(
             f"cannot write to {self.path}: {words}", hint="check the bucket, credentials and rights (docs/storage.md)"
         )
+
+
+class _Stream:
+    """A file on its way to a storage service. Whatever its library raises is a UsageError here, and nothing of it is repeated."""
+
+    def __init__(self, target: RemoteTarget, stream: Any) -> None:
+        self._target = target
+        self._stream = stream
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be written."""
+        return bool(self._stream.closed)
+
+    def write(self, data: memoryview) -> None:
+        """Append `data`. Raises UsageError."""
+        self._target._once(lambda: self._stream.write(data))
+
+    def flush(self) -> None:
+        """Hand what is buffered on. Raises UsageError."""
+        self._target._once(self._stream.flush)
+
+    def close(self) -> None:
+        """Make the object of what was written; a second call does nothing. Raises UsageError."""
+        if not self._stream.closed:
+            self._target._once(self._stream.close)
 
 
 class _Temporary:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.storage.options import StorageOptions
+from kafka_forensics.storage.remote_errors import PAUSES
 from kafka_forensics.storage.uris import NATIVE, RemotePlace
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 5.0
 REQUEST_SECONDS: Final = 30.0
 """Without a byte; the request is then asked again."""
+_GCS_SECONDS: Final = 10.0
+"""How long Google's client repeats a request of an upload."""
 _AZURE: Final = ("account_name", "account_key", "sas_token", "tenant_id", "client_id", "client_secret")
 _AZURE_ENVIRONMENT: Final = {
     "account_name": ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"),
@@ -25,14 +28,15 @@ _AZURE_ENVIRONMENT: Final = {
 }
 
 
-def open_filesystem(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":
+def open_filesystem(place: RemotePlace, options: StorageOptions, *, uploads: bool = False) -> "tuple[FileSystem, str]":
     """The file system of a URI, and the path of what it names in there.
 
-    Raises UsageError for a scheme or an option that nothing here knows, SourceError where a back end does not come up.
+    One for `uploads` repeats each request itself, as often as others are repeated here: what has gone into a stream cannot be asked
+    for again. Raises UsageError for a scheme or an option that nothing here knows, SourceError where a back end does not come up.
     """
     openers = {"s3": _s3, "gs": _gs, "abfs": _abfs, "hdfs": _hdfs}
     try:
-        return openers.get(place.scheme, _fsspec)(place, options)
+        return openers.get(place.scheme, _fsspec)(place, options, uploads)
     except ValueError as error:
         said = options.hide(str(error)).partition("\n")[0]
         raise UsageError(f"{place.name}: these storage options do not go together: {said}", hint="docs/storage.md") from None
@@ -42,7 +46,7 @@ def open_filesystem(place: RemotePlace, options: StorageOptions) -> "tuple[FileS
         raise SourceError(place.name, f"{place.scheme}:// does not come up: {reason}{how}") from None
 
 
-def _s3(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":
+def _s3(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[FileSystem, str]":
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
 
     _require_known(place, options, ("role_arn", "external_id", "force_virtual_addressing"))
@@ -65,12 +69,13 @@ def _s3(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]"
                 given["region"] = resolve_s3_region(place.root.partition("/")[0])
             except OSError:
                 del given["region"]  # no such bucket, or no way there: the first request says which
-    once = AwsStandardS3RetryStrategy(max_attempts=1)  # requests are repeated in one place, for every service alike
-    given |= {"connect_timeout": CONNECT_SECONDS, "request_timeout": REQUEST_SECONDS, "retry_strategy": once}
+    attempts = len(PAUSES) + 1 if uploads else 1  # all others are repeated in one place, for every service alike
+    strategy = AwsStandardS3RetryStrategy(max_attempts=attempts)
+    given |= {"connect_timeout": CONNECT_SECONDS, "request_timeout": REQUEST_SECONDS, "retry_strategy": strategy}
     return S3FileSystem(**_set(given)), place.root
 
 
-def _gs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":
+def _gs(place: RemotePlace, options: StorageOptions, uploads: bool) -> "tuple[FileSystem, str]":
     from datetime import UTC, datetime, timedelta
 
     from pyarrow.fs import GcsFileSystem
@@ -80,10 +85,11 @@ def _gs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]"
     given["anonymous"] = options.anonymous or None
     if token := options.get("access_token"):
         given |= {"access_token": token, "credential_token_expiration": datetime.now(UTC) + timedelta(hours=1)}
-    return GcsFileSystem(**_set(given), retry_time_limit=timedelta(seconds=1)), place.root
+    limit = timedelta(seconds=_GCS_SECONDS if uploads else 1)
+    return GcsFileSystem(**_set(given), retry_time_limit=limit), place.root
 
 
-def _abfs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":
+def _abfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple[FileSystem, str]":
     """`abfs://container@account.dfs.core.windows.net/path`, or `abfs://container/path` with the account among the options."""
     from pyarrow.fs import AzureFileSystem
 
@@ -108,7 +114,7 @@ def _abfs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str
     return AzureFileSystem(**_set(given)), root
 
 
-def _hdfs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":
+def _hdfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple[FileSystem, str]":
     from pyarrow.fs import HadoopFileSystem
 
     _require_known(place, options, ("user", "kerb_ticket"))
@@ -118,7 +124,7 @@ def _hdfs(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str
     return HadoopFileSystem(parts.hostname or "default", parts.port or 8020 if parts.hostname else 0, **_set(given)), f"/{path}"
 
 
-def _fsspec(place: RemotePlace, options: StorageOptions) -> "tuple[FileSystem, str]":
+def _fsspec(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple[FileSystem, str]":
     """Any other scheme; the options go to its back end as they are."""
     try:
         import fsspec

@@ -88,6 +88,15 @@ def attempt(
         time.sleep(pause)
 
 
+def once(ask: Callable[[], Answer], options: StorageOptions) -> Answer:
+    """What `ask` gives, asked a single time. Raises RequestFailedError."""
+    caught = _Caught(options)
+    with caught:
+        return ask()
+    assert caught.failure is not None
+    raise RequestFailedError(caught.failure)
+
+
 def source_error(path: str, failure: Failure) -> SourceError:
     """The error that a person reads: the reason, and what to do about it."""
     if failure.kind == "missing":

@@ -1,6 +1,8 @@
 """An export to a storage service: whole files under their names, a seal, and refusals as in a directory."""
 
 import contextlib
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,15 @@ from kafka_forensics.export.places import join_place, open_place
 from kafka_forensics.export.target import Place
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import HIVE, SAMPLES, rows
-from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, s3_server
+from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server, s3_proxy, s3_server
 
 ONE = SAMPLES / "unclean-election"
+
+
+class OddError(Exception):
+    """As back ends raise them, which have no base in common."""
+
+    __module__ = "botocore.exceptions"
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +141,69 @@ def test_secrets_stay_out_of_errors(s3: S3Server, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().err
     assert "cannot write to s3://no-such-bucket-here/out" in said
     assert SECRET_KEY not in said
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[S3Proxy]:
+    """A proxy before the server, to break some requests."""
+    with s3_proxy(s3) as before:
+        yield before
+
+
+@pytest.mark.parametrize("size", [100, 11 << 20], ids=["one request", "several parts"])
+def test_an_upload_that_fails_for_a_moment_is_repeated(s3: S3Server, bucket: str, proxy: S3Proxy, size: int) -> None:
+    """Each request fails when it is asked for the first time."""
+    target = open_place(f"s3://{bucket}/out", [], storage(S3Server(proxy.endpoint)))
+    failed: Counter[tuple[str, str]] = Counter()
+
+    def fault(method: str, path: str, _: int) -> int | None:
+        request = method, path.partition("&")[0]
+        if method not in ("PUT", "POST", "DELETE") or failed[request]:
+            return None
+        failed[request] += 1
+        return 503
+
+    proxy.fault = fault
+    data = os.urandom(size)
+    with target.file("batches/one.parquet") as file:
+        for start in range(0, size, 1 << 20):
+            file.write(data[start : start + (1 << 20)])
+    target.finish()
+    assert sum(failed.values()) >= 4
+    assert s3.client().get_object(Bucket=bucket, Key="out/batches/one.parquet")["Body"].read() == data
+    assert {key for key in keys(s3, bucket) if not key.endswith("/")} == {"out/_SUCCESS", "out/batches/one.parquet"}
+
+
+@pytest.mark.parametrize("size", [100, 11 << 20], ids=["one request", "several parts"])
+@pytest.mark.parametrize("status", [503, 403])
+def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str, proxy: S3Proxy, size: int, status: int) -> None:
+    target = open_place(f"s3://{bucket}/out", [], storage(S3Server(proxy.endpoint)))
+    proxy.fault = lambda method, path, _: status if method in ("PUT", "POST") and "delete" not in path else None
+    with pytest.raises(UsageError, match=f"^cannot write to s3://{bucket}/out: ") as told, target.file("one.parquet") as file:
+        file.write(bytes(size))
+    assert SECRET_KEY not in str(told.value)
+    asked = [one for one in proxy.of("PUT") + proxy.of("POST") if one.status == status]
+    assert 1 <= len(asked) <= (1 if status == 403 else 4)
+    proxy.fault = None
+    assert not [key for key in keys(s3, bucket) if "one.parquet" in key]
+
+
+@pytest.mark.parametrize("error", [OddError("down"), TimeoutError("slow"), PermissionError("no"), OSError(5, "io")])
+@pytest.mark.parametrize("where", ["_upload_chunk", "close"])
+def test_what_a_back_end_of_fsspec_raises_is_said(
+    error: Exception, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fsspec.implementations.memory import MemoryFile
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(MemoryFile, "write" if where == "_upload_chunk" else where, fail)
+    assert outcome(["export", str(ONE), "--output", "memory://broken/one", "-q", "--fact", "batches"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: cannot write to memory://broken/one: ")
+    assert str(error) in said
+    assert "Traceback" not in said
 
 
 def test_any_back_end_of_fsspec(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
             with proxy.lock:
                 proxy.number += 1
                 number = proxy.number
-            sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            sent = _body(self)
             wrong = None if proxy.fault is None else proxy.fault(self.command, self.path, number)
             headers: dict[str, str]
             if isinstance(wrong, int):
@@ -132,10 +132,23 @@ def s3_proxy(server: S3Server) -> Iterator[S3Proxy]:
         thread.join(10)
 
 
+def _body(handler: BaseHTTPRequestHandler) -> bytes:
+    """What a request carries, its chunks put together."""
+    if "chunked" not in handler.headers.get("Transfer-Encoding", ""):
+        return handler.rfile.read(int(handler.headers.get("Content-Length", "0")))
+    pieces = []
+    while size := int(handler.rfile.readline().partition(b";")[0], 16):
+        pieces.append(handler.rfile.read(size))
+        handler.rfile.readline()
+    handler.rfile.readline()
+    return b"".join(pieces)
+
+
 def _forwarded(host: str, handler: BaseHTTPRequestHandler, sent: bytes) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection(host, timeout=SECONDS_TO_ANSWER)
+    passed = {name: value for name, value in handler.headers.items() if name.lower() not in {"transfer-encoding", "expect"}}
     try:
-        connection.request(handler.command, handler.path, sent or None, headers=dict(handler.headers.items()))
+        connection.request(handler.command, handler.path, sent or None, headers=passed | {"Content-Length": str(len(sent))})
         answer = connection.getresponse()
         dropped = {"transfer-encoding", "connection", "server", "date"}
         headers = {name: value for name, value in answer.getheaders() if name.lower() not in dropped}
