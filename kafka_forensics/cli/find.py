@@ -178,6 +178,7 @@ def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
 
 def _not_reached(found: "Search") -> list[str]:
     """Which replicas the limit kept from being looked at: what was shown says nothing of them."""
+    from kafka_forensics.cli.output_words import plural
     from kafka_forensics.cli.safe_text import printable
 
     names = found.not_reached
@@ -185,4 +186,5 @@ def _not_reached(found: "Search") -> list[str]:
         return []
     more = f" and {len(names) - _REPLICAS_NAMED} more" if len(names) > _REPLICAS_NAMED else ""
     told = ", ".join(map(printable, names[:_REPLICAS_NAMED])) + more
-    return [f"of {len(found.replicas)} replicas, read one after another, {len(names)} were not reached: {told}"]
+    were = "was" if len(names) == 1 else "were"
+    return [f"of {plural(len(found.replicas), 'replica')}, read one after another, {len(names)} {were} not reached: {told}"]

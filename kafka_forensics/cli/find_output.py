@@ -33,12 +33,17 @@ def _table_lines(columns: Sequence[str], rows: Iterable[Row], width: int) -> Ite
 
 
 def _cells(record: dict[str, Any], payloads: list[str]) -> list[str]:
-    plain = ["null" if name in _HEADINGS and record[name] < 0 else text_of(record[name]) for name in _PLAIN]
+    plain = [_size(record[name]) if name in _HEADINGS else text_of(record[name]) for name in _PLAIN]
     time = rfc3339(record["timestamp"]) or text_of(record["timestamp"])
     shown = [text_of(record[name]) for name in payloads]
     where = f"{text_of(record['file'])} at {record['position']}"
     digest = (record["value_digest"] or "")[:_DIGEST_DIGITS]
     return [text_of(f"{record['topic']}-{record['partition']}"), *plain, digest, time, *shown, " ".join(_notes(record)), where]
+
+
+def _size(size_in_bytes: int) -> str:
+    """In bytes, which a key or value would not be taken for."""
+    return "null" if size_in_bytes < 0 else f"{size_in_bytes} B"
 
 
 def _notes(record: dict[str, Any]) -> Iterator[str]:

@@ -151,8 +151,8 @@ def _overview(plans: Plans, width: int) -> Iterator[str]:
         told = [[""] * 3 if one is None else [cell(one.broker), str(one.at_most), str(one.committed)] for one in (best, worst)]
         kind = "nobody can" if best is None else words.ELECTIONS[best.election]
         rows.append([name(planned.plan.topic, planned.plan.partition), told[0][0], kind, *told[0][1:], *told[1]])
-    heads = ("partition", "elect", "election", "lost", "committed", "worst", "lost", "committed")
-    yield from table_lines(heads, ("lost", "committed"), rows, width)
+    heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
+    yield from table_lines(heads, (*heads[3:5], *heads[6:]), rows, width)
 
 
 def _costs(one: Candidate) -> tuple[int, int]:

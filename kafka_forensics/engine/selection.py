@@ -50,7 +50,8 @@ def nothing_there(there: Iterable[TopicPartition], options: ScanOptions) -> Usag
     near = get_close_matches(wanted[:_LONGEST_NAME], by_name, n=1, cutoff=0.5)
     meant = "" if not near else "did you mean --topic {} --partition {}? ".format(*by_name[near[0]])
     kept = "" if options.broker is None else f" on broker {options.broker}"
-    return UsageError(f"nothing fits {given}: there is no partition {wanted!r}{kept}", hint=f"{meant}there is {listed(names)}")
+    noun = "topic" if options.partition is None else "partition"
+    return UsageError(f"nothing fits {given}: there is no {noun} {wanted!r}{kept}", hint=f"{meant}there is {listed(names)}")
 
 
 def listed(names: Iterable[str]) -> str:

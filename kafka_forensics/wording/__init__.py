@@ -33,7 +33,7 @@ from kafka_forensics.wording import (
     witnesses,
 )
 
-_HELD: Final = "[; a good copy is on {held_by:brokers}|{held_by:none}; no good copy is known]"
+_HELD: Final = "[; {held_by:copies}|{held_by:none}; no good copy is known]"
 _LOOK: Final = "[See the bytes with {dump} ]See what every replica holds there with {compare}"
 _GUARDS: Final = (  # what to leave alone while no, one, more holders of a good copy are known
     "No good copy is known: keep every log directory and every backup as it is.",
@@ -163,6 +163,12 @@ def _brokers(value: object) -> str | None:
     return f"broker{'s' if len(value) > 1 else ''} {_listed(value)}" if isinstance(value, (list, tuple)) and value else None
 
 
+def _copies(value: object) -> str | None:
+    """`a good copy is on broker 2`, `good copies are on brokers 1 and 2`."""
+    holders = _brokers(value)
+    return holders and (f"good copies are on {holders}" if holders.startswith("brokers") else f"a good copy is on {holders}")
+
+
 def _amount(value: object, noun: str) -> str:
     """`1 batch`, `2 batches`; without a noun a number or a word as it is, underscores as blanks."""
     number = _clean(value).replace("_", " ")
@@ -251,6 +257,15 @@ def _dump(finding: Finding) -> str | None:
     return f"`kafka-forensics dump {shlex.join(_clean(word, 4096) for word in words)} --explain`." if words else None
 
 
+def _defect(finding: Finding) -> str | None:
+    """What is wrong with a small file, and in which line."""
+    reason, line = finding.evidence.get("reason"), finding.evidence.get("line")
+    if reason is None:
+        return None
+    words = small_files.DEFECTS.get(reason) if isinstance(reason, str) else None
+    return (words or _amount(reason, "")) + (f" (line {_clean(line)})" if isinstance(line, int) else "")
+
+
 def _compare(finding: Finding) -> str:
     place = finding.place
     if place.topic is None or place.partition is None:
@@ -269,10 +284,11 @@ def _end_transaction(finding: Finding) -> str | None:
 
 _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
     each.__name__[1:]: each
-    for each in (_batch, _bytes, _compare, _cut, _dump, _end_transaction, _file, _offsets, _topic, _versions)
+    for each in (_batch, _bytes, _compare, _cut, _defect, _dump, _end_transaction, _file, _offsets, _topic, _versions)
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "brokers": _brokers,
+    "copies": _copies,
     "duration": duration,
     "crc": lambda value: f"0x{value:08x}" if isinstance(value, int) and 0 <= value < 2**32 else _clean(value),
     "if": lambda value: "" if value is True else None,

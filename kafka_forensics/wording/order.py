@@ -14,8 +14,8 @@ OFFSET_NON_MONOTONIC: batches out of order
 OFFSET_DISCONTINUITY: batch with a wrong offset
     {batch} claims an offset[, {found_offset},] where its neighbours leave room for [{expected_offset}|another]<held>
 SEGMENT_MISSING: missing segment
-    a whole segment is gone: no log of this replica holds [{offsets}|the offsets between its neighbours][, though
-    {index_files:list} tells of it][; they are in {also_in:list}]<held>
+    a whole segment is gone: no log of this replica holds [{offsets}|the offsets between its neighbours][; left of
+    it: {index_files:list}][; they are in {also_in:list}]<held>
     > Look for the file in backups and among names ending in .deleted, .swap or .cleaned; see who has the offsets with {compare}
 EPOCH_FIELD_MISMATCH: batch with a wrong leader epoch
     {batch} says [leader epoch {epoch}|a leader epoch] where [{expected_epoch}|another] is due[ according to {witnesses:list}]<held>

@@ -2,6 +2,29 @@
 
 from typing import Final
 
+DEFECTS: Final = {
+    "broker_epoch": "its broker epoch cannot be read",
+    "cluster_id": "its cluster id cannot be read",
+    "count": "the number of its entries is missing or wrong",
+    "directory_id": "its directory id cannot be read",
+    "epoch": "an epoch cannot be read",
+    "escape": "a character is escaped wrongly",
+    "fields": "a line has another form",
+    "json": "it is no JSON",
+    "line_too_long": "a line is too long",
+    "missing": "a line is missing that must be there",
+    "node_id": "its node id cannot be read",
+    "offset": "an offset cannot be read",
+    "oversized": "it is too large",
+    "partition": "a partition cannot be read",
+    "too_many_lines": "it has too many lines",
+    "topic": "no topic can have such a name",
+    "topic_id": "its topic id cannot be read",
+    "unterminated": "its last line has no end",
+    "version": "its version is missing or unknown",
+    "zeros": "it is filled with zeros",
+}
+"""What the reasons say that reading a checkpoint or identity file gives."""
 PROSE: Final = """
 INDEX_MISMATCH: index that contradicts its log
     {file} does not fit its log[ ({reason})][ at entry {entry}][, which is harmless if {harmless_if}]; no record is harmed and
@@ -43,6 +66,6 @@ CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
     [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log][, which is harmless if {harmless_if}]
     > Check whether the copy was taken from a running broker (--live) before looking for a fault.
 CHECKPOINT_MALFORMED: unreadable checkpoint or identity file
-    {file} cannot be read as what it should be[ ({reason})], so what it says is unknown
+    {file} cannot be read as what it should be[: {defect}], so what it says is unknown
     > [See its content with {dump}]
 """

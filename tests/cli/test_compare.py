@@ -152,7 +152,7 @@ def test_a_partition_that_is_not_there_is_a_question_about_another(run: Run) -> 
     status, out, err = run(SAMPLES / "unclean-election", "--topic", "audt")
     assert (status, out) == (2, "")
     assert err.startswith(
-        "error: nothing fits --topic audt: there is no partition 'audt'\nhint: did you mean --topic audit --partition 0? "
+        "error: nothing fits --topic audt: there is no topic 'audt'\nhint: did you mean --topic audit --partition 0? "
     )
     assert run(SAMPLES / "healthy", "--engine", "spark")[0] == 2
     assert run(SAMPLES / "healthy", "--topic", "orders")[0] == 2

@@ -170,12 +170,12 @@ def test_damage_and_the_limit_are_told_of_and_status_3_only_for_what_cannot_be_r
     assert "stopped after 1 record, as --limit says; there may be more\n" in err
     status, _, err = run(hostile, "--offset", "0", "--topic", "none")
     assert status == 2
-    assert err.startswith("error: nothing fits --topic none: there is no partition 'none'\nhint: there is ")
+    assert err.startswith("error: nothing fits --topic none: there is no topic 'none'\nhint: there is ")
 
 
 def test_the_limit_says_which_replicas_it_kept_from_being_read(run: Run, hostile: Path) -> None:
     _, _, err = run(hostile, "--offset", "0", "--limit", "1")
-    assert "of 2 replicas, read one after another, 1 were not reached: orders-0 on broker 2\n" in err
+    assert "of 2 replicas, read one after another, 1 was not reached: orders-0 on broker 2\n" in err
     _, _, err = run(hostile, "--offset", "0", "--limit", "2")
     assert "not reached" not in err
 

@@ -109,7 +109,7 @@ def test_a_choice_that_fits_nothing_names_option_and_nearest(run: Run, command: 
     status, out, err = run(command, HEALTHY, "--topic", "ordrs", *extra)
     assert (status, out) == (2, "")
     assert err.startswith(
-        "error: nothing fits --topic ordrs: there is no partition 'ordrs'\nhint: did you mean --topic orders --partition "
+        "error: nothing fits --topic ordrs: there is no topic 'ordrs'\nhint: did you mean --topic orders --partition "
     )
 
 

@@ -181,7 +181,7 @@ def test_of_several_partitions_those_that_could_lose(run: Run, tmp_path: Path) -
     assert status == 0
     assert err == "3 partitions: an election could lose records of 1; with --topic and --partition, one is shown in full\n"
     assert [" ".join(line.split()) for line in out.splitlines()] == [
-        "partition elect election lost committed worst lost committed",
+        "partition elect election lost committed worst worst lost worst committed",
         "b-0 2 not known 0 0 1 2 0",
     ]
     assert json.loads(run(*roots, "--format", "json")[1])["partitions_planned"] == 3

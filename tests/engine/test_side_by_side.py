@@ -162,13 +162,13 @@ def test_an_absurd_offset_costs_no_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        (ScanOptions(topic_glob="audt"), "no partition 'audt'", "did you mean --topic audit --partition 0?"),
-        (ScanOptions(topic_glob="audit-0"), "no partition 'audit-0'", "did you mean --topic audit --partition 0?"),
+        (ScanOptions(topic_glob="audt"), "no topic 'audt'", "did you mean --topic audit --partition 0?"),
+        (ScanOptions(topic_glob="audit-0"), "no topic 'audit-0'", "did you mean --topic audit --partition 0?"),
         (ScanOptions(topic_glob="orders", partition=7), "no partition 'orders-7'", "did you mean --topic orders --partition "),
         (ScanOptions(topic_glob="orders"), "takes one partition, 2 are there", "from orders-0, orders-1"),
         (ScanOptions(), "takes one partition, 14 are there", "from append-time-0, audit-0, "),
         (ScanOptions(topic_glob="audit", broker="2"), "one replica of audit-0 only, that of broker 2", "other brokers"),
-        (ScanOptions(topic_glob="zzzzzz"), "no partition 'zzzzzz'", "there is append-time-0, "),
+        (ScanOptions(topic_glob="zzzzzz"), "no topic 'zzzzzz'", "there is append-time-0, "),
     ],
 )
 def test_a_question_about_no_one_partition_is_answered_with_what_is_there(options: ScanOptions, message: str, hint: str) -> None:
