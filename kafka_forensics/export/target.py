@@ -119,6 +119,10 @@ class Target:
     def __init__(self, path: str, token: str) -> None:
         self.path = path
         self.token = token
+        self._made: list[str] = []
+        """Directories that were not there before, the target's own first."""
+        self._changed: set[str] = set()
+        """Directories in which something got its name."""
 
     @classmethod
     def open(cls, path: str, inputs: list[str]) -> "Target":
@@ -126,6 +130,10 @@ class Target:
         refuse_output_inside(path, inputs)
         _refuse_what_is_there(path)
         target = cls(path, uuid.uuid4().hex)
+        above = os.path.abspath(path)
+        while not os.path.lexists(above):
+            target._made.append(above)
+            above = os.path.dirname(above)
         with target.explained():
             os.makedirs(path, exist_ok=True)
             descriptor = os.open(os.path.join(path, UNFINISHED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -157,10 +165,10 @@ class Target:
         folder, last = os.path.split(path)
         temporary = os.path.join(folder, f".{last}.tmp")
         with self.explained():
-            os.makedirs(folder, exist_ok=True)
+            self._make(folder)
             with _new(temporary) as file:
                 yield file
-                file.close()
+                file.close(on_disk=True)
                 os.rename(temporary, path)
 
     @property
@@ -177,7 +185,7 @@ class Target:
         """Give its name to a whole file of another process."""
         path = os.path.join(self.path, *name.split("/"))
         with self.explained():
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._make(os.path.dirname(path))
             os.rename(os.path.join(self.path, TEMPORARY, temporary), path)
 
     def clear(self) -> None:
@@ -192,7 +200,9 @@ class Target:
 
     def finish(self) -> None:
         """Say that the export is whole."""
-        os.sync()
+        with self.explained():
+            for folder in sorted({*self._changed, *(os.path.dirname(one) for one in self._made)}):
+                _sync(folder)
         with self.file(SUCCESS):
             pass
         with self.explained():
@@ -200,12 +210,21 @@ class Target:
             os.unlink(os.path.join(self.path, UNFINISHED))
 
     def withdraw(self) -> None:
-        """Take the directory back if nothing has been written to it."""
+        """Take the mark back, and the directory if it was made here, unless something has been written to it."""
         with contextlib.suppress(OSError):
             if set(os.listdir(self.path)) <= {UNFINISHED, TEMPORARY}:
                 shutil.rmtree(os.path.join(self.path, TEMPORARY), ignore_errors=True)
                 os.unlink(os.path.join(self.path, UNFINISHED))
-                os.rmdir(self.path)
+                for folder in self._made:
+                    os.rmdir(folder)
+
+    def _make(self, folder: str) -> None:
+        """Make a directory of files; it and those above it, up to the target's own, will be put on disk."""
+        os.makedirs(folder, exist_ok=True)
+        above, last = os.path.abspath(folder), os.path.abspath(self.path)
+        while above not in self._changed:
+            self._changed.add(above)
+            above = above if above == last else os.path.dirname(above)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -286,8 +305,12 @@ def refuse_names(path: str, names: list[str]) -> None:
 
 
 def _sync(folder: str) -> None:
+    """Put the names in a directory on disk, where its file system knows how."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(descriptor)

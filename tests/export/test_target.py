@@ -67,6 +67,41 @@ def test_a_directory_that_holds_something_is_refused(
     assert {path.name: path.read_text() for path in target.iterdir()} == dict.fromkeys(made, "kept")
 
 
+def test_files_and_their_names_are_on_disk_before_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On disk is what was given to fsync; a directory counts from the last name that came into it."""
+    fsync, rename = os.fsync, os.rename
+    synced: set[str] = set()
+    named: set[str] = set()
+
+    def noted_sync(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def noted_rename(source: str, to: str) -> None:
+        assert source in synced
+        if to.endswith("_SUCCESS"):
+            assert {str(one) for path in named for one in Path(path).parents if tmp_path in (one, *one.parents)} <= synced
+        named.add(to)
+        synced.difference_update({os.path.dirname(to)})
+        rename(source, to)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    assert outcome(["export", str(PATH), "--output", f"{tmp_path}/new/out/", "-q"]) == 0
+    assert len(named) > 10
+    assert {str(one) for path in named for one in Path(path).parents if tmp_path in (one, *one.parents)} <= synced
+
+
+@pytest.mark.parametrize("made", ["", "out", "out/deep"])
+def test_what_was_not_written_to_is_left_as_it_was(tmp_path: Path, made: str) -> None:
+    (tmp_path / made).mkdir(parents=True, exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    Target.open(f"{tmp_path}/out/deep/", []).withdraw()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert export(tmp_path / "out" / "deep", tmp_path / "nothing") == 2
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_file_is_no_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("kept")
     assert export(tmp_path / "file", PATH) == 2
