@@ -1,6 +1,7 @@
 """Where words go: data to stdout or a file, everything else to stderr; and whether there is a terminal at the end."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 PLAIN_WIDTH: Final = 80
 """Columns where no terminal says how many there are."""
 _FORMAT_OF_ENDING: Final = {".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".tsv": "tsv", ".txt": "table"}
+
+_URI: Final = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)", re.IGNORECASE)
+"""As a path has it, in which two slashes are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ def check_output(output: Path | None, inputs: list[str]) -> None:
     """Raise UsageError early if `output` cannot be written, or would write into the evidence at `inputs`."""
     if output is None:
         return
+    uri = _URI.match(str(output))
+    if uri is not None and not output.parent.is_dir():
+        hint = "write a file here and copy it there; only datasets of `kafka-forensics export` can go to a URI at once"
+        raise UsageError(f"cannot write to {uri[1]}://{uri[2]}: --output is a file of this machine", hint=hint)
     if output.is_dir() or not output.parent.is_dir():
         raise UsageError(
             f"cannot write to {output}: " + ("it is a directory" if output.is_dir() else "its directory does not exist")

@@ -123,7 +123,8 @@ def _hint(one: OpenedPath) -> str:
         return f"links inside are not followed ({_listed(links)}): give them as paths themselves, like {os.path.join(name, '*')}"
     archives = [entry.path for entry in found.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:
-        return f"give the archives in it as paths themselves ({_listed(archives)})"
+        others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"
+        return f"give the archives in it as paths themselves, like {os.path.join(name, min(archives))}{others}"
     return _LAYOUT
 
 

@@ -61,6 +61,25 @@ def test_links_to_log_directories_are_told_of(run: Run, copies: Path, tmp_path: 
     assert run("scan", links / "one", "-q")[0] == 0
 
 
+@pytest.mark.parametrize("prefix", ["", "file://"])
+def test_archives_in_a_directory_are_named_as_they_are_to_be_given(run: Run, tmp_path: Path, prefix: str) -> None:
+    for name in ("b2.zip", "b1.tar.gz"):
+        (tmp_path / name).write_bytes(b"")
+    status, _, err = run("scan", f"{prefix}{tmp_path}")
+    assert (status, err.splitlines()[1]) == (
+        2,
+        f"hint: give the archives in it as paths themselves, like {tmp_path}/b1.tar.gz, and 1 more",
+    )
+
+
+@pytest.mark.parametrize("command", ["scan", "find", "groups", "changes"])
+def test_an_answer_is_not_written_to_a_uri(run: Run, copies: Path, command: str) -> None:
+    extra = {"find": ["--offset", "0"], "changes": [str(copies)]}.get(command, [])
+    status, out, err = run(command, copies, *extra, "--output", "s3://bucket/answers/scan.json")
+    assert (status, out) == (2, "")
+    assert err.splitlines()[0] == "error: cannot write to s3://bucket/answers/scan.json: --output is a file of this machine"
+
+
 def test_a_log_directory_without_partitions_is_0_with_words(run: Run, tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     status, _, err = run("scan", tmp_path)
