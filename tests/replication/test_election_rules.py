@@ -39,6 +39,11 @@ def test_who_is_elected(why: str, given_: Candidates, unclean: bool, leader: int
     assert elected.may_lose is (kind in ("unclean", "last-known-leader"))
 
 
+def test_an_unclean_election_takes_the_first_assigned_not_the_highest_id() -> None:
+    given_ = Candidates((4, 1, 3, 2), frozenset({1, 2, 3}), frozenset({4}))
+    assert elect(given_, unclean=True) == Elected(1, "unclean", frozenset({1}), NOBODY)
+
+
 def test_the_preferred_replica_is_the_first_assigned_if_it_may_lead() -> None:
     assert elect(candidates({1, 2, 3}, {1, 2, 3}, leader=1), preferred=True).leader == 2
     assert elect(candidates({1, 2, 3}, {1, 3}, leader=1), preferred=True).leader == 1
@@ -85,3 +90,5 @@ def test_only_the_living_lead_and_only_unclean_elections_may_lose(
     assert (elected.leader == -1) is not bool(clean or (unclean and alive))
     if clean and leader not in clean:
         assert elected.leader == next(one for one in assignment if one in clean)
+    if elected.kind == "unclean":
+        assert elected.leader == next(one for one in assignment if one in alive)
