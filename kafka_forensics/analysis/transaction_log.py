@@ -7,6 +7,7 @@ record about it; a key that cannot be read may have been anybody's (TransactionS
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Final
 
 from kafka_forensics.model.transaction_log import (
@@ -21,6 +22,9 @@ DECISIONS_KEPT: Final = 1 << 17
 """Decisions of the newest transactions that are kept, over all partitions of the log."""
 LISTED_KEPT: Final = 1 << 21
 """Partitions listed by states and decisions that are kept in all: decisions give way first, then ids become unknown."""
+IDS_KEPT: Final = 1 << 18
+"""Transactional ids, and producers of theirs, that are remembered at most. Those without a transaction in hand give way first, the
+ones last heard of longest ago before others; of an id that gave way nothing is concluded."""
 MAX_PARTITIONS: Final = 10_000
 """Partitions that `__transaction_state` is believed to have at most."""
 _PREPARED: Final = {"PrepareCommit": True, "PrepareAbort": False}
@@ -32,7 +36,7 @@ class TransactionLogReplay:
 
     def __init__(self) -> None:
         self._log = TransactionLog()
-        self._ids_of: dict[int, dict[str, None]] = {}
+        self._ids_of: dict[int, tuple[str, ...]] = {}
         self._pending: dict[str, Decision] = {}
         self._decided: deque[Decision] = deque()
         self._listed = 0
@@ -45,15 +49,15 @@ class TransactionLogReplay:
         log = self._log
         log.newest_timestamp = max(log.newest_timestamp, timestamp)
         log.unknown_ids.pop(transactional_id, None)
-        before = log.states.get(transactional_id)
+        before = log.states.pop(transactional_id, None)
         self._listed += _listed(metadata) - _listed(None if before is None else before.metadata)
         self._make_room()
         if self._listed > LISTED_KEPT and metadata is not None:
             self._listed -= _listed(metadata)
-            log.states.pop(transactional_id, None)
             self.malformed(transactional_id, partition, offset)
             return
         log.states[transactional_id] = LoggedState(transactional_id, partition, offset, timestamp, metadata)
+        self._forget()
         pending = self._pending.get(transactional_id)
         if metadata is None:
             if pending is not None:
@@ -61,7 +65,7 @@ class TransactionLogReplay:
             return
         for producer_id in (metadata.producer_id, metadata.previous_producer_id, metadata.next_producer_id):
             if producer_id >= 0:
-                self._ids_of.setdefault(producer_id, {})[transactional_id] = None
+                self._owns(producer_id, transactional_id)
         if pending is not None and metadata.state not in _PREPARED:
             # only a Complete record can follow a Prepare one; where it is gone, the cleaner took it
             self._close(pending, metadata.last_update_timestamp if metadata.state in _COMPLETED else timestamp)
@@ -75,7 +79,10 @@ class TransactionLogReplay:
         if transactional_id is None:
             self._log.unknown_from.setdefault(partition, offset)
             return
-        self._log.unknown_ids[transactional_id] = (partition, offset)
+        if len(self._log.unknown_ids) < IDS_KEPT:
+            self._log.unknown_ids[transactional_id] = (partition, offset)
+        else:
+            self._log.unknown_from.setdefault(partition, offset)
         pending = self._pending.pop(transactional_id, None)
         if pending is not None:
             self._keep(pending)  # decided, but what came after is not known
@@ -101,11 +108,14 @@ class TransactionLogReplay:
         ours.unknown_ids |= theirs.unknown_ids
         ours.unknown_from |= theirs.unknown_from
         ours.newest_timestamp = max(ours.newest_timestamp, theirs.newest_timestamp)
+        ours.forgot |= theirs.forgot
         for producer_id, names in other._ids_of.items():
-            self._ids_of.setdefault(producer_id, {}).update(names)
+            for name in names:
+                self._owns(producer_id, name)
         self._pending |= other._pending
         self._decided.extend(other._decided)
         self._listed += other._listed
+        self._forget()
         self._make_room()
 
     def finish(self, known_partitions: Iterable[int] = ()) -> TransactionLog:
@@ -113,11 +123,33 @@ class TransactionLogReplay:
         log = self._log
         decided = [*self._decided, *self._pending.values()]
         log.decisions = sorted(decided, key=lambda one: (one.log_partition, one.offset))
-        log.ids_of_producer = {producer_id: list(names) for producer_id, names in self._ids_of.items()}
+        log.ids_of_producer = self._ids_of
         known = {one for one in (*known_partitions, *log.partitions) if one < MAX_PARTITIONS}
         count = partition_count(max(known, default=-1) + 1, ((one.transactional_id, one.partition) for one in log.states.values()))
         log.missing = sorted(set(range(count)) - set(log.partitions))
         return log
+
+    def _owns(self, producer_id: int, transactional_id: str) -> None:
+        names = self._ids_of.get(producer_id, ())
+        if transactional_id not in names:
+            self._ids_of[producer_id] = (*names, transactional_id)
+
+    def _forget(self) -> None:
+        """Let go of an eighth of the ids, and of the oldest producers, when there are more than are remembered."""
+        states = self._log.states
+        if len(states) > IDS_KEPT:
+            self._log.forgot = True
+            settled = (name for name, state in states.items() if state.metadata is None or state.metadata.state not in OPEN_STATES)
+            for name in list(islice(chain(settled, list(states)), max(len(states) - IDS_KEPT * 7 // 8, 1))):
+                state = states.pop(name, None)
+                self._listed -= 0 if state is None else _listed(state.metadata)
+                pending = self._pending.pop(name, None)
+                if pending is not None:
+                    self._keep(pending)
+        if len(self._ids_of) > 2 * IDS_KEPT:
+            self._log.forgot = True
+            for producer_id in list(islice(self._ids_of, len(self._ids_of) - IDS_KEPT)):
+                del self._ids_of[producer_id]
 
     def _close(self, decision: Decision, completed_timestamp: int) -> None:
         self._pending.pop(decision.transactional_id, None)

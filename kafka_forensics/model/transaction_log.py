@@ -85,7 +85,7 @@ class TransactionLog:
     """Transactional id → last word."""
     decisions: list[Decision] = field(default_factory=list)
     """Decisions whose Prepare record is still there, in the order of the log; the latest of very many."""
-    ids_of_producer: dict[int, list[str]] = field(default_factory=dict)
+    ids_of_producer: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Producer id → transactional ids that have or had it."""
     partitions: dict[int, int | str] = field(default_factory=dict)
     """Partition of the log → broker whose copy was read."""
@@ -97,11 +97,13 @@ class TransactionLog:
     """Partition → first offset of a record that may have been about any id."""
     newest_timestamp: int = -1
     """Of all its records, by the coordinators' clocks."""
+    forgot: bool = False
+    """Whether there were more ids or producers than are remembered, so that the log has some that are not here."""
 
     @property
     def complete(self) -> bool:
         """Whether it can be said that an id or a producer is *not* in the log."""
-        return bool(self.partitions) and not (self.missing or self.unknown_from or self.unknown_ids)
+        return bool(self.partitions) and not (self.missing or self.unknown_from or self.unknown_ids or self.forgot)
 
     def owners(self, producer_id: int) -> list[LoggedState]:
         """The last word on every transactional id that has or had a producer id."""

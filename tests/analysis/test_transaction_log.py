@@ -102,6 +102,38 @@ def test_what_lists_very_many_partitions_is_let_go_of(monkeypatch: pytest.Monkey
     assert (log.decisions, list(log.unknown_ids), list(log.states)) == ([], ["c"], ["a", "b", "d"])
 
 
+def test_of_very_many_ids_those_without_a_transaction_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
+    ended = [(f"ended-{number}", meta("CompleteCommit", producer_id=number)) for number in range(8)]
+    few = replayed(*ended)
+    assert (few.forgot, few.complete, len(few.states)) == (False, True, 8)
+    log = replayed(
+        ("open", meta("Ongoing", P0, producer_id=100)), *ended, ("expired", None), ("ended-8", meta("Empty", producer_id=8))
+    )
+    assert (log.forgot, log.complete) == (True, False)
+    assert "open" in log.states
+    assert len(log.states) <= 8
+    assert [state.transactional_id for state in log.owners(100)] == ["open"]
+    assert log.owners(0) == []
+
+
+def test_of_very_many_producers_of_one_id_the_newest_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
+    log = replayed(*(("a", meta("Empty", producer_id=number)) for number in range(40)))
+    assert (log.forgot, len(log.ids_of_producer) <= 16) == (True, True)
+    assert [state.transactional_id for state in log.owners(39)] == ["a"]
+
+
+def test_of_very_many_unreadable_records_not_every_id_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 3)
+    replay = TransactionLogReplay()
+    for number in range(9):
+        replay.malformed(f"a-{number}", 0, number)
+    replay.read(0, 1)
+    log = replay.finish()
+    assert (list(log.unknown_ids), log.unknown_from, log.complete) == (["a-0", "a-1", "a-2"], {0: 3}, False)
+
+
 def test_java_hashes() -> None:
     """`polygenelubricants` has the one hash without a positive twin."""
     assert java_hash("") == 0
