@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from kafka_forensics.analysis.controller_copies import AgreedLog, MetadataCopy, 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
+from kafka_forensics.engine.malformed_records import MalformedRecords
 from kafka_forensics.engine.unknown_kinds import UnknownKinds
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
@@ -38,8 +40,6 @@ NO_OP_BYTES: Final = 72
 """Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6
 NODES_NAMED: Final = 64
-MAX_FINDINGS: Final = 10_000
-"""Malformed records that get a finding of their own; the replay goes on behind them all the same."""
 REPLAYED: Final = frozenset({2, 3, 4, 5, 9, 12, 23, 24, 25, 28})
 """Kinds whose fields a replay takes."""
 
@@ -260,7 +260,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
     gaps = iter([*log.gaps, (1 << 63, 1 << 63)])
     gap = next(gaps)
     waiting = list(reversed(snapshots))
-    findings: list[Finding] = []
+    malformed = MalformedRecords()
     unknown = UnknownKinds()
 
     def restate(offset: int) -> None:
@@ -270,7 +270,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
             usable.append(waiting.pop())
         while usable and replay.in_doubt:
             _, _, plan, entry = usable.pop()
-            snapshot = _read_snapshot(reading.inputs, plan, entry, findings, unknown)
+            snapshot = _read_snapshot(reading.inputs, plan, entry, malformed, unknown)
             if snapshot is not None:
                 replay.restate(snapshot)
                 return
@@ -285,14 +285,14 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
             for offset, record in batch.records:
                 replay.step(offset, batch.timestamp_ms, record)
             if key in reading.places:
-                findings += _malformed(reading, key, batch) if len(findings) < MAX_FINDINGS else []
+                _add_malformed(malformed, reading, key, batch)
                 _add_unknown(unknown, reading, key, batch)
     else:
         replay.gap(0)
     restate(1 << 62)
     replay.history.last_ms = max(reading.newest_ms, replay.history.last_ms or 0) or None
     history = replay.finish(max([log.end_offset, *(offset for offset, _, _, _ in snapshots)]))
-    return ControllerEvidence(history, findings[:MAX_FINDINGS] + unknown.findings())
+    return ControllerEvidence(history, malformed.findings() + unknown.findings())
 
 
 def _add_unknown(unknown: UnknownKinds, reading: _Reading, key: _Key, batch: MetadataBatch) -> None:
@@ -307,19 +307,18 @@ def _add_unknown(unknown: UnknownKinds, reading: _Reading, key: _Key, batch: Met
             unknown.add(record, place, holders)
 
 
-def _malformed(reading: _Reading, key: _Key, batch: MetadataBatch) -> list[Finding]:
-    """`METADATA_RECORD_MALFORMED` for each record of a batch that could not be read."""
+def _add_malformed(malformed: MalformedRecords, reading: _Reading, key: _Key, batch: MetadataBatch) -> None:
+    """Add the records of a batch that could not be read, at their place in the first copy."""
     plan, name, position, size = reading.places[key][0]
     holders = [one.context.broker for one, _, _, _ in reading.places[key]]
-    return [
-        finding(
-            "METADATA_RECORD_MALFORMED",
-            plan.context.place(name, byte_start=position, byte_end=position + size, offset_start=offset, offset_end=offset + 1),
-            _told(record) | {"brokers": holders, "unknown_after_offset": offset - 1},
-        )
-        for offset, record in batch.records
-        if record.problem is not None and not record.is_unknown
-    ]
+
+    def found(offset: int, record: MetadataRecord) -> Finding:
+        place = plan.context.place(name, byte_start=position, byte_end=position + size, offset_start=offset, offset_end=offset + 1)
+        return finding("METADATA_RECORD_MALFORMED", place, _told(record) | {"brokers": holders, "unknown_after_offset": offset - 1})
+
+    for offset, record in batch.records:
+        if record.problem is not None and not record.is_unknown:
+            malformed.add(partial(found, offset, record))
 
 
 def _told(record: MetadataRecord) -> dict[str, Any]:
@@ -329,7 +328,7 @@ def _told(record: MetadataRecord) -> dict[str, Any]:
 
 
 def _read_snapshot(
-    inputs: Inputs, plan: ReplicaPlan, entry: "Entry", findings: list[Finding], unknown: UnknownKinds
+    inputs: Inputs, plan: ReplicaPlan, entry: "Entry", malformed: MalformedRecords, unknown: UnknownKinds
 ) -> MetadataSnapshot | None:
     """A `.checkpoint` that is whole; of one that is not, a finding. A record in it that cannot be read is one too; those of
     unknown kinds are added to `unknown`."""
@@ -340,13 +339,15 @@ def _read_snapshot(
     place = plan.context.place(entry.name, byte_start=0, byte_end=entry.size_in_bytes, offset_end=offset)
     told = {"brokers": [plan.context.broker], "unknown_after_offset": offset - 1}
     if isinstance(snapshot, str):
-        findings.append(finding("METADATA_RECORD_MALFORMED", place, {"reason": snapshot, "record_type": "snapshot"} | told))
+        evidence = {"reason": snapshot, "record_type": "snapshot"} | told
+        malformed.add(lambda: finding("METADATA_RECORD_MALFORMED", place, evidence))
         return None
     bad = [record for batch in snapshot.batches for _, record in batch.records if record.problem is not None]
-    findings += [finding("METADATA_RECORD_MALFORMED", place, _told(record) | told) for record in bad if not record.is_unknown]
     for record in bad:
         if record.is_unknown:
             unknown.add(record, place, [plan.context.broker])
+        else:
+            malformed.add(partial(finding, "METADATA_RECORD_MALFORMED", place, _told(record) | told))
     return snapshot
 
 

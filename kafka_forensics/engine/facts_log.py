@@ -150,13 +150,15 @@ def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
         for row in np.flatnonzero(one.good()):
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             if size > MAX_BATCH_BYTES:
-                reading.incomplete(
-                    Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
-                )
+                reading.incomplete(_too_large(one, position, size))
                 continue
             state = states.state(*txn_facts(columns[:, row]), position)
             for record in decode_batch(one.file.read_at(position, size), position=position).iter_records():
                 yield *one.place, *record_row(record, position, state, payloads=reading.payloads)
+
+
+def _too_large(one: LogChunk, position: int, size: int) -> Incomplete:
+    return Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
 
 
 def control_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
@@ -168,8 +170,11 @@ def _control_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
     for one in log_chunks(reading):
         columns = one.chunk.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
-        for row in np.flatnonzero(one.good() & control & (columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES)):
+        for row in np.flatnonzero(one.good() & control):
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            if size > MAX_BATCH_BYTES:
+                reading.incomplete(_too_large(one, position, size))
+                continue
             batch = decode_batch(one.file.read_at(position, size), position=position)
             header = batch.header
             of_batch = (

@@ -1,9 +1,12 @@
 """Reading `__transaction_state` from the copies: one copy of each partition, and a finding for every record that is malformed."""
 
+from functools import partial
+
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.transaction_log import TransactionLogReplay
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.engine.log_records import LoggedRecords, logged_records
+from kafka_forensics.engine.malformed_records import MalformedRecords
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
 from kafka_forensics.model.findings import Finding
@@ -12,9 +15,6 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.transaction_log import TransactionLog
 from kafka_forensics.parsers.plain_records import PlainRecord
 from kafka_forensics.parsers.transaction_state import parse_transaction_log_key, parse_transaction_log_value
-
-MAX_FINDINGS = 10_000
-"""Malformed records that get a finding of their own; the replay goes on behind them all the same."""
 
 
 def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[TransactionLog | None, list[Finding]]:
@@ -33,9 +33,9 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
     if not copies:
         return None, []
     together = TransactionLogReplay()
-    found: list[Finding] = []
+    found = MalformedRecords()
     for _, plans in sorted(copies.items()):
-        first: tuple[TransactionLogReplay, list[Finding]] | None = None
+        first: tuple[TransactionLogReplay, MalformedRecords] | None = None
         for plan in sorted(plans, key=_reach, reverse=True):
             replayed = _replayed(plan, inputs)
             if replayed is not None and (first is None or not replayed[0].damaged):
@@ -44,8 +44,8 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
                 break
         if first is not None:
             together.merge(first[0])
-            found += first[1]
-    return together.finish([*copies, *range(partitions_known)]), found[:MAX_FINDINGS]
+            found.take(first[1])
+    return together.finish([*copies, *range(partitions_known)]), found.findings()
 
 
 def _reach(plan: ReplicaPlan) -> tuple[object, ...]:
@@ -58,7 +58,7 @@ def _reach(plan: ReplicaPlan) -> tuple[object, ...]:
     return epoch, max(logs, default=(-1, -1)), context.high_watermark or 0, -kind, -number, name
 
 
-def _replayed(plan: ReplicaPlan, inputs: Inputs) -> tuple[TransactionLogReplay, list[Finding]] | None:
+def _replayed(plan: ReplicaPlan, inputs: Inputs) -> tuple[TransactionLogReplay, MalformedRecords] | None:
     """One copy of a partition, replayed; None if it cannot be read."""
     replay = TransactionLogReplay()
     try:
@@ -70,9 +70,9 @@ def _replayed(plan: ReplicaPlan, inputs: Inputs) -> tuple[TransactionLogReplay, 
     return replay, found
 
 
-def _replay(plan: ReplicaPlan, replay: TransactionLogReplay) -> list[Finding]:
-    """Take every record of a copy, in offset order; what is malformed gets a finding. Raises SourceError."""
-    found: list[Finding] = []
+def _replay(plan: ReplicaPlan, replay: TransactionLogReplay) -> MalformedRecords:
+    """Take every record of a copy, in offset order; those that are malformed. Raises SourceError."""
+    found = MalformedRecords()
     partition = plan.context.partition
     lost: list[tuple[int, int]] = []
     behind = plan.context.segment_base_offsets[0] if plan.context.segment_base_offsets else 0
@@ -82,7 +82,7 @@ def _replay(plan: ReplicaPlan, replay: TransactionLogReplay) -> list[Finding]:
         for record in batch.records:
             problem = _take(record, partition, replay)
             if problem is not None:
-                found.append(_malformed(plan, batch, record.offset, *problem))
+                found.add(partial(_malformed, plan, batch, record.offset, *problem))
             behind = record.offset + 1
         if batch.broken:
             replay.lost(partition, behind)

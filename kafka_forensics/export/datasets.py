@@ -85,7 +85,8 @@ class _Manifest:
     def end(self, reader: FactReader) -> None:
         """Sums, and what could not be read."""
         sums = {one.fact: {"rows": one.rows, "files": one.files, "bytes": one.size_in_bytes} for one in self.datasets}
-        gaps = [{"path": one.path, "reason": one.reason} for one in [*reader.result.incomplete, *reader.incomplete]]
+        missing = dict.fromkeys([*reader.result.incomplete, *reader.incomplete])  # several facts may lack the same
+        gaps = [{"path": one.path, "reason": one.reason} for one in missing]
         self._put(f'],\n "datasets": {json.dumps(sums)},\n "incomplete": {json.dumps(gaps)}}}\n')
 
     def _put(self, piece: str) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.engine import facts_rows
+from kafka_forensics.engine import facts_log, facts_rows
 from kafka_forensics.export import datasets
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
@@ -139,3 +139,19 @@ def test_what_cannot_be_read_is_told_and_ends_with_3(tmp_path: Path, monkeypatch
     assert {Path(one["path"]).suffix for one in gaps} == {".log"}
     spans = [one for one in read_back(tmp_path / "out", "spans").to_pylist() if one["kind"] == "skipped"]
     assert [json.loads(one["detail"]) for one in spans] == [{"reason": "could not be read"}] * len(spans) != []
+
+
+def test_batches_too_large_to_open_are_told_once_for_all_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = SAMPLES / "unclean-election" / "broker-1"
+    there = kf.scan(str(path)).facts("control_records").num_rows
+    monkeypatch.setattr(facts_log, "MAX_BATCH_BYTES", 60)
+    assert export(tmp_path / "out", path, "--fact", "control_records", "--fact", "records") == 3
+    told = [(one["path"], one["reason"]) for one in manifest(tmp_path / "out")["incomplete"]]
+    assert len(told) == len(set(told)) > there > 0
+    assert all(reason.endswith("is too large to open") for _, reason in told)
+    assert "is too large to open" in capsys.readouterr().err
+    assert read_back(tmp_path / "out", "control_records").num_rows == 0
+    assert export(tmp_path / "alone", path, "--fact", "control_records") == 3
+    assert there <= len(manifest(tmp_path / "alone")["incomplete"]) < len(told)

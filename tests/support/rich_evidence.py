@@ -116,6 +116,7 @@ RICH: dict[str, Any] = {
     "record_type": "transaction state",
     "records": 7,
     "record_bytes": 70,
+    "records_more": 2,
     "api_key": 99,
     "unknown_after_offset": 299,
     "transactional_id": "pay_0",
