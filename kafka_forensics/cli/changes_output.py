@@ -14,6 +14,7 @@ from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.wording import advice, message
 from kafka_forensics.wording.change_words import change_words
+from kafka_forensics.wording.offset_words import offset_range
 
 _HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
 
@@ -85,5 +86,5 @@ def _told(result: SnapshotsResult, *, verbose: bool) -> Iterable[Change]:
 
 
 def _cells(one: Change) -> tuple[str, ...]:
-    offsets = f"[{one.offset_start}, {one.offset_end})"
+    offsets = offset_range(one.offset_start, one.offset_end)
     return f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot, offsets, change_words(one)

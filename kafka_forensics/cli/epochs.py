@@ -116,8 +116,9 @@ def _values(row: "EpochRow") -> dict[str, Any]:
 def _cells(row: "EpochRow") -> list[str]:
     from kafka_forensics.cli.rows import cell
     from kafka_forensics.export.json_values import rfc3339
+    from kafka_forensics.wording.offset_words import offset_range
 
-    log = "" if row.start_offset is None else f"{row.start_offset} to {row.end_offset}"
+    log = "" if row.start_offset is None or row.end_offset is None else offset_range(row.start_offset, row.end_offset)
     times = ["" if time is None else rfc3339(time) or str(time) for time in (row.first_timestamp_ms, row.elected_ms)]
     leader = "none" if row.leader == -1 else cell(row.leader)
     name = cell(f"{row.topic}-{row.partition}")

@@ -144,6 +144,8 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 def _changes(row: "EventRow") -> Iterator[str]:
+    from kafka_forensics.wording.offset_words import offset_range
+
     event, before = row.event, None if row.before is None else row.before.state
     state = event.state
     if event.kind != "changed" or before is None:
@@ -160,7 +162,7 @@ def _changes(row: "EventRow") -> Iterator[str]:
         if before.leader_recovery_state == 1 and state.leader_recovery_state == 0:
             yield "leader recovered"
     if event.is_unclean:
-        lost = f"cost offsets {row.cost_start_offset} to {(row.cost_end_offset or 1) - 1}"
+        lost = f"cost offsets {offset_range(row.cost_start_offset or 0, row.cost_end_offset or 0)}"
         yield f"UNCLEAN election: {_COSTS.get(row.cost or '', lost).replace('{leader}', str(event.previous_leader))}"
     if event.is_committed is False:
         yield "NOT COMMITTED: on no majority of the voters"
@@ -183,6 +185,7 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
     from kafka_forensics.export.json_values import rfc3339
     from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
     from kafka_forensics.wording import message
+    from kafka_forensics.wording.offset_words import offset_range
 
     history = found.history
     lines = [f"could not be read: {one.path}: {one.reason}" for one in found.incomplete]
@@ -198,7 +201,7 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
         end = "" if history.last_ms is None else f", last written at {rfc3339(history.last_ms)}"
         lines.append(
             f"{plural(len(partitions), 'partition')}, {plural(len(found.rows), 'change')}, {plural(unclean, 'unclean election')}; "
-            f"log from offset {history.log_start_offset} to {history.log_end_offset}{end}; "
+            f"log of offsets {offset_range(history.log_start_offset, history.log_end_offset)}{end}; "
             + _committed(history.committed_end_offset)
         )
     say(screen, lines)
@@ -207,4 +210,4 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
 def _committed(end_offset: int | None) -> str:
     if end_offset is None:
         return "whether all of it was committed is not known: no majority of the voters' copies was given"
-    return f"committed up to offset {end_offset}"
+    return f"committed below offset {end_offset}"

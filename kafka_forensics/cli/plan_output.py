@@ -14,6 +14,7 @@ from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text
 from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
 from kafka_forensics.replication.plans import Candidate, FollowerPlan, Loss, PlanReplica
+from kafka_forensics.wording.offset_words import offset_range
 
 Json = dict[str, Any]
 
@@ -129,7 +130,7 @@ def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
         [cell(one.broker) + mark],
         [words.ELECTIONS[one.election]],
         [_cut(each) for each in one.followers if each.truncation_offset not in (None, each.log_end_offset)],
-        [*(words.offsets(each.start, each.end) for each, _ in losses), *more] or ["none"],
+        [*(offset_range(each.start, each.end) for each, _ in losses), *more] or ["none"],
         [printable(", ".join(map(str, each.held_by))) for each, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
         ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],

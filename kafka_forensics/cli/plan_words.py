@@ -13,6 +13,7 @@ from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Loss, Missing, Witness
 from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
 from kafka_forensics.wording import message
+from kafka_forensics.wording.offset_words import offset_range
 
 ELECTIONS: Final = {
     "leads": "leads now",
@@ -43,14 +44,9 @@ _SERVER: Final = "HOST:PORT"
 CONTRADICTIONS_SHOWN: Final = 5
 
 
-def offsets(start: int, end: int) -> str:
-    """`300 to 369` for [300, 370), `5` for [5, 6)."""
-    return str(start) if end - start == 1 else f"{start} to {end - 1}"
-
-
 def ranges_words(ranges: Ranges) -> str:
     """The first few of a set of offsets."""
-    told = ", ".join(offsets(*each) for each in ranges[:3])
+    told = ", ".join(offset_range(*each) for each in ranges[:3])
     return told + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
 
 
@@ -95,9 +91,9 @@ def loss_words(planned: Planned, one: Loss) -> str:
     amount = planned.amount(one)
     many = plural(one.end - one.start, "offset") if amount.records is None else plural(amount.records, "record")
     alone = " alone" if len(one.held_by) == 1 else ""
-    text = f"{many} at offsets {offsets(one.start, one.end)}, on {brokers(one.held_by)}{alone}"
+    text = f"{many} at offsets {offset_range(one.start, one.end)}, on {brokers(one.held_by)}{alone}"
     if one.committed and one.witness is not None:
-        part = "all" if one.committed_end == one.end else f"those at {offsets(one.start, one.committed_end)}"
+        part = "all" if one.committed_end == one.end else f"those at {offset_range(one.start, one.committed_end)}"
         text += f", {part} proven committed ({witness_words(one.witness)})"
     if one.kept_by:
         text += f"; {brokers(one.kept_by)} {'keeps' if len(one.kept_by) == 1 else 'keep'} it where no reader sees it"
@@ -139,10 +135,10 @@ def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan)
 def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool) -> Iterator[str]:
     """What the table cannot say: what happened before, what followers do that is not plain, which witnesses are missing."""
     for one in planned.plan.already_lost:
-        absent = f" and nothing at {offsets(one.replaced_end, one.end)}" if one.replaced_end < one.end else ""
-        other = f"other records at {offsets(one.start, one.replaced_end)}" if one.replaced_end > one.start else "none"
+        absent = f" and nothing at {offset_range(one.replaced_end, one.end)}" if one.replaced_end < one.end else ""
+        other = f"other records at {offset_range(one.start, one.replaced_end)}" if one.replaced_end > one.start else "none"
         yield (
-            f"Already happened: {brokers(one.brokers)} has lost offsets {offsets(one.start, one.end)}, which were committed "
+            f"Already happened: {brokers(one.brokers)} has lost offsets {offset_range(one.start, one.end)}, which were committed "
             f"({witness_words(one.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
             f"{other}{absent}. {brokers(one.held_by).capitalize()} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
         )

@@ -161,7 +161,7 @@ def _time(time_ms: int | None) -> str | None:
 def _cells(row: "TransactionRow") -> list[str]:
     from kafka_forensics.cli.rows import cell
 
-    offsets = "" if row.first_offset is None else f"{row.first_offset}..{row.last_offset}"
+    offsets = _span(row.first_offset, row.last_offset)
     marker = "" if row.marker_offset is None else f"{row.marker or '?'} at {row.marker_offset}"
     return [
         cell(f"{row.topic}-{row.partition}"),
@@ -176,6 +176,14 @@ def _cells(row: "TransactionRow") -> list[str]:
         marker,
         cell("; ".join(_notes(row))),
     ]
+
+
+def _span(first_offset: int | None, last_offset: int | None) -> str:
+    from kafka_forensics.wording.offset_words import offset_range
+
+    if first_offset is None:
+        return ""
+    return f"{first_offset} to ?" if last_offset is None else offset_range(first_offset, last_offset + 1)
 
 
 def _notes(row: "TransactionRow") -> Iterator[str]:

@@ -14,7 +14,8 @@ Everything this tool reads becomes one of the tables below before anything is co
 declared in `kafka_forensics/model/schemas/`, and this page is made from them. Version {version} stands in the metadata of every
 schema and file (`kf.schema_version`); columns are only added while the first number stays.
 
-- Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive.
+- Names are Kafka's. `last_offset` is inclusive; ends, high watermarks and whatever is called `end` are exclusive. What commands
+  say to people, in sentences and tables, names the first and the last of a range: offsets 300 to 369 are [300, 370).
 - Times are milliseconds since 1970 as the evidence has them; nothing is derived from them.
 - -1 is "none" where Kafka's own bytes say so. Null is what the column's line says.
 - `broker` is text: brokers have ids, or the names they were given. `log_dir` is the directory as it was named in the command.
@@ -31,7 +32,8 @@ DIR/findings/part-00000.parquet
 ```
 
 Parquet with zstd; the same input and options give the same bytes. A directory that holds anything is refused, an unfinished export
-included: nothing is resumed. Keys, values and headers of records, and what clients keep with their offsets, are null unless
+included: nothing is resumed. An empty directory of your own stays if the export does not begin. Files, and the names of files, are on
+disk before `_SUCCESS` is. Keys, values and headers of records, and what clients keep with their offsets, are null unless
 `--show-payloads` is given; their lengths are there. A fact without rows is one empty file.
 
 Facts of replicas have `topic=/partition=/broker=` directories, and those three columns are in the names alone, percent-encoded.

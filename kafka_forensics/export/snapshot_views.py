@@ -13,6 +13,7 @@ from kafka_forensics.export.views import MAX_PAGE_BYTES, ScanViews, finding_cell
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.wording.change_words import change_words
+from kafka_forensics.wording.offset_words import offset_range
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,4 +109,4 @@ def _page(result: SnapshotsResult, rows: int) -> str:
 
 def _change(one: Change) -> list[str]:
     place = f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot
-    return [html_cell(each) for each in (*place, f"[{one.offset_start}, {one.offset_end})", change_words(one))]
+    return [html_cell(each) for each in (*place, offset_range(one.offset_start, one.offset_end), change_words(one))]

@@ -43,7 +43,7 @@ _FURTHER: Final = {
 
 
 def change_words(one: Change) -> str:
-    """What happened to the range, without where: `cut off in epoch 0, replaced from epoch 2 on; 70 records; committed to 370`."""
+    """What happened to the range, without where: `cut off in epoch 0, replaced in epoch 2; 70 records; committed below 370`."""
     told = [_what(one)]
     if one.reason is not None:
         told.append(REASONS.get(one.reason, one.reason.replace("_", " ")))
@@ -51,7 +51,7 @@ def change_words(one: Change) -> str:
     told += [", ".join(counts)] if counts else []
     if one.committed_end is not None:
         holders = ", ".join(map(str, one.held_by))
-        told.append(f"committed to {one.committed_end}, {f'still on {holders}' if holders else 'on no replica given any more'}")
+        told.append(f"committed below {one.committed_end}, {f'still on {holders}' if holders else 'on no replica given any more'}")
     told += [words.format(count, "" if count == 1 else "s") for key, words in _FURTHER.items() if (count := one.evidence.get(key))]
     return "; ".join(told)
 

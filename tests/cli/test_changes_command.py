@@ -113,7 +113,7 @@ def test_every_format_tells_the_same_rows(run: Run, trees: Snapshots) -> None:
     _, out, _ = run(trees.root, "--format", "table", "-v")
     assert "unchanged" in out
     _, out, _ = run(trees.root, "--format", "markdown")
-    assert "| t-0 | 2 | 2026-11-20 | 2026-11-21 | \\[55, 75) | cut off" in out
+    assert "| t-0 | 2 | 2026-11-20 | 2026-11-21 | 55 to 74 | cut off" in out
 
 
 @pytest.mark.parametrize(("fail_on", "status"), [("none", 0), ("warning", 1), ("error", 0), ("info", 1)])
