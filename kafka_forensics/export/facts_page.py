@@ -32,8 +32,8 @@ DIR/findings/part-00000.parquet
 ```
 
 Parquet with zstd; the same input and options give the same bytes. A directory that holds anything is refused, an unfinished export
-included: nothing is resumed. An empty directory of your own stays if the export does not begin. Files, and the names of files, are on
-disk before `_SUCCESS` is. Keys, values and headers of records, and what clients keep with their offsets, are null unless
+included: nothing is resumed. An empty directory of your own stays if the export does not begin. Files, and the names of files, are
+on disk before `_SUCCESS` is. Keys, values and headers of records, and what clients keep with their offsets, are null unless
 `--show-payloads` is given; their lengths are there. A fact without rows is one empty file.
 
 Facts of replicas have `topic=/partition=/broker=` directories, and those three columns are in the names alone, percent-encoded.
