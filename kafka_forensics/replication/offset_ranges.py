@@ -26,6 +26,8 @@ def clipped(ranges: Sequence[Range], start: int, end: int) -> Ranges:
         low, high = ranges[0]
         if start <= low and high <= end:
             return (ranges[0],)
+        low, high = max(low, start), min(high, end)
+        return ((low, high),) if low < high else ()
     return tuple((max(a, start), min(b, end)) for a, b in ranges if max(a, start) < min(b, end))
 
 
@@ -63,4 +65,4 @@ def _start(one: Range) -> int:
 
 def counted(ranges: Sequence[Range]) -> int:
     """How many offsets a set has."""
-    return sum(end - start for start, end in ranges)
+    return sum([end - start for start, end in ranges])

@@ -158,11 +158,10 @@ class _Planning:
         file = self._files[leader]
         loaded = None if file is None else file + begun
         sound = clipped(self._on_disk[leader], one.log_start_offset, one.log_end_offset)
-        followers = tuple(
-            self._follower(number, leader, sound, epochs, loaded) for number in range(len(self._replicas)) if number != leader
-        )
+        numbers = range(len(self._replicas))
+        followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
         own = clipped(self._on_disk[leader], one.log_end_offset, NO_END)
-        lost = any(each.lost for each in followers) or own
+        lost = own or any(each.lost for each in followers)
         losses = tuple(self._losses(leader, own, followers)) if lost else ()
         kind = election_kind(self._given.control, self.node(leader), crashed=one.crashed)
         return Candidate(one.broker, kind, followers, losses, counted(own) if own else 0)
@@ -220,13 +219,16 @@ class _Planning:
         found: list[Loss] = []
         for start, end in itertools.pairwise(self._edges(lost)):
             holders = [number for number, ranges, _ in lost if holds(ranges, start)]
-            keepers = {number for number, _, kept in lost if kept and holds(kept, start)}
+            keepers = [number for number, _, kept in lost if kept and holds(kept, start)]
             for members in self._versions(holders, start):
                 witness = self._committed_by(members, start, end)
-                keeping = tuple(self._replicas[number].broker for number in members if number in keepers)
-                brokers = tuple(self._replicas[number].broker for number in members)
-                found.append(Loss(start, end, brokers, keeping, start if witness is None else end, witness))
+                keeping = self._called([number for number in members if number in keepers]) if keepers else ()
+                proven = start if witness is None else end
+                found.append(Loss(start, end, self._called(members), keeping, proven, witness))
         return iter(found) if len(found) < 2 else _joined(found)
+
+    def _called(self, numbers: Sequence[int]) -> tuple[Broker, ...]:
+        return tuple([self._replicas[number].broker for number in numbers])
 
     def _edges(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> list[int]:
         """Offsets between which it stays the same who holds, keeps and has committed what of `lost`, ascending."""
