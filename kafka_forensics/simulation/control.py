@@ -130,9 +130,7 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, hears: Iterable
     for partition in mine:
         _load(partition.replicas[broker])
         if lossy and cluster.elr_enabled:
-            partition.elr -= {broker}
-            if partition.isr == {broker}:
-                partition.isr = frozenset()
+            _trust_no_more(cluster, partition, broker)
     for other in sorted(cluster.dead - cluster.fenced):
         fence(cluster, other)
     cuts = []
@@ -146,6 +144,21 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, hears: Iterable
         if replica.leader_epoch != partition.leader_epoch or not replica.leads:
             cuts.append(hear(cluster, partition, broker, again=True))
     return [one for one in cuts if one is not None]
+
+
+def _trust_no_more(cluster: Cluster, partition: Partition, broker: int) -> None:
+    """A broker that lost its end may lack anything: it leaves the ELR, and an ISR that is it alone; what it led, nobody leads."""
+    alone = partition.isr == {broker}
+    if not alone and broker not in partition.elr:
+        return
+    partition.elr -= {broker}
+    partition.isr = frozenset() if alone else partition.isr
+    if alone and partition.leader == broker:
+        partition.last_known_leader = broker
+        apply_election(cluster, partition, Elected(NO_LEADER, "none", partition.isr, partition.elr))
+        return
+    partition.partition_epoch += 1
+    record_change(cluster, partition, elected=False, kind="isr")
 
 
 def _load(replica: Replica) -> None:

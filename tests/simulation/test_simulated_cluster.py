@@ -276,3 +276,23 @@ def test_a_copy_is_another_world() -> None:
     assert (partition.leader, ends(partition), cluster.next_id) == (1, [1, 1, 1], 1)
     assert (other.partitions["t", 0].leader, ends(other.partitions["t", 0])) == (2, [1, 2, 1])
     assert len(cluster.changes) == 1
+
+
+def test_a_leader_that_was_alone_and_lost_its_end_leads_again_as_the_last_known_one() -> None:
+    """The controller writes down that nobody can be elected, and then whom it takes all the same."""
+    cluster, partition = made(brokers=2, elr=True)
+    kill(cluster, 2)
+    partition.elr = frozenset()
+    lose_power(cluster, 1, noticed=False)
+    start(cluster, 1, lossy=True)
+    assert [(one.leader, one.isr, one.kind) for one in cluster.changes[-2:]] == [(-1, (), "none"), (1, (1,), "last-known-leader")]
+    assert partition.recovering
+
+
+def test_who_leaves_the_elr_by_a_crash_is_written_down() -> None:
+    cluster, partition = made(brokers=3, min_isr=2, elr=True)
+    stop(cluster, 3)
+    stop(cluster, 2)
+    assert standing(partition) == (1, [1], [2])
+    start(cluster, 2, lossy=True)
+    assert (standing(partition), cluster.changes[-1].elr, cluster.changes[-1].kind) == ((1, [1], []), (), "isr")
