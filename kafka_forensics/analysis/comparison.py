@@ -43,7 +43,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     result.findings += _headers(replicas, pairs)
     result.findings += _reencoded(replicas, pairs)
     ends = {one.log_end_offset for one in replicas}
-    loss = None if forked else trailing_epoch_loss([one for one in replicas if one.end_is_known])
+    loss = None if forked else trailing_epoch_loss(replicas)
     if forked:
         forks, epochs, first = fork_findings(replicas, forked)
         result.findings += forks
@@ -52,6 +52,8 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         while rest:
             result.findings += fork_findings(replicas, rest)[0]
             rest = unexplained(replicas, rest, forked)
+        while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
+            result.findings.append(beside)
     elif loss is not None:
         result.findings.append(loss)
         result.agreement.kind = "prefix"

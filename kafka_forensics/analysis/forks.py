@@ -5,6 +5,7 @@ where only what has to give way was not committed, is what a failover leaves; a 
 own watermark loses committed records; anything else below a watermark is a fork that Kafka will not repair.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +117,9 @@ def fork_findings(
         return [doubtful], epochs, first
     evidence["truncation_offsets"] = _truncations(versions)
     losses = []
-    for loser in _losers(versions, replicas, first):
-        of_loser = {"held_by": _holders(loser, replicas, conflicts), "loses": loser.committed_end - first}
-        losses.append(finding("UNCLEAN_LOSS", _place(replicas, first, loser.committed_end), evidence | of_loser))
+    for loser, start in _losers(versions, replicas, first):
+        of_loser = {"held_by": _holders(loser, replicas, conflicts), "loses": loser.committed_end - start}
+        losses.append(finding("UNCLEAN_LOSS", _place(replicas, start, loser.committed_end), evidence | of_loser))
     if losses:
         return losses, epochs, first
     most = [version for version in versions if version.committed_end == end]
@@ -126,17 +127,10 @@ def fork_findings(
     return [finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence)], epochs, first
 
 
-def _holders(version: Version, replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]]) -> list[int | str]:
+def _holders(version: Version, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:
     """Who holds all that is known to be committed of a version: others may be shorter, or part from it further on."""
-    end, numbers = version.committed_end, {id(one): number for number, one in enumerate(replicas)}
-    proving = numbers[id(version.witness_bearer)]
-    holders = []
-    for one in version.replicas:
-        number = numbers[id(one)]
-        apart = conflicts.get((min(number, proving), max(number, proving)), ())
-        if one.log_end_offset >= end and not any(each.offset < end for each in apart):
-            holders.append(one.broker)
-    return holders
+    end, proving, apart = version.committed_end, version.witness_bearer, _Apart(replicas, conflicts)
+    return [one.broker for one in version.replicas if one.log_end_offset >= end and not apart.below(one, proving, end)]
 
 
 def unexplained(
@@ -205,15 +199,18 @@ def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Dif
     return [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in versions]
 
 
-def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[Version]:
-    """Versions with committed records at `first` that a replica of a higher last epoch, be it empty, would make cut there; the one
-    that loses most comes first."""
+def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[tuple[Version, int]]:
+    """Versions with committed records at `first` that the leader of the latest epoch, be it empty, would make cut there or before,
+    and where it would; the one that loses most comes first."""
+    latest = max(map(_last_epoch, replicas), default=-1)
+    leaders = [one for one in replicas if _last_epoch(one) == latest]
     losers = []
     for version in versions:
-        cuts = [_cut(version.head, other) for other in replicas] if first < version.committed_end else []
-        if any(cut is not None and cut <= first for cut in cuts):
-            losers.append(version)
-    return sorted(losers, key=lambda version: -version.committed_end)
+        cuts = [_cut(version.head, one) for one in leaders] if first < version.committed_end else []
+        known = [cut for cut in cuts if cut is not None]
+        if known and max(known) <= first:
+            losers.append((version, max(known)))
+    return sorted(losers, key=lambda one: -one[0].committed_end)
 
 
 def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
@@ -278,25 +275,30 @@ def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
     return rows
 
 
-def trailing_epoch_loss(replicas: list[Replica]) -> Finding | None:
-    """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark."""
+def trailing_epoch_loss(
+    replicas: list[Replica], conflicts: Conflicts | None = None, told: Sequence[Finding] = ()
+) -> Finding | None:
+    """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark.
+
+    `conflicts`: pairs that differ, whose forks are told by others; what of a loss `told` has already is not said again.
+    """
     worst: Finding | None = None
+    apart = _Apart(replicas, conflicts or {})
     latest = max(map(_last_epoch, replicas), default=-1)
     for leader in replicas:
         entries = lineage(leader)
-        if (
-            not entries
-            or entries[-1].leader_epoch < latest
-            or entries[-1].start_offset != leader.log_end_offset
-            or entries[-1] in leader.epochs
-        ):
+        if not leader.end_is_known or not entries or entries[-1].leader_epoch < latest:
+            continue
+        if entries[-1].start_offset != leader.log_end_offset or entries[-1] in leader.epochs:
             continue
         for follower in replicas:
             cut = _cut(follower, leader)
             end = min(follower.context.high_watermark or 0, follower.log_end_offset)
-            if cut is None or cut >= end:
+            if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
                 continue
-            holders = [one.broker for one in replicas if one.log_end_offset >= end]
+            holders = [one for one in replicas if one.log_end_offset >= end and not apart.below(one, follower, end)]
+            if any(_covers(one, holders, cut, end) for one in told):
+                continue
             evidence = {
                 "offset": cut,
                 "versions": [
@@ -304,7 +306,7 @@ def trailing_epoch_loss(replicas: list[Replica]) -> Finding | None:
                     | {"high_watermark": one.context.high_watermark or 0}
                     for one in (follower, leader)
                 ],
-                "held_by": holders,
+                "held_by": [one.broker for one in holders],
                 "loses": end - cut,
                 "premises": premises(replicas),
             }
@@ -312,6 +314,30 @@ def trailing_epoch_loss(replicas: list[Replica]) -> Finding | None:
             if worst is None or (candidate.place.offset_end or 0) > (worst.place.offset_end or 0):
                 worst = candidate
     return worst
+
+
+class _Apart:
+    """Which replicas differ, by the replicas themselves."""
+
+    def __init__(self, replicas: list[Replica], conflicts: Conflicts) -> None:
+        self._first: dict[tuple[int, int], int] = {}
+        for (i, j), found in conflicts.items():
+            for pair in ((i, j), (j, i)):
+                self._first[id(replicas[pair[0]]), id(replicas[pair[1]])] = found[0].offset
+
+    def below(self, left: Replica, right: Replica, end: int) -> bool:
+        """Whether two replicas hold different records below an offset."""
+        first = self._first.get((id(left), id(right)))
+        return first is not None and first < end
+
+
+def _covers(loss: Finding, holders: list[Replica], start: int, end: int) -> bool:
+    """Whether a loss names what some of these have at `[start, end)`."""
+    place = loss.place
+    if loss.kind != "UNCLEAN_LOSS" or place.offset_start is None or place.offset_end is None:
+        return False
+    named = {*loss.evidence["held_by"]} & {one.broker for one in holders}
+    return bool(named) and place.offset_start <= start and end <= place.offset_end
 
 
 def premises(replicas: list[Replica]) -> list[str]:

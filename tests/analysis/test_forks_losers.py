@@ -56,3 +56,34 @@ def test_a_leader_that_was_replaced_threatens_nothing_any_more() -> None:
     found = trailing_epoch_loss(replicas)
     assert found is not None
     assert told([found]) == [("UNCLEAN_LOSS", (1, 5), [2])]
+
+
+def test_a_leader_that_wrote_nothing_is_told_of_beside_a_fork() -> None:
+    """Broker 4 parts from all at offset 0; broker 1 has led since, and makes broker 2 cut from offset 1 on."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "a")), high_watermark=1, checkpoint=[(0, 0), (3, 1)]),
+        logs.add(2, batches((0, "abcdef")), high_watermark=5),
+        logs.add(4, batches((2, "x")), high_watermark=1),
+    ]
+    conflicts = conflicts_of(logs, replicas)
+    forks = fork_findings(replicas, conflicts)[0]
+    assert told(forks) == [("UNCLEAN_LOSS", (0, 1), [4])]
+    beside = trailing_epoch_loss(replicas, conflicts, forks)
+    assert beside is not None
+    assert told([beside]) == [("UNCLEAN_LOSS", (1, 5), [2])]
+    assert trailing_epoch_loss(replicas, conflicts, [*forks, beside]) is None
+
+
+def test_a_loss_begins_where_the_latest_leader_ends() -> None:
+    """Both sides of the fork at offset 1 lose what they share before it, too: broker 3 leads and has nothing."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "ab")), high_watermark=2),
+        logs.add(2, batches((0, "a"), (1, "y")), high_watermark=1),
+        logs.add(3, [], high_watermark=0, checkpoint=[(5, 0)]),
+    ]
+    conflicts = conflicts_of(logs, replicas)
+    forks = fork_findings(replicas, conflicts)[0]
+    assert told(forks) == [("UNCLEAN_LOSS", (0, 2), [1])]
+    assert trailing_epoch_loss(replicas, conflicts, forks) is None
