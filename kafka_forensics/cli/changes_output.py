@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from kafka_forensics.cli.notes import wrapped
 from kafka_forensics.cli.output_words import by_severity, plural
 from kafka_forensics.cli.rows import cell, markdown, tsv_lines
 from kafka_forensics.cli.safe_text import printable
@@ -66,7 +67,8 @@ def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[st
     yield from table_lines(_HEADS, (), (list(map(cell, _cells(one))) for one in _told(result, verbose=verbose)), width)
     for found in result.findings:
         yield f"\n{found.severity.value} {found.kind} ({found.confidence.value})\n"
-        yield from (f"  {printable(said)}\n" for said in (message(found), advice(found)) if said)
+        told = [printable(said) for said in (message(found), advice(found)) if said]
+        yield from (f"  {line}\n" for line in wrapped(told, width - 2))
 
 
 def _markdown(result: SnapshotsResult, *, verbose: bool) -> Iterator[str]:

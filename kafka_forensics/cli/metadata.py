@@ -188,7 +188,7 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
     from kafka_forensics.wording.offset_words import offset_range
 
     history = found.history
-    lines = [f"could not be read: {one.path}: {one.reason}" for one in found.incomplete]
+    lines = [f"incomplete: {one.path}: {one.reason}" for one in found.incomplete]
     if history is None:
         parted = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
         lines.append(f"nothing to show: {parted if found.copies else absent(CLUSTER_METADATA_TOPIC)}")

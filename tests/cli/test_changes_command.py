@@ -110,6 +110,7 @@ def test_every_format_tells_the_same_rows(run: Run, trees: Snapshots) -> None:
     assert "appended in epoch 2; 2 batches, 6 records" in " ".join(out.split())
     assert "unchanged" not in out
     assert "COMMITTED_TRUNCATED_SINCE" in out
+    assert max(map(len, out.splitlines())) <= 80
     _, out, _ = run(trees.root, "--format", "table", "-v")
     assert "unchanged" in out
     _, out, _ = run(trees.root, "--format", "markdown")
