@@ -54,7 +54,7 @@ def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
         return _tasks([(one.source, [_checkpoints(one)]) for one in wanted], query, deep=False)
     replicas = _replicas(inputs, query)
     total = sum(_size(segment.log) for _, directory in replicas for segment in directory.segments)
-    deep = query.fact == "spans" and total <= DEEP_BELOW_BYTES
+    deep = query.fact == "spans" and (total <= DEEP_BELOW_BYTES if query.deep is None else query.deep)
     return _tasks(((one[0].source, _units(*one, query)) for one in replicas), query, deep=deep)
 
 

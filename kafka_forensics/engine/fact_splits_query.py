@@ -29,7 +29,8 @@ class FactQuery:
     """A fact, its columns (in this order), and limits; an empty tuple and None are no limit.
 
     `partitions` are ranges, both ends inclusive; `offset_to` and `timestamp_to` (ms) are exclusive. `strict` is for an error at the
-    first bad byte. Without `payloads`, keys, values and headers are null.
+    first bad byte. Without `payloads`, keys, values and headers are null. `deep`, `live` and `as_of_ms` are those of `ScanOptions`,
+    for facts that take a scan, and `deep` for spans.
     """
 
     fact: str
@@ -44,6 +45,9 @@ class FactQuery:
     strict: bool = False
     split_bytes: int = SPLIT_BYTES
     payloads: bool = True
+    deep: bool | None = None
+    live: bool = False
+    as_of_ms: int | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for limits that mean nothing for the fact."""

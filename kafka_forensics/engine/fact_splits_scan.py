@@ -39,7 +39,7 @@ def read_scan(
 
     assert query.fact in FROM_SCANS
     told = json.loads(task)
-    options = ScanOptions(storage_options=storage_options)
+    options = options_of(query, storage_options)
     inputs = gather(told["scan"], options, elsewhere=True)
     require_readable(inputs)
     if not told.get("checked"):  # what is asked for may be in other snapshots
@@ -68,6 +68,11 @@ def _batches(
     result = scan_inputs(inputs, options, witnesses=witnesses)
     incomplete += result.incomplete
     yield from FactReader(inputs, options, result, witnesses, words, query.payloads, incomplete).batches(query.fact)
+
+
+def options_of(query: FactQuery, storage_options: tuple[tuple[str, str], ...]) -> ScanOptions:
+    """The options of the scan that a fact takes."""
+    return ScanOptions(live=query.live, deep=query.deep, as_of_ms=query.as_of_ms, storage_options=storage_options)
 
 
 def keep_wanted(inputs: Inputs, query: FactQuery) -> None:

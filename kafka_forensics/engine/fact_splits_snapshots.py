@@ -9,7 +9,7 @@ from kafka_forensics.engine.change_rows import between_batches, change_batches
 from kafka_forensics.engine.fact_splits import require_brokers, require_readable, require_there, tasks_of
 from kafka_forensics.engine.fact_splits_query import FROM_COMPARISONS, FROM_SCANS, FactQuery
 from kafka_forensics.engine.fact_splits_read import projected, read_task
-from kafka_forensics.engine.fact_splits_scan import Words, keep_wanted, read_scan, wanted_rows
+from kafka_forensics.engine.fact_splits_scan import Words, keep_wanted, options_of, read_scan, wanted_rows
 from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.engine.facts_rows import cut, repeated
 from kafka_forensics.engine.inputs import Inputs, gather_log_dirs
@@ -89,7 +89,7 @@ def _read_compared(
     """Rows of what takes a comparison of the snapshots, as the local engine compares them."""
     import pyarrow as pa
 
-    options = ScanOptions(storage_options=storage_options)
+    options = options_of(query, storage_options)
     gathered = gather_snapshots(snapshots, options)
     for inputs in gathered.values():
         require_readable(inputs)

@@ -33,6 +33,9 @@ OPTIONS: Final = (
     "on_corrupt",
     "split_bytes",
     "payloads",
+    "deep",
+    "live",
+    "as_of",
 )
 """All but those of a storage service, whose names begin with `storage.`."""
 STORAGE: Final = "storage."
@@ -40,6 +43,7 @@ _SMALLEST_SPLIT: Final = 1 << 10
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
+_TRUTHS: Final = {"true": True, "false": False}
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -67,7 +71,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             near = get_close_matches(name[:80], OPTIONS, n=1)
             choice = f"did you mean {near[0]}?" if near else f"there are {', '.join(OPTIONS)} and {STORAGE}*"
             raise UsageError(f"there is no option {name!r} of kafka_log", hint=choice)
-    snapshots = _choice(told, "snapshots", {"true": True, "false": False}, "false")
+    snapshots = _choice(told, "snapshots", _TRUTHS, "false")
     fact = told.get("fact", DEFAULT_FACT)
     fact_schema(fact, snapshots=snapshots)
     query = FactQuery(
@@ -82,7 +86,10 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         timestamp_to=_timestamp(told, "timestamp_to"),
         strict=_choice(told, "on_corrupt", {"report": False, "strict": True}, "report"),
         split_bytes=_split_bytes(told),
-        payloads=_choice(told, "payloads", {"true": True, "false": False}, "true"),
+        payloads=_choice(told, "payloads", _TRUTHS, "true"),
+        deep=_choice(told, "deep", _TRUTHS, "") if "deep" in told else None,
+        live=_choice(told, "live", _TRUTHS, "false"),
+        as_of_ms=_timestamp(told, "as_of"),
     )
     order = _names(told, "order")
     if order and not snapshots:

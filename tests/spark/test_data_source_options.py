@@ -9,12 +9,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+import kafka_forensics as kf
+from kafka_forensics.engine.fact_splits_pieces import decode
 from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import data_source, reader
 from kafka_forensics.spark.options import parse_options
+from kafka_forensics.spark.reader import FactTask
 from kafka_forensics.spark.schemas import arrow_schema, chosen_columns, spark_schema
-from tests.support.source_facts import source
+from tests.support.source_facts import read, rows, source
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 HEALTHY = SAMPLES / "healthy"
@@ -51,8 +54,30 @@ def test_names_in_any_case_and_values_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize(
+    "given", [{"as_of": "1900000000000"}, {"deep": "false"}, {"live": "TRUE", "as_of": "2030-03-17T17:46:40Z"}]
+)
+def test_a_scan_behind_a_fact_is_told_what_a_scan_is(given: dict[str, str]) -> None:
+    path = SAMPLES / "unclean-election"
+    query = parse_options({"path": str(path), **given}).query
+    assert parse_options({"path": str(path), "as_of": "019000000"}).query.as_of_ms == 19_000_000
+    result = kf.scan(str(path), deep=query.deep, live=query.live, as_of_ms=query.as_of_ms)
+    for fact in ("transactions", "findings"):
+        assert rows(read(path, fact, **given)[0]) == rows(result.facts(fact))
+    assert rows(result.facts("findings")) != rows(kf.scan(str(path)).facts("findings"))
+
+
+@pytest.mark.parametrize(("given", "deep"), [({}, True), ({"deep": "true"}, True), ({"deep": "false"}, False)])
+def test_spans_look_into_records_where_that_is_said(given: dict[str, str], deep: bool) -> None:
+    made = source(HEALTHY, fact="spans", **given)
+    tasks = made.reader(made.schema()).partitions()
+    assert {decode(task.task)[1] for task in tasks if isinstance(task, FactTask)} == {deep}
+
+
+@pytest.mark.parametrize(
     ("options", "words", "hint"),
     [
+        ({"deep": "perhaps"}, "deep is 'perhaps', which is none of its values", "choose from true, false"),
+        ({"as_of": "soon"}, "as_of is 'soon', which is no time", None),
         ({"topic": "x"}, "there is no option 'topic' of kafka_log", "did you mean topics?"),
         ({"fact": "record"}, "there is no fact 'record'", "did you mean records?"),
         ({"topics": "a,,b"}, "there is a name missing", None),

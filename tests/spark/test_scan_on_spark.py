@@ -1,6 +1,7 @@
 """The scan on Spark gives the local engine's answer, row for row: on every sample, every fault and every archive."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from kafka_forensics.export import json_document
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import scan
+from kafka_forensics.spark.options import parse_options
 from kafka_forensics.spark.result import scanned
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
@@ -78,6 +80,17 @@ def test_the_answer_gives_dataframes(spark: SparkSession) -> None:
     assert result.dataframe("batches").toArrow().num_rows == sum(one.batches for one in result.replicas)
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
         result.dataframe("batchs")
+
+
+def test_its_dataframes_are_of_the_scan_as_it_was_asked_for(spark: SparkSession) -> None:
+    paths = brokers("unclean-election")
+    asked: dict[str, Any] = {"live": True, "deep": False, "as_of_ms": 1_900_000_000_000}
+    there, here = scan(spark, paths, **asked), kf.scan(paths, **asked)
+    told = sorted(map(repr, there.dataframe("transactions").toArrow().to_pylist()))
+    assert told == sorted(map(repr, here.facts("transactions").to_pylist()))
+    assert told != sorted(map(repr, kf.scan(paths).facts("transactions").to_pylist()))
+    query = parse_options({"path": paths[0], **there.options}).query
+    assert (query.live, query.deep, query.as_of_ms) == (True, False, 1_900_000_000_000)
 
 
 def _losses(result: ScanResult) -> list[Finding]:
