@@ -9,6 +9,7 @@ import numpy as np
 from kafka_forensics.analysis.survey import Survey
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.files import EpochEntry
 
 if TYPE_CHECKING:
@@ -109,12 +110,15 @@ class EpochsFold:
                 entries.append(EpochEntry(run.leader_epoch, run.start_offset))
         return entries
 
-    def strays(self, checkpoint: list[EpochEntry] | None) -> list[tuple[EpochRun, int]]:
+    def strays(self, checkpoint: list[EpochEntry] | None, control: PartitionControl | None = None) -> list[tuple[EpochRun, int]]:
         """Single batches whose epoch field contradicts their neighbours (or, at the end, the checkpoint), each with the epoch
-        expected there. The field lies outside the CRC, so neighbours are its only witnesses within a log."""
+        expected there. The field lies outside the CRC, so neighbours are its only witnesses within a log; an epoch in which the
+        controller had a leader is none at the end: there the checkpoint lacks it."""
         strays = []
         previous: EpochRun | None = None
         known = None if checkpoint is None else max((entry.leader_epoch for entry in checkpoint), default=-1)
+        if known is not None and control is not None and self.runs and self.runs[-1].leader_epoch in _led_epochs(control):
+            known = max(known, self.runs[-1].leader_epoch)
         for index, run in enumerate(self.runs):
             if run.batches == 1 and _out_of_line(previous, run, self.runs[index + 1 : index + 3], known):
                 beside = self.runs[index + 1] if previous is None else previous
@@ -135,6 +139,13 @@ class EpochsFold:
                 found.append((run, highest))
             highest = max(highest, run.leader_epoch)
         return found
+
+
+def _led_epochs(control: PartitionControl) -> set[int | None]:
+    """Epochs in which the controller is known to have had a leader of a partition."""
+    events = [] if control.history is None else control.history.events
+    led: set[int | None] = {one.state.leader_epoch for one in events if one.state.leader != NO_LEADER}
+    return led | ({control.leader_epoch} if control.leader not in (None, NO_LEADER) else set())
 
 
 def _out_of_line(previous: EpochRun | None, run: EpochRun, behind: list[EpochRun], known: int | None) -> bool:

@@ -181,7 +181,7 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     context, epochs = replica.context, replica.state.epochs
     checkpoint = context.epoch_checkpoint
     found = []
-    strays = epochs.strays(checkpoint)
+    strays = epochs.strays(checkpoint, context.control)
     displaced = {(one.run.segment, one.run.position) for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}
     for run, expected in [*strays, *epochs.regressions()]:
         stretch = _stretch(replica, run) if displaced else None

@@ -132,7 +132,7 @@ class _Told:
         for run in epochs.runs:
             self.runs.setdefault(run.leader_epoch, []).append(run)
         self._first = epochs.runs[0] if epochs.runs else None
-        self._strays = {id(run) for run, _ in epochs.strays(self._checkpoint)}
+        self._strays = {id(run) for run, _ in epochs.strays(self._checkpoint, replica.context.control)}
         self._regressions = {id(run) for run, _ in epochs.regressions()}
         self._starts = Counter(entry.start_offset for entry in self._checkpoint or [])
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kafka_forensics.analysis import epochs
 from kafka_forensics.analysis.epochs import EpochRun, EpochsFold, checkpoint_contradiction
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from tests.support.folds import folded
 from tests.support.segments import batch, columns_of, flipped, read, starts
@@ -110,6 +111,14 @@ def test_a_flip_in_real_bytes_keeps_its_crc_and_is_told() -> None:
             ((run, expected),) = state.strays(None)
             assert (run.start_offset, run.position, run.size_in_bytes, expected) == (3, starts(batches)[3], len(batches[3]), 3)
             assert state.lineage() == [EpochEntry(3, 0)]
+
+
+@pytest.mark.parametrize(("leader", "leader_epoch", "stray"), [(1, 2, False), (-1, 2, True), (1, 3, True), (None, None, True)])
+def test_an_epoch_that_had_a_leader_is_no_stray_at_the_end(leader: int | None, leader_epoch: int | None, stray: bool) -> None:
+    """The checkpoint ends with epoch 0: it lacks epoch 2 if the controller knows that, else the last batch is wrong."""
+    state = fold_of(0, 0, 2)
+    control = PartitionControl(leader, leader_epoch, [1], [], [1, 2])
+    assert [run.leader_epoch for run, _ in state.strays([EpochEntry(0, 0)], control)] == ([2] if stray else [])
 
 
 def test_epochs_that_stand_alone_are_no_strays() -> None:
