@@ -10,6 +10,7 @@ from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.plan_steps import Steps
+from kafka_forensics.replication.planner import truncates_by
 from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Loss, Missing, Witness
 from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
 from kafka_forensics.wording import message
@@ -24,8 +25,8 @@ ELECTIONS: Final = {
     "unknown": "not known",
 }
 REGIMES: Final = {
-    "epochs": "followers truncate by leader epochs (Kafka 0.11 and later)",
-    "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)",
+    "epochs": "followers truncate by leader epochs (Kafka 0.11 and later{})",
+    "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11{})",
 }
 _MISSING: Final = {
     "no_controller_log": "no controller's log is here to say who is in sync, and whether there are further replicas",
@@ -73,7 +74,9 @@ def witness_words(one: Witness) -> str:
 def title(planned: Planned) -> str:
     """The partition, how its followers truncate, and what the controller last said."""
     plan, control = planned.plan, planned.given.control
-    text = f"{name(plan.topic, plan.partition)}: {REGIMES[plan.truncate_by]}"
+    told = truncates_by(planned.given.replicas)
+    reason = ", as was asked for" if told != plan.truncate_by else "" if told == "epochs" else ": the logs know no leader epochs"
+    text = f"{name(plan.topic, plan.partition)}: {REGIMES[plan.truncate_by].format(reason)}"
     if control is not None and control.isr is not None:
         leader = "none" if control.leader in (None, -1) else str(control.leader)
         text += f"; leader {leader} in epoch {control.leader_epoch}, ISR {_ids(control.isr)}"
