@@ -90,6 +90,14 @@ class Placement:
     """Partition → its share of the topic's records without a key, in percent; estimated from those looked at."""
 
     @property
+    def last_rule(self) -> tuple[str | None, int | None, int | None]:
+        """Partitioner, number of partitions and share in percent of the last stretch; None where nothing can be said."""
+        if not self.stretches:
+            return None, None, None
+        rule, share = self.stretches[-1].rule, self.stretches[-1].share
+        return rule.partitioner, rule.partition_count, None if rule.partitioner == NEITHER else round(100 * share)
+
+    @property
     def is_plain(self) -> bool:
         """Whether there is nothing to tell: one hash over all partitions fits all along, and no key was seen in two of them."""
         known = all(

@@ -8,6 +8,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import KeyPlacement, PartitionSummary
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.placement_rules import Placement
@@ -50,6 +51,14 @@ class TopicPlacements:
         """What is to be told of all topics."""
         self._judge()
         return self._found
+
+    def tell(self, partitions: Iterable[PartitionSummary]) -> None:
+        """Say of every partition how its topic's keys are placed, when `finish` has judged all topics."""
+        known = {one.topic: one for one in self.placements}
+        for summary in partitions:
+            placement = known.get(summary.topic)
+            if placement is not None:
+                summary.key_placement = KeyPlacement(*placement.last_rule, placement.keyless_share.get(summary.partition))
 
     def _judge(self) -> None:
         topic, partitions = self._topic, self._partitions

@@ -109,6 +109,7 @@ class Scan:
         around = environment_findings(inputs)
         findings = lost_partitions(inputs, controller, around) + self.witnesses.findings + self.findings
         findings = self._across.finish(findings, self.partitions) + self._placements.finish()
+        self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}
         findings += risky_settings(controller, topics, findings, self.options.as_of_ms)
         findings += changed_findings(inputs)

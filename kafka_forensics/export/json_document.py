@@ -134,6 +134,7 @@ def partition_object(partition: PartitionSummary) -> Json:
             "common_end_offset": agreement.common_end_offset,
             "fork_epochs": agreement.fork_epochs,
         },
+        "key_placement": None if partition.key_placement is None else asdict(partition.key_placement),
     }
 
 

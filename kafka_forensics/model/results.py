@@ -78,6 +78,20 @@ class Agreement:
     """Broker → leader epoch it holds at the first differing offset."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeyPlacement:
+    """By which rule keyed records come into the partitions of a topic, as far as those looked at tell; of several, the last one."""
+
+    partitioner: str | None
+    """murmur2 | crc32 | murmur2 and crc32 | no_known_hash; None where too few keys were looked at to say."""
+    partition_count: int | None
+    """What the hash is taken modulo."""
+    agreeing_percent: int | None
+    """Of the keys looked at since that rule holds; None of no known hash."""
+    keyless_percent: int | None
+    """Of the topic's records without a key, how many lie in this partition; None: none were seen."""
+
+
 @dataclass(slots=True)
 class PartitionSummary:
     """One partition over all its replicas."""
@@ -97,6 +111,8 @@ class PartitionSummary:
     leader_epoch: int | None = None
     isr: list[int] | None = None
     replica_assignment: list[int] | None = None
+    key_placement: KeyPlacement | None = None
+    """None where no records were looked at: of a topic of one partition, or in a scan that is not deep."""
 
 
 @dataclass(slots=True)

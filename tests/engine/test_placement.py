@@ -12,6 +12,7 @@ from kafka_forensics.engine import local, scanning
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.placement import TopicPlacements
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import KeyPlacement
 from kafka_forensics.parsers.kernels.partitioners import murmur2
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -74,6 +75,14 @@ def test_one_client_is_recognised_and_nothing_said(tmp_path: Path, judged: Judge
     findings, placements = judged(tmp_path)
     assert findings == []
     assert [one.rule for one in placements["orders"].stretches] == [Rule(name, 3)]
+    told = [one.key_placement for one in local.scan([str(tmp_path)], ScanOptions(deep=True)).partitions]
+    assert told == [KeyPlacement(name, 3, 100, None)] * 3
+
+
+def test_a_shallow_scan_does_not_tell_how_keys_are_placed(tmp_path: Path) -> None:
+    put_topic(tmp_path, [(java, 3)])
+    result = local.scan([str(tmp_path)], ScanOptions(deep=False))
+    assert [one.key_placement for one in result.partitions] == [None] * 3
 
 
 def test_a_raised_number_of_partitions_is_told_in_a_sentence(tmp_path: Path, judged: Judged) -> None:

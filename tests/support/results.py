@@ -6,6 +6,7 @@ from kafka_forensics.model.results import (
     Agreement,
     BrokerSummary,
     Incomplete,
+    KeyPlacement,
     PartitionSummary,
     ReplicaSummary,
     ScanResult,
@@ -57,6 +58,7 @@ def partition(
         high_watermark_witness=witness if ends else None,
         agreement=agreement,
         replicas=replicas,
+        key_placement=KeyPlacement("murmur2", 2, 100, None) if topic == "orders" else None,
     )
 
 
