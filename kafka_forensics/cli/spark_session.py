@@ -7,20 +7,20 @@ stages are becomes our progress.
 import logging
 import os
 import re
-import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.cli.interrupts import Children
 from kafka_forensics.cli.progress import Progress
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.errors import ForensicsError
+from kafka_forensics.spark.java_words import JavaWords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STAGES: Final = re.compile(rb"\[Stage (\d+):[^\]]*?\((\d+) \+ \d+\) / (\d+)\]")
-_PIECE: Final = 4096
 
 
 @contextmanager
@@ -37,15 +37,16 @@ def stopping(screen: Destination, remote: str | None, master: str | None, jobs: 
     logging.getLogger().addHandler(logging.NullHandler())  # else a library's complaint would come with a trace on stderr
     if remote is not None:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # we say what goes wrong; its library would log it as well
-        with Children() as children:
-            with failures_told(remote):
+    with (
+        Children() as children,
+        Progress(screen, quiet=quiet, tasks=True) as progress,
+        JavaWords(partial(_stages_told, progress)) as heard,
+    ):
+        with failures_told(where, heard), heard.child():
+            if remote is not None:  # with local[N] a server of our own
                 spark = session(remote=remote)
-            with _used(spark, children):
-                yield spark
-        return
-    with Children() as children, Progress(screen, quiet=quiet, tasks=True) as progress, _Heard(progress) as heard:
-        with failures_told(where), heard.child():
-            spark = default_builder(where).config("spark.ui.showConsoleProgress", "true").getOrCreate()
+            else:
+                spark = default_builder(where).config("spark.ui.showConsoleProgress", "true").getOrCreate()
         with _used(spark, children):
             yield spark
 
@@ -71,41 +72,8 @@ def _say(screen: Destination, words: str, *, quiet: bool) -> None:
         screen.stream.flush()
 
 
-class _Heard:
-    """A pipe that the Java process gets for its standard error, and a thread that listens at its other end."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._read, self._write = os.pipe()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._listener.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """The listener ends when the last process that holds the other end does, or with us."""
-        if self._write >= 0:
-            os.close(self._write)
-            self._write = -1
-
-    @contextmanager
-    def child(self) -> "Iterator[None]":
-        """Processes that are started meanwhile get the pipe as their standard error."""
-        kept = os.dup(2)
-        os.dup2(self._write, 2)
-        try:
-            yield
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-
-    def _listen(self) -> None:
-        rest = b""
-        while piece := os.read(self._read, _PIECE):
-            *lines, rest = re.split(rb"[\r\n]", rest + piece)
-            for line in lines:
-                stages = _STAGES.findall(line)
-                if stages:
-                    self._progress(sum(int(done) for _, done, _ in stages), sum(int(total) for _, _, total in stages))
-        os.close(self._read)
+def _stages_told(progress: Progress, line: bytes) -> None:
+    """How far Spark's stages are, if that is what Java says in a line."""
+    stages = _STAGES.findall(line)
+    if stages:
+        progress(sum(int(done) for _, done, _ in stages), sum(int(total) for _, _, total in stages))
