@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.spark.java_words import JavaWords, QuietStart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +27,9 @@ _MASTER: Final = re.compile(
 )
 _MASTERS: Final = "local, local[4], local[*], spark://host:port, yarn and k8s://https://host:port are such"
 _CAUSE: Final = re.compile(
-    r"^\s*(?:Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
+    r"^[\s:]*(?:Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Exception|Error)\b.*)$", re.MULTILINE
 )
+_JAVA_ENDED: Final = "[JAVA_GATEWAY_EXITED]"
 _ANSWER_SECONDS: Final = 10.0
 """How long a connection may take to come about."""
 CONNECT_SECONDS: Final = 30.0
@@ -71,8 +73,11 @@ def shown(place: str) -> str:
 
 
 @contextmanager
-def failures_told(starting: str | None = None) -> "Iterator[None]":
-    """Say in one line what Spark fails at meanwhile: UsageError while it starts at the place `starting`, else ForensicsError."""
+def failures_told(starting: str | None = None, java: JavaWords | None = None) -> "Iterator[None]":
+    """Say in one line what Spark fails at meanwhile: UsageError while it starts at the place `starting`, else ForensicsError.
+
+    `java` is what the Java process says that is started meanwhile.
+    """
     from pyspark.errors import PySparkException
 
     kinds: list[type[Exception]] = [PySparkException, ConnectionRefusedError, ConnectionResetError]
@@ -90,6 +95,8 @@ def failures_told(starting: str | None = None) -> "Iterator[None]":
         reason = root_cause(str(error))
         if starting is None:
             raise ForensicsError(f"Spark did not finish: {reason}") from error
+        if java is not None and _JAVA_ENDED in reason and (said := java.reason()) is not None:
+            reason = f"Java ended and said: {said}"
         reason = reason.replace(starting, shown(starting))
         raise UsageError(
             f"Spark does not start at {shown(starting)}: {reason}", hint="`kafka-forensics doctor` checks Java and Spark"
@@ -131,11 +138,22 @@ def builder(master: str) -> "SparkSession.Builder":
 
 
 def started(master: str) -> "SparkSession":
-    """The running Classic session if there is one, else one of `builder`."""
+    """The running Classic session if there is one, else one of `builder`, whose Java says nothing while it starts.
+
+    Raises UsageError if it does not start.
+    """
     require_pyspark()
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession() or builder(master).getOrCreate()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    made, start = builder(master), QuietStart()
+    with JavaWords(start.take) as java:
+        with failures_told(master, java), java.child():
+            spark = made.getOrCreate()
+        start.done()
+    return spark
 
 
 def connected(remote: str) -> "SparkSession":

@@ -1,0 +1,111 @@
+"""What Java says while it starts: nothing of it is seen if it starts, and the line with the reason if it does not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.spark.java_words import JavaWords, QuietStart
+
+pytestmark = pytest.mark.spark
+
+SAMPLE = str(Path(__file__).resolve().parents[2] / "sample_logs" / "silent-divergence" / "broker-1")
+INCUBATOR = "WARNING: Using incubator modules: jdk.incubator.vector"
+STARTED = f"""{INCUBATOR}
+Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
+Setting default log level to "WARN".
+To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
+26/11/21 16:57:36 WARN NativeCodeLoader: Unable to load native-hadoop library
+Setting Spark log level to "ERROR".
+"""
+NOT_MADE = """Error: Could not create the Java Virtual Machine.
+Error: A fatal exception has occurred. Program will exit.
+/s/bin/spark-class: line 97: CMD: bad array subscript
+"""
+REPORTED = """# An error report file with more information is saved as:
+# /tmp/hs_err_pid1.log
+"""
+
+
+def said_by(words: JavaWords, text: str) -> None:
+    """Let a process say that."""
+    with words.child():
+        subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write(sys.argv[1])", text], check=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", None),
+        (STARTED, None),
+        ("Error occurred during initialization of VM\nToo small maximum heap\n", "Too small maximum heap"),
+        (
+            f"Invalid initial heap size: -Xms9x\n{NOT_MADE}",
+            "Invalid initial heap size: -Xms9x",
+        ),
+        (
+            f"#\n# There is insufficient memory for Java to continue.\n# Native memory allocation failed\n{REPORTED}",
+            "Native memory allocation failed",
+        ),
+        ("java.lang.X: why\n\tat a.B.c(D.java:1)\n\t... 3 more\n", "java.lang.X: why"),
+        ("no \x1b[31mred\x07 \u202ehere\n\n", r"no \x1b[31mred\x07 \u202ehere"),
+        ("cut off", "cut off"),
+        ("x" * 100_000, "x" * 400),
+    ],
+)
+def test_the_last_line_that_says_why_is_the_reason(text: str, reason: str | None) -> None:
+    with JavaWords(lambda _: None) as words:
+        said_by(words, text)
+        assert words.reason() == reason
+
+
+def test_what_was_said_at_a_start_is_passed_on_without_the_noise(capfd: pytest.CaptureFixture[str]) -> None:
+    start = QuietStart()
+    with JavaWords(start.take) as words:
+        said_by(words, f"{STARTED}something odd\n")
+        assert words.reason() == "something odd"
+        assert capfd.readouterr() == ("", "")
+        start.done()
+    start.take(INCUBATOR.encode())
+    assert capfd.readouterr() == ("", f"something odd\n{INCUBATOR}\n")
+
+
+@pytest.fixture
+def no_java(tmp_path: Path) -> dict[str, str]:
+    """An environment whose Java ends at once, after some words to both of its streams."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'Error occurred during initialization of VM'\nprintf 'Too \\033[31msmall\\n'\nexit 1\n")
+    java.chmod(0o755)
+    return os.environ | {"JAVA_HOME": str(tmp_path)}
+
+
+def run(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=200, check=False)
+
+
+def test_a_command_says_why_java_does_not_start(no_java: dict[str, str]) -> None:
+    done = run(no_java, "-m", "kafka_forensics", "scan", SAMPLE, "--engine", "spark", "--jobs", "1", "--format", "json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        r"error: Spark does not start at local[1,4]: Java ended and said: Too \x1b[31msmall",
+        "hint: `kafka-forensics doctor` checks Java and Spark",
+    ]
+
+
+def test_a_session_says_why_java_does_not_start(no_java: dict[str, str]) -> None:
+    code = (
+        "from kafka_forensics import spark, errors\n"
+        "try:\n    spark.session('local[1]')\n"
+        "except errors.UsageError as error:\n    print(error)\n"
+    )
+    done = run(no_java, "-c", code)
+    assert (done.stdout, done.stderr) == (r"Spark does not start at local[1]: Java ended and said: Too \x1b[31msmall" + "\n", "")
+
+
+def test_a_session_starts_without_a_word() -> None:
+    code = "from kafka_forensics import spark\nstarted = spark.session('local[1]')\nprint(started.range(3).count())\nstarted.stop()"
+    done = run(dict(os.environ), "-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
