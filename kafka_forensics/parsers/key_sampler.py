@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SAMPLED_BATCHES: Final = 1024
 """Batches of a log that are looked at, at most and about."""
-LEAST_GRAIN: Final = 1024
+LEAST_GRAIN: Final = 64
 """At most one batch is looked at for so many bytes of log."""
 COMPRESSED_GRAINS: Final = 4
 """How many times more for a compressed one: each is looked at by itself, which costs more."""

@@ -127,6 +127,27 @@ def test_f44_a_copy_older_than_the_decision_is_not_judged(tmp_path: Path) -> Non
         assert kinds(result)["TXN_OPEN", "info"] == copies
 
 
+@pytest.mark.parametrize("bump", [1, 2])
+@pytest.mark.parametrize(("shown", "reason"), [(ABORT, None), (NOTHING, "no_marker"), (COMMIT, "opposite_marker")])
+def test_f44_a_fenced_transaction_of_version_2_ends_one_or_two_epochs_up(
+    tmp_path: Path, bump: int, shown: bool | None, reason: str | None
+) -> None:
+    """Early builds of 4.0 raised the epoch for the fence and for the end (KAFKA-19367)."""
+    log, state = DataLog(), CoordinatorLog()
+    log.traffic(0)
+    log.data(30, epoch=4)
+    if shown is not None:
+        log.marker(90.07, commit=shown, epoch=4 + bump)
+    log.traffic(120)
+    state.transaction(0, (0,), commit=True, name=OTHER)
+    state.state(30, "Ongoing", (0,), epoch=4, client=2)
+    state.state(90.05, "PrepareAbort", (0,), epoch=4 + bump, since=30, client=2)
+    state.state(90.09, "CompleteAbort", epoch=4 + bump, since=30, client=2)
+    result = scan(write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state}))
+    told = [(one.kind, one.evidence["reason"]) for one in result.findings if one.kind != "INCIDENT_SIGNATURE"]
+    assert told == ([] if reason is None else [("TXN_TORN", reason)])
+
+
 @pytest.mark.parametrize(("isr", "torn"), [([3], False), ([2, 3], True)])
 def test_f44_replicas_that_were_out_of_sync_need_not_have_the_marker(tmp_path: Path, isr: list[int], torn: bool) -> None:
     """Broker 3 was not given; the controller's log says who had all that was committed."""
