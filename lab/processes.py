@@ -11,10 +11,11 @@ _LISTEN: Final = "0A"
 
 
 def mentioning(text: str) -> dict[int, str]:
-    """Process id → command line of every running process whose command line holds `text`, this one left out."""
-    found = {}
+    """Process id → command line of every running process whose command line holds `text`, this one and those that started it
+    left out."""
+    found, own = {}, _started_by(os.getpid())
     for entry in PROC.iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) in own:
             continue
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -22,6 +23,16 @@ def mentioning(text: str) -> dict[int, str]:
             continue
         if text in command:
             found[int(entry.name)] = command
+    return found
+
+
+def _started_by(process_id: int) -> set[int]:
+    """A process and its parents, up to the first."""
+    found: set[int] = set()
+    while process_id > 0 and process_id not in found:
+        found.add(process_id)
+        status = (PROC / str(process_id) / "status").read_text()
+        process_id = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
     return found
 
 

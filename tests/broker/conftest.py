@@ -9,6 +9,7 @@ from lab.broker_faults import BROKER_SETTINGS, Story, make_broker_faults
 from lab.cluster import Cluster
 from lab.elections import Held, make_elections
 from lab.fault_base import make_fault_base
+from lab.log_directory_move import copy_while_moving
 from lab.processes import mentioning
 from lab.watermark_truncation import History, on_new, on_old
 from tests.support.faults import Brokers
@@ -73,3 +74,9 @@ def history_of_new_brokers(tmp_path_factory: pytest.TempPathFactory) -> History:
     """The same schedule on Kafka 4.3.0."""
     root = tmp_path_factory.mktemp("new")
     return on_new(root / "nodes", root / "copies")
+
+
+@pytest.fixture(scope="session", name="moving")
+def copies_while_a_replica_moves(tmp_path_factory: pytest.TempPathFactory) -> "list[Path]":
+    """Both log directories of a broker that moves a replica from one to the other."""
+    return copy_while_moving(tmp_path_factory.mktemp("move"))

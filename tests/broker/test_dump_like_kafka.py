@@ -5,31 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.cli.main import outcome
 from lab.elections import Held
+from lab.make_samples import SAMPLE_LOGS
 from lab.watermark_truncation import History
 from tests.support.faults import Brokers
-from tests.support.peer_dumps import (
-    DECODERS,
-    PLAIN,
-    PRINT,
-    SUFFIXES,
-    VERIFY,
-    Laid,
-    dumps,
-    kafka_ends_at,
-    kafka_prints,
-    lay_out,
-    one_line,
-    said_to_end,
-    shown,
-)
+from tests.support.peer_comparison import hold_to_kafka_s_tool
+from tests.support.peer_dumps import DECODERS, PLAIN, PRINT, SUFFIXES, VERIFY, Laid, lay_out
 
 pytestmark = pytest.mark.broker
-
-FORMAT = ("--format", "kafka-dump-log")
-ENDED_AT_MOST = 20
-"""Files at which Kafka's tool ends, of one kind: each needs a run of its own."""
 
 
 @pytest.fixture(scope="module", name="layout")
@@ -39,11 +22,17 @@ def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", name="laid")
 def files_of_all_copies(
-    layout: Path, real_base: Brokers, broker_copies: Path, elections: Held, old_history: History, new_history: History
+    layout: Path,
+    real_base: Brokers,
+    broker_copies: Path,
+    elections: Held,
+    old_history: History,
+    new_history: History,
+    moving: list[Path],
 ) -> list[Laid]:
     rounds = [tree for one in elections.rounds for tree in (one.before, one.after)]
     histories = [tree for one in (old_history, new_history) for tree in (one.between, one.after)]
-    return lay_out([real_base.root, broker_copies, *rounds, *histories], layout)
+    return lay_out([SAMPLE_LOGS, real_base.root, broker_copies, *rounds, *histories, *moving], layout)
 
 
 def test_files_of_every_kind_are_there(laid: list[Laid]) -> None:
@@ -57,18 +46,4 @@ def test_files_of_every_kind_are_there(laid: list[Laid]) -> None:
 def test_lines_equal_those_of_kafka_s_tool(
     laid: list[Laid], layout: Path, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(layout)
-    paths = [one.path for one in laid if option in one.options]
-    options = [option] if option else []
-    assert outcome(["dump", *paths, *FORMAT, *options]) == 0
-    said = capsys.readouterr()
-    ours = dumps(said.out)
-    assert list(ours) == paths
-    ended = said_to_end(said.err.splitlines())
-    assert len(ended) <= ENDED_AT_MOST
-    rest = [path for path in paths if path not in ended]
-    theirs, complaints = kafka_prints(rest, layout, *options)
-    theirs |= {path: kafka_ends_at(path, layout, *options) for path in ended}
-    assert [path for path in paths if one_line(ours[path]) != shown(theirs[path])] == []
-    assert outcome(["dump", *rest, *FORMAT, *options]) == 0
-    assert Counter(capsys.readouterr().err.splitlines()) == complaints
+    hold_to_kafka_s_tool(laid, layout, option, monkeypatch, capsys)

@@ -21,6 +21,8 @@ from lab.errors import LabError
 from lab.files import copy_tree, parse_offset_checkpoint
 from lab.jvm import wait_until
 from lab.workload import SMALL_SEGMENTS, Writer
+from tests.support.peer_comparison import hold_to_kafka_s_tool
+from tests.support.peer_dumps import PLAIN, PRINT, lay_out
 from tests.support.producer_batches import PRODUCER, marker, odd_marker, of_producer
 
 pytestmark = pytest.mark.broker
@@ -361,3 +363,10 @@ def test_a_broker_that_is_foretold_to_refuse_refuses(lab: Lab, harm: Callable[[P
     last_words = lab.cluster.server(1).last_words(10_000)
     assert "length-0" in last_words
     assert words in last_words
+
+
+@pytest.mark.parametrize("option", [PRINT, PLAIN])
+def test_what_the_broker_wrote_is_dumped_as_kafka_s_tool_does(
+    lab: Lab, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold_to_kafka_s_tool(lay_out([lab.pristine], tmp_path), tmp_path, option, monkeypatch, capsys)

@@ -22,6 +22,15 @@ def test_a_listening_socket_is_seen_with_its_address(address: str) -> None:
     assert here not in listening(os.getpid())
 
 
+def test_whoever_started_this_process_is_not_left_behind() -> None:
+    mark = uuid.uuid4().hex
+    code = "import sys; from lab.processes import mentioning; print(mentioning(sys.argv[1]))"
+    inner = [sys.executable, "-c", code, mark]
+    outer = f"import subprocess; subprocess.run({inner!r}, check=True)"
+    done = subprocess.run([sys.executable, "-c", outer, mark], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "{}\n"
+
+
 def test_a_process_is_found_by_its_command_line_until_it_ends() -> None:
     mark = uuid.uuid4().hex
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", mark], stdin=subprocess.PIPE) as started:
