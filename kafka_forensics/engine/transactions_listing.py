@@ -40,7 +40,8 @@ STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "un
 """`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
 coordinator decided otherwise."""
 MAX_OPEN: Final = 1 << 20
-"""Transactions that may be open at once in a partition; beyond, the one that began first is let go of."""
+"""Transactions that are open at once in a partition; those that begin when there are so many are passed over: none of them holds
+readers back while the others are open."""
 
 
 _COORDINATOR: Final = {
@@ -201,7 +202,7 @@ def replica_transactions(
                 continue
             if span is None:
                 if len(opened) >= MAX_OPEN:
-                    opened.pop(next(iter(opened)))
+                    continue
                 by_maximum = batch[BatchColumn.ATTRIBUTES] & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK)
                 first = batch[BatchColumn.MAX_TIMESTAMP if by_maximum else BatchColumn.BASE_TIMESTAMP]
                 span = opened[producer_id] = _Span(batch[BatchColumn.PRODUCER_EPOCH], batch[BatchColumn.BASE_OFFSET], first)

@@ -238,6 +238,20 @@ def test_an_overdue_transaction_is_told_with_its_age_and_its_timeout(run: Run, t
     assert "do not abort" not in out
 
 
+def test_of_very_many_open_ones_those_are_told_that_hold_readers_back(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions_listing, "MAX_OPEN", 2)
+    log = DataLog()
+    for number in range(5):
+        log.data(number, 3000 + number)
+    rows = json.loads(run(*write_cluster(tmp_path, {"t-0": log}), "--format", "json")[1])
+    assert [(one["producer_id"], one["state"], one["holds_last_stable_offset"]) for one in rows] == [
+        (3000, "open", True),
+        (3001, "open", False),
+    ]
+
+
 def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
     def decided(number: int) -> Decision:
         return Decision(APP, APP_ID, 0, number % 3 > 0, (("t", 0),), 1000 * number, 1000 * number, 1000 * number + 50, 0, number)
