@@ -5,8 +5,7 @@
 ``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing's own would be loaded before interruptions are heard of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -2,11 +2,14 @@
 
 import os
 import signal
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False  # as in the package: nothing is loaded before the first interruption could be heard of
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 
-def run() -> NoReturn:
+def run() -> "NoReturn":
     """Run the command line of this process. Until all is loaded, an interruption ends it at once, in a line and with its status."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
@@ -16,7 +19,7 @@ def run() -> NoReturn:
     main.run(lambda: signal.signal(signal.SIGINT, before))
 
 
-def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+def _end(_number: int, _frame: "FrameType | None") -> "NoReturn":
     """As `cli.main` says it, of which nothing may be there yet."""
     os.write(2, b"interrupted\n")
     os._exit(130)
