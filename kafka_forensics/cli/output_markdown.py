@@ -7,6 +7,7 @@ from typing import Final
 from kafka_forensics.cli.output_words import (
     by_kind,
     crowded_brokers,
+    gravity,
     headline,
     incomplete_lines,
     name,
@@ -33,7 +34,11 @@ def report_lines(result: ScanResult) -> Iterator[str]:
     found = [partition for partition in result.partitions if partition.verdict != "clean"]
     if found:
         yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
-        for partition in sorted(found, key=lambda each: -Severity(each.verdict).rank):
+        gravest: dict[tuple[str | None, int | None], tuple[int, bool, int]] = {}
+        for finding in sorted(result.findings, key=gravity):
+            gravest.setdefault((finding.place.topic, finding.place.partition), gravity(finding))
+        told = {partition.verdict: (-Severity(partition.verdict).rank, True, 0) for partition in found}
+        for partition in sorted(found, key=lambda each: gravest.get((each.topic, each.partition), told[each.verdict])):
             yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"
     if clean := len(result.partitions) - len(found):
         yield f"\n{plural(clean, 'partition')}: {nothing_found(result)}.\n"
