@@ -19,7 +19,7 @@ _COMMITS_TRIED: Final = 8
 
 def witnesses_of(one: Replica, reader: "LogReader", log: TransactionLog | None, *, conflicts: bool) -> list[Witness]:
     """The furthest of each kind for one replica's log; `conflicts`: other replicas hold other records."""
-    found = [_group_offset(one, reader, conflicts=conflicts), None if log is None else _marker(one, log)]
+    found = [_group_offset(one, reader, conflicts=conflicts), None if log is None or conflicts else _marker(one, log)]
     return [each for each in found if each is not None]
 
 
@@ -46,7 +46,8 @@ def _group_offset(one: Replica, reader: "LogReader", *, conflicts: bool) -> Witn
 def _marker(one: Replica, log: TransactionLog) -> Witness | None:
     """A coordinator completes a transaction when every partition's leader has its marker from the whole ISR, so that all up to the
     marker is committed. From transaction version 2 on each transaction has its own epoch; before, the marker must be older than a
-    later completion of its producer, by more than clocks differ."""
+    later completion of its producer, by more than clocks differ. A leader that is replaced before it answers may leave a marker
+    that nobody else has, and the next one is sent another: where logs part nothing tells which of them was answered for."""
     rows = one.state.transactions.last_markers.markers.rows
     if not len(rows):
         return None

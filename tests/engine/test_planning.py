@@ -192,12 +192,19 @@ def test_where_logs_conflict_a_commit_must_name_the_epoch(tmp_path: Path, epoch:
     assert losses(planned, 1) == [(6, 10, (2,), committed)]
 
 
-@pytest.mark.parametrize(("client", "completed", "committed"), [(2, True, 3), (2, False, 0), (0, True, 0)])
-def test_a_marker_of_a_completed_transaction_is_a_witness(tmp_path: Path, client: int, completed: bool, committed: int) -> None:
-    """Before version 2 a marker may be that of a later transaction of which the coordinator's copy knows nothing yet."""
-    short, full, coordinator = DataLog(), DataLog(), CoordinatorLog()
-    for log in (short, full):
+@pytest.mark.parametrize(
+    ("client", "completed", "parted", "committed"),
+    [(2, True, False, 3), (2, False, False, 0), (0, True, False, 0), (2, True, True, 0)],
+)
+def test_a_marker_of_a_completed_transaction_is_a_witness(
+    tmp_path: Path, client: int, completed: bool, parted: bool, committed: int
+) -> None:
+    """Before version 2 a marker may be that of a later transaction of which the coordinator's copy knows nothing yet; where logs
+    part, one that was sent again to another leader."""
+    short, full, coordinator, other = DataLog(), DataLog(), CoordinatorLog(), DataLog()
+    for log in (short, full, other):
         log.traffic(0)
+    other.plain()
     epoch = 1 if client == 2 else 0
     full.data(1, epoch=epoch)
     full.marker(1.07, commit=True, epoch=epoch)
@@ -206,14 +213,15 @@ def test_a_marker_of_a_completed_transaction_is_a_witness(tmp_path: Path, client
     coordinator.state(1.05, "PrepareCommit", (0,), epoch=epoch, since=1, client=client)
     if completed:
         coordinator.state(1.09, "CompleteCommit", epoch=epoch, since=1, client=client)
-    write_cluster(tmp_path, {"t-0": {1: short, 2: full, 3: full}, "__transaction_state-0": coordinator})
+    write_cluster(tmp_path, {"t-0": {1: short, 2: full, 3: other if parted else full}, "__transaction_state-0": coordinator})
     for broker in (1, 2, 3):
         low = write_offset_checkpoint({("t", 0): 0, ("__transaction_state", 0): coordinator.next_offset})
         (tmp_path / f"b{broker}" / "replication-offset-checkpoint").write_bytes(low)
     planned = one_of(planned_on([tmp_path], "t"))
     candidate = planned.candidate(1)
     assert candidate is not None
-    assert (candidate.committed, candidate.at_most) == (committed, full.next_offset - short.next_offset)
+    assert candidate.committed == committed
+    assert candidate.at_most == full.next_offset - short.next_offset + parted * (other.next_offset - short.next_offset)
     if committed:
         assert candidate.losses[0].witness == Witness(short.next_offset + 3, "transaction_marker", 2, "app-1")
 
