@@ -124,7 +124,7 @@ def export(
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":
-    """A builder of a quiet session on this machine's loopback address, whose workers run this very Python.
+    """A builder of a session that logs errors alone, on this machine's loopback address, whose workers run this very Python.
 
     The environment variables `PYSPARK_PYTHON` and `PYSPARK_DRIVER_PYTHON` are set unless they are already; whatever is configured
     on the builder afterwards wins. Raises UsageError if pyspark or Java is not there.
