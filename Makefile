@@ -14,7 +14,7 @@ help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
 	@echo 'make test         the whole test suite'
 	@echo 'make test-broker  the tests that start a real Kafka on loopback'
-	@echo 'make nightly      100,000 random histories: plans against what the simulator knows'
+	@echo 'make nightly      100,000 random histories in memory and 1,000 on disk, against what the simulator knows'
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
@@ -61,7 +61,7 @@ test-broker: $(VENV)/.installed-dev
 	$(BIN)/pytest --broker -m broker
 
 nightly: $(VENV)/.installed-dev
-	$(BIN)/pytest --nightly tests/simulation/test_random_histories.py
+	$(BIN)/pytest --nightly tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

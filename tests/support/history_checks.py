@@ -6,7 +6,7 @@ from itertools import combinations
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import planner
-from kafka_forensics.replication.plans import Candidate, PlanPartition, PlanReplica
+from kafka_forensics.replication.plans import Candidate, Plan, PlanPartition, PlanReplica
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replica
 from kafka_forensics.simulation.random_histories import RandomHistory
 from kafka_forensics.simulation.truth import elections
@@ -76,25 +76,35 @@ def wrongs(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
         counted["forked"] += bool(told.forks(logs))
         counted["lost without a trace"] += bool(everywhere)
         plan = planner.plan_partition(plan_partition_of(cluster, partition, logs))
-        candidates = {one.broker: one for one in plan.candidates}
-        for played in elections(cluster, partition.name):
-            truth = told.cuts(logs, played.leader)
-            if not cluster.epochs_known:
-                truth = {one: _by_high_watermark(partition, one, played.leader, cut) for one, cut in truth.items()}
-            seen = {one.broker: Cut(one.truncation_offset, one.lost) for one in played.followers}
-            if seen != truth:
-                yield f"broker {played.leader} leads {partition.name}: followers do {seen}, ids say {truth}"
-            candidate = candidates[played.leader]
-            planned = {one.broker: (one.truncation_offset, one.lost) for one in candidate.followers}
-            if planned != truth:
-                yield f"broker {played.leader} leads {partition.name}: planned is {planned}, ids say {truth}"
-            gone = told.lost(acknowledged - everywhere, [logs[played.leader]])
-            losing = _losing(candidate, logs) & acknowledged - told.left([logs[played.leader]])
-            counted["costly elections"] += bool(gone)
-            if losing != gone:
-                yield f"broker {played.leader} leads {partition.name}: planned to lose {losing}, lost is {gone}"
+        yield from planned_wrongs(cluster, partition, logs, plan, counted)
         if history.is_gentle:
             yield from _broken_promises(cluster, partition, logs)
+
+
+def planned_wrongs(
+    cluster: Cluster, partition: Partition, logs: Mapping[int, Log], plan: Plan, counted: Counter[str] | None = None
+) -> Iterator[str]:
+    """Every election as it is played and as it is planned, against the ids: where followers cut, and what is lost."""
+    acknowledged = acknowledged_of(cluster, partition)
+    everywhere = told.lost(acknowledged, logs.values())
+    candidates = {one.broker: one for one in plan.candidates}
+    for played in elections(cluster, partition.name):
+        truth = told.cuts(logs, played.leader)
+        if not cluster.epochs_known:
+            truth = {one: _by_high_watermark(partition, one, played.leader, cut) for one, cut in truth.items()}
+        seen = {one.broker: Cut(one.truncation_offset, one.lost) for one in played.followers}
+        if seen != truth:
+            yield f"broker {played.leader} leads {partition.name}: followers do {seen}, ids say {truth}"
+        candidate = candidates[played.leader]
+        planned = {one.broker: (one.truncation_offset, one.lost) for one in candidate.followers}
+        if planned != truth:
+            yield f"broker {played.leader} leads {partition.name}: planned is {planned}, ids say {truth}"
+        gone = told.lost(acknowledged - everywhere, [logs[played.leader]])
+        losing = _losing(candidate, logs) & acknowledged - told.left([logs[played.leader]])
+        if counted is not None:
+            counted["costly elections"] += bool(gone)
+        if losing != gone:
+            yield f"broker {played.leader} leads {partition.name}: planned to lose {losing}, lost is {gone}"
 
 
 def _losing(candidate: Candidate, logs: Mapping[int, Log]) -> set[int]:

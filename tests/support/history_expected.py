@@ -1,0 +1,180 @@
+"""What a scan of a materialised history must find, worked out from records' ids and the simulator's state alone.
+
+A witness is a checkpointed high watermark: it proves the records below it, in the log it was read with, to have been committed. The
+present leader is, by the disks, the longest log of those that name the latest epoch: all others will follow it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kafka_forensics.simulation.cluster import Batch, Change, Cluster, Partition, Replica
+from kafka_forensics.simulation.transactions import Coordinator
+from tests.support import history_truth as told
+from tests.support.history_truth import Entry, Log, Ranges
+
+Version = tuple[int, Entry]
+"""An entry, and the offset at which it stands."""
+Told = tuple[str, int | None, int | None, int | None]
+"""A finding by its kind, broker and offsets `[start, end)`."""
+MAY_LOSE = ("unclean", "last-known-leader")
+"""Elections of brokers that were not known to have everything."""
+
+
+class Disk(NamedTuple):
+    """A partition as the brokers' disks hold it, by broker."""
+
+    partition: Partition
+    logs: Mapping[int, Log]
+    watermarks: Mapping[int, int]
+    """As checkpointed."""
+    epochs: Mapping[int, int]
+    """The last leader epoch that a replica's files name, -1 without any."""
+
+    def witnessed(self, broker: int) -> int:
+        """End of what the broker's own checkpoint proves of its log."""
+        return min(self.watermarks[broker], len(self.logs[broker]))
+
+    def versions(self, broker: int, ranges: Ranges) -> set[Version]:
+        """What a broker holds at these offsets."""
+        log = self.logs[broker]
+        return {(offset, log[offset]) for start, end in ranges for offset in range(start, min(end, len(log)))}
+
+    @property
+    def present_leader(self) -> int:
+        """See above."""
+        latest = max(self.epochs.values())
+        return max((one for one, epoch in self.epochs.items() if epoch == latest), key=lambda one: len(self.logs[one]))
+
+    @property
+    def longest(self) -> int:
+        """End of the longest log."""
+        return max(map(len, self.logs.values()))
+
+
+def disk_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Disk:
+    """A partition's disks."""
+    replicas = sorted(partition.replicas.items())
+    watermarks = {broker: one.checkpointed for broker, one in replicas}
+    return Disk(partition, logs, watermarks, {broker: _last_epoch(cluster, one) for broker, one in replicas})
+
+
+def _last_epoch(cluster: Cluster, one: Replica) -> int:
+    if not cluster.epochs_known:
+        return -1
+    written = one.batches[-1].leader_epoch if one.batches else -1
+    begun = one.epochs[-1].leader_epoch if one.epochs and one.epochs[-1].start_offset == one.log_end_offset else -1
+    return max(written, begun)
+
+
+def given_up(disk: Disk) -> set[Version]:
+    """What a witness proves committed and the present leader lacks, whom its holders, of earlier epochs, will follow."""
+    latest, leader = max(disk.epochs.values()), disk.logs[disk.present_leader]
+    held = {
+        one for broker, log in disk.logs.items() if disk.epochs[broker] < latest for one in enumerate(log[: disk.witnessed(broker)])
+    }
+    return held - set(enumerate(leader))
+
+
+def settled(disk: Disk) -> tuple[int, int, set[Version]] | None:
+    """Of logs without epochs: the fork that stays below a witness, `[start, end)`, and what was committed if one version reaches
+    that far; None if no witness reaches beyond the fork."""
+    start = min(told.forks(disk.logs).values(), default=None)
+    if start is None:
+        return None
+    sides: dict[Entry, int] = {}
+    for broker, log in disk.logs.items():
+        if len(log) > start:
+            sides[log[start]] = max(disk.witnessed(broker), sides.get(log[start], 0))
+    end = max(sides.values())
+    if end <= start:
+        return None
+    furthest = [side for side, witnessed in sides.items() if witnessed == end]
+    if len(furthest) > 1:
+        return start, end, set()
+    bearer = next(one for one, log in disk.logs.items() if log[start : start + 1] == [furthest[0]] and disk.witnessed(one) == end)
+    return start, end, disk.versions(bearer, ((start, end),))
+
+
+def lagging(disk: Disk, *, leader_loses: bool) -> set[Told]:
+    """Logs that part from none and are shorter than another; one that leads and loses something by it is told as that."""
+    forked = {broker for pair in told.forks(disk.logs) for broker in pair}
+    return {
+        ("REPLICA_LAGS", broker, len(log), disk.longest)
+        for broker, log in disk.logs.items()
+        if len(log) < disk.longest and broker not in forked and not (leader_loses and broker == disk.present_leader)
+    }
+
+
+def short_members(cluster: Cluster, disk: Disk) -> set[Told]:
+    """Members of the ISR or ELR that lack what a witness proves committed, while no log parts from another.
+
+    Before an unclean election a witness spoke of another history, if its broker has not followed that leader since.
+    """
+    members = disk.partition.isr | disk.partition.elr
+    unclean = [one.leader_epoch for one in _elections(cluster, disk.partition) if one.kind in MAY_LOSE]
+    sure = {one for one in disk.logs if not any(epoch > disk.epochs[one] for epoch in unclean)}
+    end = max((min(disk.watermarks[one], max(len(disk.logs[each]) for each in sure)) for one in sure), default=0)
+    kind = "LRS_RISK" if len(members) == 1 else "ISR_MEMBER_MISSING_COMMITTED"
+    return {(kind, one, len(disk.logs[one]), end) for one in members if len(disk.logs[one]) < end}
+
+
+def beyond_the_log(disk: Disk) -> Iterator[Told]:
+    """Watermarks beyond the end of their own logs, and watermarks that say nothing."""
+    for broker, log in disk.logs.items():
+        if disk.watermarks[broker] > len(log):
+            yield "HW_BEYOND_LEO", broker, len(log), disk.watermarks[broker]
+        if log and disk.watermarks[broker] == 0:
+            yield "HW_UNKNOWN", broker, None, None
+
+
+def unclean_elections(cluster: Cluster, partition: Partition) -> int:
+    """How many the controller wrote down."""
+    return sum(one.kind in MAY_LOSE for one in _elections(cluster, partition)) if cluster.fences else 0
+
+
+def _elections(cluster: Cluster, partition: Partition) -> list[Change]:
+    return [one for one in cluster.changes if one.topic_partition == partition.name and one.elected]
+
+
+class Spoken(NamedTuple):
+    """A transaction in one log: who wrote it, where it begins, how it ends (`open` if it does not), and where its marker is."""
+
+    producer_id: int
+    first_offset: int | None
+    state: str
+    marker_offset: int | None
+
+
+def transactions(batches: list[Batch]) -> list[Spoken]:
+    """Every transaction of a log; one without records is a marker that ended nothing (`empty`)."""
+    begun: dict[int, int] = {}
+    found = []
+    for one in batches:
+        if one.marker is not None:
+            first = begun.pop(one.producer_id, None)
+            state = "empty" if first is None else {"COMMIT": "committed", "ABORT": "aborted"}[one.marker]
+            found.append(Spoken(one.producer_id, first, state, one.base_offset))
+        elif one.is_transactional:
+            begun.setdefault(one.producer_id, one.base_offset)
+    return found + [Spoken(producer_id, first, "open", None) for producer_id, first in begun.items()]
+
+
+def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -> set[tuple[int, int]]:
+    """Producers and first offsets of what is open in a log though its end was decided, its markers were written, and all said so.
+
+    A marker has the time at which it was written, and every decision its own: in one clock there is no doubt which is whose.
+    """
+    begun = {one.producer_id: one.first_offset for one in transactions(batches) if one.state == "open"}
+    found = set()
+    for number, (decided, name, state) in enumerate(coordinator.log):
+        first = begun.get(state.producer_id)
+        if first is None or not state.state.startswith("Prepare") or partition.name not in state.partitions:
+            continue
+        after = (when for when, other, each in coordinator.log[number + 1 :] if other == name and each.state.startswith("Complete"))
+        completed = next(after, -1)
+        markers = (one for one in batches if one.marker is not None and one.producer_id == state.producer_id)
+        data = next(one for one in batches if one.base_offset == first)
+        of_it = data.timestamp_ms <= decided and data.producer_epoch <= state.producer_epoch
+        if completed >= 0 and of_it and not any(decided <= one.timestamp_ms <= completed for one in markers):
+            found.add((state.producer_id, first))
+    return found

@@ -1,0 +1,216 @@
+"""Scan, plan and the list of transactions on a materialised history, held to what its records' ids say."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import PlanOptions, Plans, make_plans
+from kafka_forensics.engine.transactions_listing import transactions
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.simulation.cluster import Partition
+from kafka_forensics.simulation.materialise import materialise
+from kafka_forensics.simulation.random_histories import RandomHistory
+from kafka_forensics.simulation.transactions import Coordinator
+from tests.support import history_expected as expected
+from tests.support import history_truth as told
+from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs
+from tests.support.history_expected import Disk, Version
+
+PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
+LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})
+EXACT = frozenset({"REPLICA_LAGS", "HW_BEYOND_LEO", "HW_UNKNOWN", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
+OPEN = frozenset({"TXN_OPEN", "TXN_HANGING", "TXN_TORN"})
+OTHERS = frozenset({"UNCLEAN_ELECTION", "RISKY_CONFIG", "READERS_HELD_BACK", "KEY_PLACEMENT", "INCIDENT_SIGNATURE"})
+"""What else a history may show, all of it `info`."""
+
+
+def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) -> Iterator[str]:
+    """Everything in which the tool and the simulator disagree; nothing if all is well."""
+    cluster = history.cluster
+    paths = [str(one) for one in materialise(cluster, folder, history.coordinator)]
+    options = ScanOptions(jobs=1)
+    plans = make_plans(paths, options, PlanOptions())
+    assert plans.result is not None
+    if plans.result.incomplete:
+        yield f"not all was read: {plans.result.incomplete}"
+    findings = [one for one in plans.result.findings if one.place.partition is not None]
+    for one in plans.result.findings:
+        counted[one.kind] += 1
+        if one.kind not in PARTED | EXACT | OPEN | OTHERS:
+            yield f"{one.kind} is none of what can have happened: {one.place}"
+        if one.severity.rank > Severity.INFO.rank and (one.kind in OTHERS or history.is_gentle):
+            yield f"{one.kind} is {one.severity.value}, and nothing can be lost: {one.place}"
+    settings = sum(one.kind == "RISKY_CONFIG" for one in plans.result.findings)
+    if settings != (cluster.fences and cluster.unclean):
+        yield f"{settings} risky settings"
+    for partition in cluster.partitions.values():
+        here = [one for one in findings if one.place.partition == partition.number]
+        disk = expected.disk_of(cluster, partition, logs_of(partition))
+        for wrong in _of_partition(history, disk, here, plans, counted):
+            yield f"{partition.topic}-{partition.number}: {wrong}"
+    if history.coordinator is not None:
+        yield from _transactions(history, paths, options, findings, counted)
+
+
+def _of_partition(
+    history: RandomHistory, disk: Disk, findings: list[Finding], plans: Plans, counted: Counter[str]
+) -> Iterator[str]:
+    cluster, forks = history.cluster, told.forks(disk.logs)
+    lost = expected.given_up(disk)
+    yield from _forks(disk, [one for one in findings if one.kind in PARTED], bool(lost))
+    named = set[Version]()
+    for one in findings:
+        if one.kind in LOSSES:
+            named |= _named(disk, one)
+    if named != lost:
+        yield f"lost are {sorted(lost)}, named {sorted(named)}"
+    below = None if cluster.epochs_known else expected.settled(disk)
+    settled = [one for one in findings if one.kind == "FORK_BELOW_HW" and one.evidence["offset"] == min(forks.values())]
+    seen = [(one.place.offset_start, one.place.offset_end, _named(disk, one)) for one in settled]
+    if seen != ([] if below is None else [below]):
+        yield f"forks for good are {below}, named {seen}"
+    exact = {(one.kind, one.place.broker, one.place.offset_start, one.place.offset_end) for one in findings if one.kind in EXACT}
+    short = expected.short_members(cluster, disk) if cluster.fences and not forks and not lost else set()
+    shorter = expected.lagging(disk, leader_loses=bool(lost) and not forks)
+    lagging = {one for one in shorter if one[1] not in {each[1] for each in short}}
+    truth = {*expected.beyond_the_log(disk), *short, *lagging}
+    if exact != truth:
+        yield f"named but not so {sorted(exact - truth, key=str)}, so but not named {sorted(truth - exact, key=str)}"
+    elections = sum(one.kind == "UNCLEAN_ELECTION" for one in findings)
+    if elections != expected.unclean_elections(cluster, disk.partition):
+        yield f"{elections} unclean elections"
+    counted["lost by a leader"] += bool(lost)
+    counted["forked"] += bool(forks)
+    _count_traces(history, disk, counted)
+    planned = [one for one in plans.planned if one.plan.partition == disk.partition.number]
+    if planned:
+        yield from planned_wrongs(cluster, disk.partition, disk.logs, planned[0].plan)
+        yield from _committed(history, disk, planned[0].plan)
+    elif any(cut.lost for leader in disk.logs for cut in told.cuts(disk.logs, leader).values()):
+        yield "an election would lose something, and nothing was planned"
+
+
+def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
+    """The first fork by its offset and sides; others by theirs; none where no log parts from another."""
+    forks = told.forks(disk.logs)
+    if not forks:
+        if bool(findings) != loses:
+            yield f"no log parts from another, named {[one.kind for one in findings]}"
+        return
+    findings = [one for one in findings if "truncation_offsets" in one.evidence]  # else it is of a leader that wrote nothing yet
+    offsets = [one.evidence["offset"] for one in findings]
+    first = min(forks.values())
+    if set(offsets) != set(forks.values()):
+        yield f"logs part at {forks}, named {offsets}"
+    sides: dict[Any, list[int]] = {}
+    for broker, log in disk.logs.items():
+        if len(log) > first:
+            sides.setdefault(log[first], []).append(broker)
+    for one in findings:
+        seen = [version["brokers"] for version in one.evidence["versions"]]
+        if one.evidence["offset"] == first and sorted(seen) != sorted(sides.values()):
+            yield f"at {first} the sides are {sides}, named {seen}"
+
+
+def _named(disk: Disk, one: Finding) -> set[Version]:
+    """What a finding of a loss names, by its holders, who must hold the same."""
+    start, end = one.place.offset_start, one.place.offset_end
+    assert start is not None
+    assert end is not None
+    held = [disk.versions(broker, ((start, end),)) for broker in one.evidence["held_by"]]
+    return held[0] if held and all(each == held[0] for each in held) else set()
+
+
+def _count_traces(history: RandomHistory, disk: Disk, counted: Counter[str]) -> None:
+    """Acknowledged records that no log holds leave a trace only where a watermark reaches beyond its own log to where they were.
+
+    That watermark is held to above (HW_BEYOND_LEO). No other file counts such records, so that nothing can be found of the rest.
+    """
+    for record in told.lost(acknowledged_of(history.cluster, disk.partition), disk.logs.values()):
+        sent = history.cluster.acknowledged[record]
+        offset = sent.base_offset + sent.ids.index(record)
+        traced = any(len(log) <= offset < disk.watermarks[broker] for broker, log in disk.logs.items())
+        counted["records lost with a trace" if traced else "records lost without a trace"] += 1
+
+
+def _committed(history: RandomHistory, disk: Disk, plan: Any) -> Iterator[str]:
+    """What plans call proven: all that a watermark proves of its own log; more where a transaction's marker does, and rightly."""
+    ever = history.cluster.committed[disk.partition.name]
+    for candidate in plan.candidates:
+        for one in candidate.losses:
+            proven = {version for broker in one.held_by for version in enumerate(disk.logs[broker][: disk.witnessed(broker)])}
+            said = disk.versions(int(one.held_by[0]), ((one.start, max(one.committed_end, one.start)),))
+            more = said - proven
+            if not proven & disk.versions(int(one.held_by[0]), ((one.start, one.end),)) <= said:
+                yield f"led by {candidate.broker}: proven are {sorted(proven)}, said {sorted(said)}"
+            by_marker = one.witness is not None and one.witness.kind == "transaction_marker"
+            if more and not (by_marker and {record for _, (_, record) in more if record >= 0} <= ever):
+                yield f"led by {candidate.broker}: said to be proven {sorted(more)}"
+    if plan.recommended is not None:
+        costs = {one.broker: one.committed for one in plan.candidates}
+        if costs[plan.recommended] != min(costs.values()):
+            yield f"recommended is {plan.recommended}, of {costs}"
+
+
+def _transactions(
+    history: RandomHistory, paths: list[str], options: ScanOptions, findings: list[Finding], counted: Counter[str]
+) -> Iterator[str]:
+    """Every transaction of the copy it is told from; every open one in some log is named, and no other; what is torn is torn."""
+    cluster, coordinator = history.cluster, history.coordinator
+    assert coordinator is not None
+    rows = list(transactions(paths, options).rows)
+    for partition in cluster.partitions.values():
+        for one in findings:
+            if one.kind == "TXN_TORN" and one.place.partition == partition.number and not _is_torn(coordinator, partition, one):
+                yield f"{partition.name}: {one.evidence} is not torn"
+        named = {
+            (one.evidence["producer_id"], one.place.offset_start)
+            for one in findings
+            if one.kind in OPEN and one.place.partition == partition.number
+        }
+        spoken = {broker: expected.transactions(one.batches) for broker, one in partition.replicas.items()}
+        opened = {(one.producer_id, one.first_offset) for each in spoken.values() for one in each if one.state == "open"}
+        counted["open transactions"] += len(opened)
+        if named != opened:
+            yield f"{partition.name}: open are {opened}, named {named}"
+        listed = [one for one in rows if one.partition == partition.number and one.topic == partition.topic]
+        if not listed:
+            if all(spoken.values()):
+                yield f"{partition.name}: no transaction is listed"
+            continue
+        seen = [(one.producer_id, one.first_offset, _ending(one.state, one.marker), one.marker_offset) for one in listed]
+        counted["transactions listed"] += len(seen)
+        broker = int(listed[0].broker)
+        torn = {(one.producer_id, one.first_offset) for one in listed if one.state == "torn"}
+        if not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
+            yield f"{partition.name}: named as torn are {torn}"
+        counted["torn transactions"] += len(torn)
+        truth = [tuple(one) for one in spoken[broker]]
+        if sorted(seen, key=str) != sorted(truth, key=str):
+            yield f"{partition.name}: broker {broker} has {truth}, listed {seen}"
+
+
+def _ending(state: str, marker: str | None) -> str:
+    """A row's state by what is in the log."""
+    if state in ("open", "hanging") or (state == "torn" and marker is None):
+        return "open"
+    return {"COMMIT": "committed", "ABORT": "aborted"}[str(marker)] if state == "torn" else state
+
+
+def _is_torn(coordinator: Coordinator, partition: Partition, one: Finding) -> bool:
+    """Whether the decision that is named was completed and has no marker in any log that is told of."""
+    decided, completed = one.evidence["decided_timestamp"], one.evidence["completed_timestamp"]
+    written = [state for _, _, state in coordinator.log if state.last_update_timestamp == decided]
+    listed = any(partition.name in state.partitions and state.producer_id == one.evidence["producer_id"] for state in written)
+    marker = "COMMIT" if one.evidence["decision"] == "commit" else "ABORT"
+    whole = partition.replicas[int(one.place.broker or 0)].batches
+    has_it = any(
+        each.marker == marker
+        and each.producer_id == one.evidence["producer_id"]
+        and each.producer_epoch == one.evidence["producer_epoch"]
+        and decided <= each.timestamp_ms <= (completed or each.timestamp_ms)
+        for each in whole
+    )
+    return listed and not has_it
