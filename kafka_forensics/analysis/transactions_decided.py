@@ -197,15 +197,15 @@ def _unmatched(
         reaching = None if end is None else _reaching(facts, end, reached)
         if reaching is None:
             return None
+    strange = facts.elsewhere
+    if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
+        return None  # another copy may have it: what that means, the comparison of the copies says
     opened = facts.open.get(decision.producer_id)
     if opened is not None and ends_open and not _goes_on(log, decision, listed):
         return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
     first = facts.first_marker_timestamp
     if end is None or not decision.commit or first is None or first > decision.decided_timestamp - SKEW_MS:
         return None
-    strange = facts.elsewhere
-    if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
-        return None  # another copy may have it: what that means, the comparison of the copies says
     gap_start, gap_end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
     return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching)
 

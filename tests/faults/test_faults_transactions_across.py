@@ -160,6 +160,23 @@ def test_f44_replicas_that_were_out_of_sync_need_not_have_the_marker(tmp_path: P
     assert told == ([("TXN_TORN", "critical", 1)] if torn else [("TXN_OPEN", "info", 1), ("TXN_OPEN", "info", 2)])
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_f44_a_marker_that_one_copy_has_is_a_matter_of_the_copies(tmp_path: Path, clean: bool) -> None:
+    """The leader's copy lacks the marker that broker 2 still has: how their logs differ says what is lost."""
+    with_marker, without = ended(30, COMMIT, traffic=None), ended(30, NOTHING, traffic=None)
+    logs: Logs = {
+        "t-0": ended(30, COMMIT),
+        "t-1": {1: without, 2: with_marker, 3: without},
+        "__transaction_state-0": decided(30),
+    }
+    paths = write_cluster(tmp_path, logs, clean=clean)
+    control = ControllerLog().lead([CONTROLLER]).append(topic(), partition([1], 1, partition_id=1, replicas=[1, 2, 3]))
+    result = scan([*paths, control.put(tmp_path / "controller")])
+    assert "TXN_TORN" not in {one.kind for one in result.findings}
+    told = [one for one in result.findings if one.kind == "TXN_OPEN"]
+    assert [one.evidence["ended_on"] for one in told] == [[2], [2]]
+
+
 def test_f44_a_decision_long_ago_whose_markers_may_still_come_is_a_suspicion(tmp_path: Path) -> None:
     logs = cluster(ended(30, COMMIT, traffic=LATE), ended(30, NOTHING, traffic=None), prepared())
     result = scan(write_cluster(tmp_path, logs, clean=False))
