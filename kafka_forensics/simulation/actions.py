@@ -113,8 +113,8 @@ def raise_high_watermark(cluster: Cluster, partition: Partition, leader: Replica
     before = leader.high_watermark
     state = raised(leader_state(cluster, partition, leader))
     leader.high_watermark = state.high_watermark
-    if state.high_watermark > before and leader.broker == partition.leader:
-        _note_committed(cluster, partition, leader, before)
+    if state.high_watermark > before:
+        _note_committed(cluster, partition, leader)
     if leader.waiting:
         left = []
         for sent in leader.waiting:
@@ -245,7 +245,7 @@ def checkpoint_high_watermarks(cluster: Cluster, broker: int) -> None:
     for partition in cluster.partitions.values():
         replica = partition.replicas.get(broker)
         if replica is not None:
-            replica.checkpointed = replica.high_watermark
+            replica.checkpointed = replica.vouched = replica.high_watermark
 
 
 def flush(cluster: Cluster, broker: int) -> None:
@@ -281,11 +281,9 @@ def _expand_isr(cluster: Cluster, partition: Partition, leader: Replica, followe
     return True
 
 
-def _note_committed(cluster: Cluster, partition: Partition, leader: Replica, before: int) -> None:
+def _note_committed(cluster: Cluster, partition: Partition, leader: Replica) -> None:
     noted = cluster.committed[partition.name]
-    for batch in reversed(leader.batches):
-        if batch.base_offset < before:
-            break
+    for batch in leader.batches:
         if batch.end_offset <= leader.high_watermark and batch.marker is None:
             noted.update(batch.ids)
 

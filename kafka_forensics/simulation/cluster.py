@@ -82,6 +82,8 @@ class Replica:
     """Its leader-epoch-checkpoint; an entry may begin at the log end and have no record."""
     checkpointed: int = 0
     """The high watermark on disk."""
+    vouched: int = 0
+    """How far that speaks of this log: a cut since it was written makes it a word about records that are gone."""
     flushed: int = 0
     """Up to where the log survives a loss of power; also its recovery point."""
     leader: int = NO_LEADER
@@ -123,6 +125,7 @@ class Replica:
             self.epochs.pop()
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.flushed = min(self.flushed, self.log_end_offset)
+        self.vouched = min(self.vouched, self.log_end_offset)
         gone.reverse()
         return gone
 
@@ -190,7 +193,7 @@ class Cluster:
     acknowledged: dict[int, Sent] = field(default_factory=dict)
     """Record id → what acknowledged it; with acks=0 that is no answer at all."""
     committed: dict[TopicPartition, set[int]] = field(default_factory=dict)
-    """Ids of records that were ever below the high watermark of the controller's leader."""
+    """Ids of records that were ever below the high watermark of a leader."""
     changes: list[Change] = field(default_factory=list)
 
     def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:

@@ -296,3 +296,18 @@ def test_who_leaves_the_elr_by_a_crash_is_written_down() -> None:
     assert standing(partition) == (1, [1], [2])
     start(cluster, 2, lossy=True)
     assert (standing(partition), cluster.changes[-1].elr, cluster.changes[-1].kind) == ((1, [1], []), (), "isr")
+
+
+def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:
+    cluster, partition = made(brokers=1)
+    append(cluster, partition, cluster.new_ids(2))
+    flush(cluster, 1)
+    append(cluster, partition, cluster.new_ids(1))
+    checkpoint_high_watermarks(cluster, 1)
+    one = partition.replicas[1]
+    assert (one.checkpointed, one.vouched) == (3, 3)
+    lose_power(cluster, 1)
+    assert (one.checkpointed, one.vouched) == (3, 2)
+    start(cluster, 1)
+    checkpoint_high_watermarks(cluster, 1)
+    assert (one.checkpointed, one.vouched) == (2, 2)

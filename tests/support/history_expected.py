@@ -75,6 +75,21 @@ def given_up(disk: Disk) -> set[Version]:
     return held - set(enumerate(leader))
 
 
+def false_witnesses(cluster: Cluster, disk: Disk) -> set[tuple[int, int]]:
+    """Brokers and records below their watermarks that were never below a leader's, though no cut came after the checkpoint.
+
+    A checkpoint that is older than a cut of its own log (in brokers by some seconds) speaks of records that are gone, and no file
+    shows that: it is believed.
+    """
+    ever = cluster.committed[disk.partition.name]
+    spoken = (
+        (broker, record)
+        for broker, log in disk.logs.items()
+        for _, record in log[: min(disk.witnessed(broker), disk.partition.replicas[broker].vouched)]
+    )
+    return {(broker, record) for broker, record in spoken if record >= 0 and record not in ever}
+
+
 def settled(disk: Disk) -> tuple[int, int, set[Version]] | None:
     """Of logs without epochs: the fork that stays below a witness, `[start, end)`, and what was committed if one version reaches
     that far; None if no witness reaches beyond the fork."""

@@ -59,6 +59,9 @@ def _of_partition(
 ) -> Iterator[str]:
     cluster, forks = history.cluster, told.forks(disk.logs)
     lost = expected.given_up(disk)
+    false = expected.false_witnesses(cluster, disk)
+    if false:
+        yield f"never committed, and below a watermark: {sorted(false)}"
     yield from _forks(disk, [one for one in findings if one.kind in PARTED], bool(lost))
     named = set[Version]()
     for one in findings:
