@@ -175,10 +175,12 @@ def transactions(batches: list[Batch]) -> list[Spoken]:
 
 
 def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -> set[tuple[int, int]]:
-    """Producers and first offsets of what is open in a log though its end was decided, its markers were written, and all said so.
+    """Producers and first offsets of what is open in a log though its end was decided, its markers were written, and all said so;
+    and no other log has the marker.
 
     A marker has the time at which it was written, and every decision its own: in one clock there is no doubt which is whose.
     """
+    written = [each for one in partition.replicas.values() for each in one.batches if each.marker is not None]
     begun = {one.producer_id: one.first_offset for one in transactions(batches) if one.state == "open"}
     found = set()
     for number, (decided, name, state) in enumerate(coordinator.log):
@@ -187,7 +189,7 @@ def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -
             continue
         after = (when for when, other, each in coordinator.log[number + 1 :] if other == name and each.state.startswith("Complete"))
         completed = next(after, -1)
-        markers = (one for one in batches if one.marker is not None and one.producer_id == state.producer_id)
+        markers = (one for one in written if one.producer_id == state.producer_id)
         data = next(one for one in batches if one.base_offset == first)
         of_it = data.timestamp_ms <= decided and data.producer_epoch <= state.producer_epoch
         if completed >= 0 and of_it and not any(decided <= one.timestamp_ms <= completed for one in markers):
