@@ -12,7 +12,8 @@ from tests.support.faults import Brokers
 from tests.support.peer_comparison import hold_to_kafka_s_tool
 from tests.support.peer_dumps import DECODERS, PLAIN, PRINT, SUFFIXES, VERIFY, Laid, lay_out
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(1200)]
+"""The first of these tests waits for all that the laboratory makes."""
 
 
 @pytest.fixture(scope="module", name="layout")
