@@ -20,6 +20,10 @@ LEAST_GRAIN: Final = 64
 """At most one batch is looked at for so many bytes of log."""
 COMPRESSED_GRAINS: Final = 4
 """How many times more for a compressed one: each is looked at by itself, which costs more."""
+MOST_FOR_ONE_MORE: Final = 32
+"""Of a batch the first record is looked at, and one more for each so many it holds; for fewer in small logs."""
+BYTES_FOR_EACH: Final = 2048
+"""By one more for so many bytes of log, so that of a log of some kilobytes nearly every record is looked at."""
 
 
 class KeySampler:
@@ -30,16 +34,19 @@ class KeySampler:
 
     def __init__(self, log_bytes: int) -> None:
         self._grain = max(LEAST_GRAIN, log_bytes // SAMPLED_BATCHES)
+        self._every = min(max(log_bytes // BYTES_FOR_EACH, 1), MOST_FOR_ONE_MORE)
         self._scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
         self._out = np.empty((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH), np.int64)
         self._taken: list[NDArray[np.int64]] = []
 
     def plain(self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> None:
         """Look at the uncompressed batches of rows `[first, end)`, whose bytes are in `buffer`, byte `position` of the file on."""
-        room = room_for(columns[:, first:end])
+        room = room_for(columns[:, first:end], self._every)
         if self._out.shape[1] < room:
             self._out = np.empty((KEY_SAMPLE_COLUMNS, room), np.int64)
-        written = sample_batches(readable(buffer), position, columns, first, end, self._grain, self._scratch, self._out)
+        written = sample_batches(
+            readable(buffer), position, columns, first, end, self._grain, self._every, self._scratch, self._out
+        )
         self._keep(int(written))
 
     def opened(self, columns: "NDArray[np.int64]", row: int, payload: bytes | memoryview) -> None:
@@ -48,7 +55,8 @@ class KeySampler:
         position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
         of_records = attributes & COMPRESSION_MASK and not attributes & CONTROL_MASK and columns[BatchColumn.MAGIC, row] >= 2
         if of_records and is_sampled.interpreted(position, size, COMPRESSED_GRAINS * self._grain):
-            self._keep(int(sample_payload(readable(payload), 0, len(payload), columns, row, self._scratch, self._out, 0)))
+            view = readable(payload)
+            self._keep(int(sample_payload(view, 0, len(payload), columns, row, self._every, self._scratch, self._out, 0)))
 
     def _keep(self, written: int) -> None:
         if written:

@@ -24,7 +24,7 @@ from kafka_forensics.parsers.kernels.partitioners import (
     sample_payload,
 )
 from kafka_forensics.parsers.kernels.records import readable
-from kafka_forensics.parsers.key_sampler import LEAST_GRAIN, SAMPLED_BATCHES, KeySampler
+from kafka_forensics.parsers.key_sampler import BYTES_FOR_EACH, LEAST_GRAIN, MOST_FOR_ONE_MORE, SAMPLED_BATCHES, KeySampler
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker, write_record
 from tests.support.records import payloads
 from tests.support.segments import BASE_TIMESTAMP, columns_of, flipped, legacy_entry, read
@@ -106,15 +106,18 @@ def batch_of(count: int, **facts: int) -> Any:
     count=st.integers(-5, 2**31 - 1),
     base_offset=st.sampled_from([0, 9, -1, 2**63 - 1]),
     log_append=st.booleans(),
+    every=st.sampled_from([1, 32]),
 )
-def test_both_forms_look_at_the_same_keys_of_any_payload(payload: bytes, count: int, base_offset: int, log_append: bool) -> None:
+def test_both_forms_look_at_the_same_keys_of_any_payload(
+    payload: bytes, count: int, base_offset: int, log_append: bool, every: int
+) -> None:
     batch = batch_of(count, base_offset=base_offset, attributes=8 * log_append, base_timestamp=2**63 - 1 if count % 2 else 5)
     answers = []
     for form in FORMS:
         out = np.full((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH + 1), -77, np.int64)
         scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
         buffer = readable(payload, compiled=form == "compiled")
-        written = getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, scratch, out, 1)
+        written = getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, every, scratch, out, 1)
         assert (out[:, 0] == -77).all()
         assert (out[:, int(written) :] == -77).all()
         answers.append(out[:, 1 : int(written)].tolist())
@@ -137,8 +140,9 @@ def test_a_batch_is_looked_at_for_each_grain_that_begins_in_it(sizes: list[int],
 @given(
     st.lists(st.tuples(st.integers(61, 4000), st.integers(-(2**31), 2**31 - 1), st.integers(0, 7)), max_size=12),
     st.binary(max_size=64),
+    st.sampled_from([1, 32]),
 )
-def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, int]], noise: bytes) -> None:
+def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, int]], noise: bytes, every: int) -> None:
     columns = columns_of(
         [
             {BatchColumn.SIZE_IN_BYTES: size, BatchColumn.RECORDS_COUNT: count, BatchColumn.ATTRIBUTES: attributes}
@@ -150,12 +154,12 @@ def test_hostile_headers_never_overrun_the_room(headers: list[tuple[int, int, in
     data = (filler * (total // len(filler) + 1))[:total]
     answers = []
     for form in FORMS:
-        room = room_for(columns)
+        room = room_for(columns, every)
         out = np.zeros((KEY_SAMPLE_COLUMNS, room), np.int64)
         buffer = readable(data, compiled=form == "compiled")
         scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
-        written = int(getattr(sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, scratch, out))
-        assert written <= room <= len(headers) + total // 7 // 32
+        written = int(getattr(sample_batches, form)(buffer, 0, columns, 0, len(headers), 1, every, scratch, out))
+        assert written <= room <= len(headers) + total // 7 // every
         answers.append(out[:, :written].tolist())
     assert answers[0] == answers[1]
     assert columns.shape[0] == BATCH_COLUMNS
@@ -185,8 +189,9 @@ def long_batch(base_offset: int, **given: Any) -> bytes:
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
 def test_the_first_records_of_batches_of_every_kind(monkeypatch: pytest.MonkeyPatch, use: bool, codec: str) -> None:
     monkeypatch.setattr(compiled, "_state", {"compiled": use})
-    rows = sampled(long_batch(7, compression_type=codec))
-    assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(4)]
+    for log_bytes, looked_at in ((0, 64), (4 * BYTES_FOR_EACH, 26), (BYTES_FOR_EACH * MOST_FOR_ONE_MORE, 4)):
+        rows = sampled(long_batch(7, compression_type=codec), log_bytes)
+        assert rows == [expected(7 + n, BASE_TIMESTAMP + n, b"k%d" % n if n % 3 else None) for n in range(looked_at)]
     appended = long_batch(0, compression_type=codec, timestamp_type="LogAppendTime", max_timestamp=99)
     assert {row[1] for row in sampled(appended)} == {99}
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     Columns = NDArray[np.int64]
 
 MOST_OF_A_BATCH: Final = 64
-"""Records of a batch that are looked at, at most: its first, and one more for each 32 it holds."""
-RECORDS_FOR_ONE_MORE: Final = 32
+"""Records of a batch that are looked at, at most: its first ones."""
 _NO_TIMESTAMP: Final = NO_TIMESTAMP
 _LEAST_RECORD: Final = MIN_RECORD_SIZE
 
@@ -91,12 +90,12 @@ def sample_one(buffer: "Buffer", start: int, length: int, offset: int, timestamp
 
 @kernel
 def sample_payload(
-    buffer: "Buffer", start: int, end: int, batch: "Columns", column: int, scratch: "Columns", out: "Columns", row: int
+    buffer: "Buffer", start: int, end: int, batch: "Columns", column: int, every: int, scratch: "Columns", out: "Columns", row: int
 ) -> int:
     """Write the keys of the first records in the payload `buffer[start:end]` from column `row` of `out` on; the next free column.
 
-    `batch[:, column]` is the magic 2 batch they are of, `scratch` a (RECORD_COLUMNS, 1) matrix. Stops at a record that is not
-    right.
+    `batch[:, column]` is the magic 2 batch they are of, `scratch` a (RECORD_COLUMNS, 1) matrix. One record is looked at, and one
+    more for `every` so many that the batch holds. Stops at a record that is not right.
     """
     count = int(batch[_COUNT, column])
     base_offset = int(batch[_BASE_OFFSET, column])
@@ -105,7 +104,7 @@ def sample_payload(
         return row
     at = start
     count = min(count, (end - start) // _LEAST_RECORD)
-    for _ in range(min(count, 1 + min(count // RECORDS_FOR_ONE_MORE, MOST_OF_A_BATCH - 1))):
+    for _ in range(min(count, 1 + min(count // every, MOST_OF_A_BATCH - 1))):
         length, body = read_varint(buffer, at, end)
         if body < 0 or length < 0 or length > end - body:
             return row
@@ -130,9 +129,9 @@ def is_sampled(position: int, size: int, grain: int) -> bool:
     return (grain - position % grain) % grain < size
 
 
-def room_for(columns: "Columns") -> int:
-    """Records that are looked at in so many batches, at most: one of each, and of the rest, which take seven bytes, a share."""
-    return int(columns.shape[1] + columns[_SIZE].sum() // (MIN_RECORD_SIZE * RECORDS_FOR_ONE_MORE))
+def room_for(columns: "Columns", every: int) -> int:
+    """Records that are looked at in so many batches, at most: one of each, and one for `every` so many of seven bytes."""
+    return int(columns.shape[1] + columns[_SIZE].sum() // (MIN_RECORD_SIZE * every))
 
 
 @kernel
@@ -143,13 +142,14 @@ def sample_batches(
     first: int,
     end: int,
     grain: int,
+    every: int,
     scratch: "Columns",
     out: "Columns",
 ) -> int:
     """Write the keys of some records of the plain batches in rows `[first, end)`, whose bytes lie in `buffer`: how many it wrote.
 
     `buffer[0]` is byte `buffer_position` of the file. Compressed and control batches, and those with a wrong CRC, are passed over.
-    `out` has room for what the batches promise, see `room_for`.
+    `every` is as in `sample_payload`; `out` has room for what the batches promise, see `room_for`.
     """
     written = 0
     for row in range(first, end):
@@ -161,7 +161,7 @@ def sample_batches(
         if attributes & 7 != 0 or (magic >= 2 and attributes & 0x20 != 0):
             continue
         if magic >= 2:
-            written = sample_payload(buffer, start + 61, start + size, columns, row, scratch, out, written)
+            written = sample_payload(buffer, start + 61, start + size, columns, row, every, scratch, out, written)
         elif check_message(buffer, start, size, scratch, 0) == OK:
             offset, timestamp = int(columns[_BASE_OFFSET, row]), int(columns[_MAX_TIMESTAMP, row])
             sample_one(buffer, int(scratch[_KEY_POSITION, 0]), int(scratch[_KEY_LENGTH, 0]), offset, timestamp, out, written)
