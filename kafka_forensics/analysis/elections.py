@@ -37,7 +37,7 @@ def judged_by_controller(
     control = replicas[0].context.control if replicas else None
     if control is None:
         return findings
-    judged = [_with_election(control, one) for one in findings]
+    judged = [_with_election(replicas, control, one) for one in findings]
     short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader)
     told = {one.place.broker for one in short}
     nodes = {one.broker: one.context.node for one in replicas}
@@ -87,16 +87,24 @@ def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one:
     return replace(one, evidence=one.evidence | {"isr": control.isr, "in_isr": nodes.get(one.place.broker or 0) in control.isr})
 
 
-def _with_election(control: PartitionControl, one: Finding) -> Finding:
-    """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR."""
+def _with_election(replicas: list[Replica], control: PartitionControl, one: Finding) -> Finding:
+    """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR.
+
+    It came after the last epoch of those who hold what was lost. Of several it is the one whose epoch the other side's record at
+    the fork is of, else the first that was unclean.
+    """
     if one.kind != "UNCLEAN_LOSS":
         return one
-    winner = max((int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())), default=-1)
-    elections = [event for event in _elections(control) if event.state.leader_epoch == winner and event.unknown_after is None]
-    if winner < 0 or not elections:
+    epochs = {each.broker: entries[-1].leader_epoch for each in replicas if (entries := lineage(each))}
+    versions = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())]
+    before = max((epochs.get(broker, -1) for broker in one.evidence["held_by"]), default=min(versions, default=-1))
+    latest = max(epochs.values(), default=-1)
+    since = [event for event in _elections(control) if before < event.state.leader_epoch <= latest and event.unknown_after is None]
+    if latest < 0 or not since:
         return one
-    event, loser = elections[0], min(int(version.get("epoch", -1)) for version in one.evidence["versions"])
-    unclean = [each for each in _elections(control) if each.is_unclean and loser < each.state.leader_epoch <= winner]
+    unclean = [event for event in since if event.is_unclean]
+    began = [event for event in since if event.state.leader_epoch == max(versions, default=-1)]
+    event = (began or unclean or since)[0]
     evidence = one.evidence | {"election": election_evidence(event) | {"unclean": bool(unclean)}}
     stood_alone = {*event.previous_isr} <= {event.state.leader}
     if unclean or not stood_alone or event.is_committed is False:

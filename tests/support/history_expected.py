@@ -4,7 +4,7 @@ A witness is a checkpointed high watermark: it proves the records below it, in t
 present leader is, by the disks, the longest log of those that name the latest epoch: all others will follow it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafka_forensics.simulation.cluster import Batch, Change, Cluster, Partition, Replica
@@ -145,6 +145,12 @@ def beyond_the_log(disk: Disk) -> Iterator[Told]:
 def unclean_elections(cluster: Cluster, partition: Partition) -> int:
     """How many the controller wrote down."""
     return sum(one.kind in MAY_LOSE for one in _elections(cluster, partition)) if cluster.fences else 0
+
+
+def unclean_since(cluster: Cluster, disk: Disk, brokers: Iterable[int]) -> bool:
+    """Whether a leader was elected uncleanly after the last epochs that these brokers know."""
+    known = max(disk.epochs[one] for one in brokers)
+    return any(one.kind in MAY_LOSE and one.leader_epoch > known for one in _elections(cluster, disk.partition))
 
 
 def _elections(cluster: Cluster, partition: Partition) -> list[Change]:

@@ -67,6 +67,9 @@ def _of_partition(
     for one in findings:
         if one.kind in LOSSES:
             named |= _named(disk, one)
+            election = one.evidence.get("election")
+            if election and election["unclean"] != expected.unclean_since(cluster, disk, one.evidence["held_by"]):
+                yield f"lost by {election}"
     if named != lost:
         yield f"lost are {sorted(lost)}, named {sorted(named)}"
     below = None if cluster.epochs_known else expected.settled(disk)
