@@ -22,7 +22,7 @@ settings.load_profile("ci")
 def pytest_addoption(parser: pytest.Parser) -> None:
     own = parser.getgroup("groups of tests")
     own.addoption("--broker", action="store_true", help="also run the tests that talk to a real Kafka")
-    own.addoption("--nightly", action="store_true", help="play 50 times as many random histories (make nightly)")
+    own.addoption("--nightly", action="store_true", help="play many more random histories (make nightly)")
     own.addoption("--require-groups", action="store_true", help="fail if a selected group of tests ran none (for full runs)")
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from kafka_forensics.simulation.random_histories import (
     PROTOCOLS_DRAWN,
     random_history,
 )
-from tests.support import history_truth
+from tests.support import history_expected, history_truth
 from tests.support.history_checks import logs_of, wrongs
 
 CHUNK = 2_000
@@ -78,12 +79,18 @@ def test_histories_keep_to_their_limits_and_reach_them() -> None:
     assert min(seen.values()) > 20
 
 
-def test_the_truth_of_ids_uses_no_rule_of_replication() -> None:
-    """Nothing of the package at all: what is lost is found by comparing ids."""
-    tree = ast.parse(Path(history_truth.__file__).read_text())
+def imported(module: ModuleType) -> set[str]:
+    """Names of all that a module imports."""
+    tree = ast.parse(Path(str(module.__file__)).read_text())
     names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
-    names |= {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert names == {"collections.abc", "itertools", "typing"}
+    return names | {node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+def test_the_truth_of_ids_uses_no_rule_of_replication() -> None:
+    """Nothing of the package at all, where it says what is lost; the simulator's values, where it says what must be found."""
+    assert imported(history_truth) == {"collections.abc", "itertools", "typing"}
+    of_the_package = {name for name in imported(history_expected) if name.startswith("kafka_forensics")}
+    assert of_the_package == {"kafka_forensics.simulation.cluster", "kafka_forensics.simulation.transactions"}
 
 
 def ends_shifted(by: int) -> Callable[..., EpochEndOffset]:
