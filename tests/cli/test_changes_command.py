@@ -69,7 +69,7 @@ def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
     assert (document["findings"], document["notes"]) == ([], [])
     assert err.splitlines()[0] == (
         "clean: nothing found between 2 snapshots, healthy and unclean-election; but unclean-election by itself is critical"
-        " (1 critical, 11 info): `kafka-forensics scan PATH...` of that snapshot shows it"
+        " (1 critical, 12 info): `kafka-forensics scan PATH...` of that snapshot shows it"
     )
     assert document["summary"]["verdict"] == "clean"
     assert run(AFTER, BEFORE, "--format", "tsv")[2].splitlines()[0] == (
