@@ -144,7 +144,8 @@ def fetch(cluster: Cluster, partition: Partition, follower: int, *, answered: bo
     joined = _expand_isr(cluster, partition, leader, follower)
     raise_high_watermark(cluster, partition, leader)
     start = replica.log_end_offset
-    if not answered:
+    inside = any(one.base_offset < start < one.end_offset for one in leader.batches)
+    if not answered or inside:  # a batch that begins below the log end is refused: logs that parted, and nobody cut
         return Fetched(leader.broker, cut, start, start, joined)
     missing = [one for one in leader.batches if one.base_offset >= start]
     for batch in missing[:limit]:

@@ -311,3 +311,15 @@ def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:
     start(cluster, 1)
     checkpoint_high_watermarks(cluster, 1)
     assert (one.checkpointed, one.vouched) == (2, 2)
+
+
+def test_a_batch_that_begins_below_the_followers_log_end_is_refused() -> None:
+    """As it may be where nobody cut: the follower stands still."""
+    cluster, partition = made("kip-279", brokers=2)
+    append(cluster, partition, cluster.new_ids(1))
+    fetch(cluster, partition, 2)
+    leader = partition.replicas[1]
+    leader.cut(0)
+    append(cluster, partition, cluster.new_ids(2))
+    assert fetch(cluster, partition, 2)[2:4] == (1, 1)
+    assert partition.replicas[2].ids == [0]

@@ -81,10 +81,21 @@ def wrongs(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
             yield from _broken_promises(cluster, partition, logs)
 
 
+def unfenced(cluster: Cluster, logs: Mapping[int, Log]) -> bool:
+    """Whether logs agree again behind a fork, as they may where fetches are not fenced (before KIP-320).
+
+    A follower that has not heard of a leader's new epoch takes its records without cutting, and epochs say no more where logs part.
+    """
+    return cluster.epochs_known and not cluster.fences and told.agree_again(logs)
+
+
 def planned_wrongs(
     cluster: Cluster, partition: Partition, logs: Mapping[int, Log], plan: Plan, counted: Counter[str] | None = None
 ) -> Iterator[str]:
-    """Every election as it is played and as it is planned, against the ids: where followers cut, and what is lost."""
+    """Every election as it is played and as it is planned, against the ids: where followers cut, and what is lost.
+
+    Where epochs cannot tell where logs part (`unfenced`), plans are held to what brokers do.
+    """
     acknowledged = acknowledged_of(cluster, partition)
     everywhere = told.lost(acknowledged, logs.values())
     candidates = {one.broker: one for one in plan.candidates}
@@ -92,6 +103,8 @@ def planned_wrongs(
         truth = told.cuts(logs, played.leader)
         if not cluster.epochs_known:
             truth = {one: _by_high_watermark(partition, one, played.leader, cut) for one, cut in truth.items()}
+        if unfenced(cluster, logs):
+            truth = {one.broker: Cut(one.truncation_offset, truth[one.broker].lost) for one in played.followers}
         seen = {one.broker: Cut(one.truncation_offset, one.lost) for one in played.followers}
         if seen != truth:
             yield f"broker {played.leader} leads {partition.name}: followers do {seen}, ids say {truth}"

@@ -15,7 +15,7 @@ from kafka_forensics.simulation.random_histories import RandomHistory
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.support import history_expected as expected
 from tests.support import history_truth as told
-from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs
+from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs, unfenced
 from tests.support.history_expected import Disk, Version
 
 PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
@@ -36,9 +36,10 @@ def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) 
     if plans.result.incomplete:
         yield f"not all was read: {plans.result.incomplete}"
     findings = [one for one in plans.result.findings if one.place.partition is not None]
+    mixed = any(unfenced(cluster, logs_of(one)) for one in cluster.partitions.values())
     for one in plans.result.findings:
         counted[one.kind] += 1
-        if one.kind not in PARTED | EXACT | OPEN | OTHERS:
+        if one.kind not in PARTED | EXACT | OPEN | OTHERS and not mixed:
             yield f"{one.kind} is none of what can have happened: {one.place}"
         if one.severity.rank > Severity.INFO.rank and (one.kind in OTHERS or history.is_gentle):
             yield f"{one.kind} is {one.severity.value}, and nothing can be lost: {one.place}"
@@ -58,6 +59,10 @@ def _of_partition(
     history: RandomHistory, disk: Disk, findings: list[Finding], plans: Plans, counted: Counter[str]
 ) -> Iterator[str]:
     cluster, forks = history.cluster, told.forks(disk.logs)
+    yield from _planned(history, disk, plans)
+    if unfenced(cluster, disk.logs):
+        counted["logs that agree again"] += 1
+        return
     lost = expected.given_up(disk)
     false = expected.false_witnesses(cluster, disk)
     if false:
@@ -90,9 +95,12 @@ def _of_partition(
     counted["lost by a leader"] += bool(lost)
     counted["forked"] += bool(forks)
     _count_traces(history, disk, counted)
+
+
+def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:
     planned = [one for one in plans.planned if one.plan.partition == disk.partition.number]
     if planned:
-        yield from planned_wrongs(cluster, disk.partition, disk.logs, planned[0].plan)
+        yield from planned_wrongs(history.cluster, disk.partition, disk.logs, planned[0].plan)
         yield from _committed(history, disk, planned[0].plan)
     elif any(cut.lost for leader in disk.logs for cut in told.cuts(disk.logs, leader).values()):
         yield "an election would lose something, and nothing was planned"

@@ -40,6 +40,12 @@ def forks(logs: Mapping[int, Log]) -> dict[tuple[int, int], int]:
     return found
 
 
+def agree_again(logs: Mapping[int, Log]) -> bool:
+    """Whether two logs hold the same entry somewhere behind an offset at which they differ."""
+    pairs = ((logs[left], logs[right], at) for (left, right), at in forks(logs).items())
+    return any(ours == theirs for left, right, at in pairs for ours, theirs in zip(left[at:], right[at:], strict=False))
+
+
 def cuts(logs: Mapping[int, Log], leader: int) -> dict[int, Cut]:
     """What becomes of every other log if it is made a prefix of the leader's by cutting as little as possible."""
     kept = logs[leader]
