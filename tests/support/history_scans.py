@@ -22,6 +22,7 @@ PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"
 LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})
 EXACT = frozenset({"REPLICA_LAGS", "HW_BEYOND_LEO", "HW_UNKNOWN", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
 OPEN = frozenset({"TXN_OPEN", "TXN_HANGING", "TXN_TORN"})
+GONE = frozenset({"TXN_PARTLY_LOST"})
 OTHERS = frozenset({"UNCLEAN_ELECTION", "RISKY_CONFIG", "READERS_HELD_BACK", "KEY_PLACEMENT", "INCIDENT_SIGNATURE"})
 """What else a history may show, all of it `info`."""
 
@@ -39,7 +40,7 @@ def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) 
     mixed = any(unfenced(cluster, logs_of(one)) for one in cluster.partitions.values())
     for one in plans.result.findings:
         counted[one.kind] += 1
-        if one.kind not in PARTED | EXACT | OPEN | OTHERS and not mixed:
+        if one.kind not in PARTED | EXACT | OPEN | GONE | OTHERS and not mixed:
             yield f"{one.kind} is none of what can have happened: {one.place}"
         if one.severity.rank > Severity.INFO.rank and (one.kind in OTHERS or history.is_gentle):
             yield f"{one.kind} is {one.severity.value}, and nothing can be lost: {one.place}"
@@ -177,8 +178,10 @@ def _transactions(
     rows = list(transactions(paths, options).rows)
     for partition in cluster.partitions.values():
         for one in findings:
-            if one.kind == "TXN_TORN" and one.place.partition == partition.number and not _is_torn(coordinator, partition, one):
-                yield f"{partition.name}: {one.evidence} is not torn"
+            if one.place.partition != partition.number or one.kind not in GONE | {"TXN_TORN"}:
+                continue
+            if not _is_torn(coordinator, partition, one):
+                yield f"{partition.name}: {one.kind} {one.evidence} is not so"
         named = {
             (one.evidence["producer_id"], one.place.offset_start)
             for one in findings
@@ -214,17 +217,14 @@ def _ending(state: str, marker: str | None) -> str:
 
 
 def _is_torn(coordinator: Coordinator, partition: Partition, one: Finding) -> bool:
-    """Whether the decision that is named was completed and has no marker in any log that is told of."""
-    decided, completed = one.evidence["decided_timestamp"], one.evidence["completed_timestamp"]
-    written = [state for _, _, state in coordinator.log if state.last_update_timestamp == decided]
-    listed = any(partition.name in state.partitions and state.producer_id == one.evidence["producer_id"] for state in written)
+    """Whether the decision that is named was made and its marker is not in the log told of; nor, where its records are said to be
+    gone, they or it in any log."""
+    decided, completed, producer_id = (one.evidence[name] for name in ("decided_timestamp", "completed_timestamp", "producer_id"))
+    made = [state for when, _, state in coordinator.log if when == decided and state.producer_id == producer_id]
+    since = min((state.start_timestamp for state in made if partition.name in state.partitions), default=None)
+    logs = [partition.replicas[int(one.place.broker or 0)]] if one.kind not in GONE else list(partition.replicas.values())
+    batches = [each for log in logs for each in log.batches if each.producer_id == producer_id]
     marker = "COMMIT" if one.evidence["decision"] == "commit" else "ABORT"
-    whole = partition.replicas[int(one.place.broker or 0)].batches
-    has_it = any(
-        each.marker == marker
-        and each.producer_id == one.evidence["producer_id"]
-        and each.producer_epoch == one.evidence["producer_epoch"]
-        and decided <= each.timestamp_ms <= (completed or each.timestamp_ms)
-        for each in whole
-    )
-    return listed and not has_it
+    has_it = any(each.marker == marker and decided <= each.timestamp_ms <= (completed or each.timestamp_ms) for each in batches)
+    holds = one.kind in GONE and any(each.marker is None and (since or 0) <= each.timestamp_ms <= decided for each in batches)
+    return since is not None and not has_it and not holds
