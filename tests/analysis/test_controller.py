@@ -163,7 +163,7 @@ def test_a_bad_setting_leaves_only_settings_in_doubt() -> None:
 
 def test_bad_records_of_other_kinds_leave_nothing_in_doubt() -> None:
     history = replayed(topic(), setting("cleanup.policy", "delete"), partition([1], 1), b"\1\0\x63", b"\1\x0b\0secret")
-    assert (last(history).leader, last(history).cleanup_policy, history.malformed_records) == (1, "delete", 1)
+    assert (last(history).leader, last(history).cleanup_policy, history.malformed_records) == (1, "delete", 2)
 
 
 def test_records_of_unknown_kinds_leave_nothing_in_doubt_and_are_counted() -> None:
