@@ -37,6 +37,8 @@ class ReplicaContext:
     """The broker's id in the controller's log, where `broker` is a name that was given."""
     committed: list[Committed] = field(default_factory=list)
     """What groups committed on the partition."""
+    decided: bool = False
+    """The transaction coordinators' log has a decision that lists the partition."""
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
 

@@ -209,6 +209,7 @@ class Replay:
             was_compacted=_was_compacted(topic, policy, settings_known=settings_known),
             history=known.history,
             unknown_records=self.history.unknown_records,
+            exists_since_ms=events[0].timestamp_ms if events and topic.created_ms is None else topic.created_ms,
         )
 
     def _malformed(self, offset: int, record: MetadataRecord, seen_at: int | None = None) -> None:

@@ -282,6 +282,8 @@ def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog
         evidence["premises"] += [
             f"the copies are of stopped brokers: other logs of broker {one.reaching} go on behind the decision"
         ]
+    if one.since_creation:
+        evidence["premises"] += ["the controller's log has the topic before the decision, and this log begins at offset 0"]
     if log is not None and decision.log_partition in log.partitions:
         evidence["coordinator_broker"] = log.partitions[decision.log_partition]
     place = context.place(offset_start=one.offset_start, offset_end=one.offset_end)

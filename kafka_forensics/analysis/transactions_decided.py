@@ -46,6 +46,9 @@ class Contradiction:
     reaching: int | str | None = None
     """The broker whose other logs go on behind the decision, where its copy of this partition does not; None: it does."""
 
+    since_creation: bool = False
+    """Only the topic's age says that the log reaches back before the decision."""
+
     @property
     def lost(self) -> bool:
         """Whether records of a committed transaction are gone, rather than shown with another ending."""
@@ -203,11 +206,12 @@ def _unmatched(
     opened = facts.open.get(decision.producer_id)
     if opened is not None and ends_open and not _goes_on(log, decision, listed):
         return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
-    first = facts.first_marker_timestamp
-    if end is None or not decision.commit or first is None or first > decision.decided_timestamp - SKEW_MS:
+    if end is None or not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
         return None
     gap_start, gap_end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
-    return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching)
+    first = facts.first_marker_timestamp
+    since_creation = first is None or first > decision.decided_timestamp - SKEW_MS
+    return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching, since_creation=since_creation)
 
 
 def _reaches(facts: PartitionFacts, timestamp: int) -> bool:

@@ -57,6 +57,8 @@ class PartitionFacts:
     """Open by the newest snapshot of some copy, though no copy's log has anything of them."""
     ended_elsewhere: dict[int, list[int | str]] = field(default_factory=dict)
     """Producer id → brokers whose copy has the marker of the transaction that is open here."""
+    entire_since: int | None = None
+    """Time, in ms, from which on the markers held are all that were ever written; None: some may be gone as they should be."""
     _rows_of: "dict[tuple[int, int], list[int]]" = field(default_factory=dict)
 
     @property
@@ -69,6 +71,11 @@ class PartitionFacts:
         self.markers = self.markers[-(len(self.markers) // 2) or None :].copy()
         self.ended = self.ended[np.isin(self.ended[:, 4], self.markers[:, OFFSET])]
         self._rows_of = {}
+        self.entire_since = None
+
+    def reaches_back(self, timestamp: int) -> bool:
+        """Whether a marker of this time, and all behind it, would be among those held."""
+        return any(one is not None and one <= timestamp for one in (self.first_marker_timestamp, self.entire_since))
 
     def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
         """Rows of one producer's markers with one epoch."""
@@ -111,10 +118,12 @@ class PartitionFacts:
 
 
 def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
-    """The facts of one partition, None if no copy of it has transactions."""
-    if not any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas):
-        return None
+    """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
     best = best_copy(replicas)
+    since = _entire_since(best)
+    present = any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas)
+    if not present and (since is None or not best.context.decided):
+        return None
     fold, context = best.state.transactions, best.context
     markers = fold.last_markers.markers
     opened = {one.producer_id: one for one in fold.open_transactions(OPEN_KEPT)}
@@ -134,6 +143,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         max(one.state.framing.broker_timestamp for one in replicas),
         _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
         [one for one in best.forgotten if not any(other.state.transactions.knows(one.producer_id) for other in replicas)],
+        entire_since=since,
     )
     for other in replicas:
         if other is not best and opened:
@@ -153,6 +163,14 @@ def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
     gaps = [(one.start, one.end) for one in best.course.irregularities if one.kind == "OFFSET_GAP"]
     runs = [run for one in replicas if gaps for run in one.state.continuity.runs]
     return [gap for gap in gaps if not any(run.start_offset < gap[1] and gap[0] < run.end_offset for run in runs)]
+
+
+def _entire_since(replica: Replica) -> int | None:
+    """Since when a log holds every marker: from the topic's creation, if it begins at offset 0 and is of that topic."""
+    context, control = replica.context, replica.context.control
+    if control is None or replica.log_start_offset != 0 or context.topic_id is None or context.topic_id != control.topic_id:
+        return None
+    return control.exists_since_ms if replica.state.transactions.last_markers.markers.complete else None
 
 
 def _only_elsewhere(ours: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> "NDArray[np.int64]":

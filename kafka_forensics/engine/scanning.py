@@ -22,7 +22,7 @@ from kafka_forensics.engine.placement import TopicPlacements, partition_keys
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.signatures import scan_matches
 from kafka_forensics.engine.transactions import SnapshotCheck
-from kafka_forensics.engine.witnesses import take_commits
+from kafka_forensics.engine.witnesses import take_commits, take_decisions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 
@@ -88,6 +88,7 @@ class Scan:
         for plan in inputs.replicas:
             take_control(plan, witnesses)
             take_commits(plan, witnesses)
+        take_decisions(inputs.replicas, witnesses)
         self._across = TransactionsAcross(
             witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms
         )

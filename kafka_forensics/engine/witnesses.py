@@ -40,6 +40,14 @@ def take_commits(plan: ReplicaPlan, witnesses: Witnesses) -> None:
         context.committed = witnesses.groups.committed(context.topic, context.partition, cluster_of(plan))
 
 
+def take_decisions(plans: Iterable[ReplicaPlan], witnesses: Witnesses) -> None:
+    """Let replicas know whether the transaction coordinators decided anything about their partitions."""
+    if witnesses.transaction_log is not None:
+        decided = {listed for decision in witnesses.transaction_log.decisions for listed in decision.partitions}
+        for plan in plans:
+            plan.context.decided = (plan.context.topic, plan.context.partition) in decided
+
+
 def _partitions(witnesses: Witnesses) -> Iterable[tuple[str, int]]:
     """Every (topic, partition) the controller knows of."""
     return () if witnesses.controller is None else witnesses.controller.partitions

@@ -152,6 +152,8 @@ class PartitionControl:
     history: PartitionHistory | None = None
     unknown_records: int = 0
     """Records of kinds not known here that the controller's log holds: all that is said here passed over them."""
+    exists_since_ms: int | None = None
+    """When the topic was created, or the earliest that is known to be later; None: not known."""
 
     @property
     def premises(self) -> list[str]:

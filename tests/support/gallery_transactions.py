@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_forensics.writers.transaction_state import write_transaction_log_key
+from tests.support.controller_log import CONTROLLER
 from tests.support.faults import Brokers
 from tests.support.gallery_case import Case, segment
 from tests.support.transaction_histories import (
@@ -37,6 +38,7 @@ from tests.support.transaction_histories import (
     without_segment,
 )
 from tests.support.transaction_logs import APP, OTHER, CoordinatorLog, DataLog, Logs
+from tests.support.transactions_gone import controller, copies
 
 FIRST, SECOND = (segment(0, broker=1, directory=name) for name in ("t-0", "t-1"))
 COORDINATOR: Final = segment(0, broker=1, directory=STATE)
@@ -119,6 +121,17 @@ def ending_before(root: Path) -> Brokers:
     """No broker was stopped cleanly; t-1 ends before the coordinator decided, other logs of the same brokers behind."""
     logs = cluster(ended(30, COMMIT), ended(30, NOTHING, traffic=None), decided(30))
     return brokers_of(root, logs, clean=False)
+
+
+def gone(created: float) -> partial[Case]:
+    """t-1 is empty everywhere; the controller has created the topic at second `created`."""
+
+    def make(root: Path) -> Brokers:
+        copies(root)
+        controller(root / f"c{CONTROLLER}", created)
+        return Brokers(root, DataLog())
+
+    return partial(Case, make=make, damaged=SECOND, also=ALSO)
 
 
 def lost_segment(root: Path) -> Brokers:
@@ -251,6 +264,7 @@ TRANSACTIONS: Final = (
     logs_of(lambda: cluster(ended(30, COMMIT), cut_before(), decided(30)), damaged=SECOND)(
         "F44", "committed, and no copy of t-1 has its records", shown=("reason",)
     ),
+    gone(-3600)("F44", "committed, and t-1, as old as t-0, is empty on every broker", shown=("reason",)),
     Case(
         "F44",
         "committed, and its segment of t-1 is gone everywhere",
@@ -265,6 +279,7 @@ TRANSACTIONS: Final = (
         )
         for client, each in ((0, True), (2, True), (2, False))
     ),
+    gone(40)("F44", "committed, t-1 is empty on every broker, and the topic was created anew since", control=True),
     torn(COMMIT, NOTHING, prepared, traffic=60)("F44", "PrepareCommit a minute ago; t-1 has no marker", control=True),
     Case(
         "F44",
