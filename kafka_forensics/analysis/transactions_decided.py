@@ -139,7 +139,8 @@ def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision
         for number, one in enumerate(unmatched)
         if 0 <= one.producer_epoch - opened.producer_epoch - (one.client_transaction_version >= TV2) <= 1
     ]
-    first = [one for one in possible if one[0] == min(possible)[0]]
+    earliest = min((epoch for epoch, _, _ in possible), default=-1)
+    first = [one for one in possible if one[0] == earliest]
     if len(first) > 1:
         first = [one for one in first if one[1] >= opened.first_timestamp - SKEW_MS]
     return unmatched[min(first)[2]] if first else None
