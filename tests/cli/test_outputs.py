@@ -58,6 +58,12 @@ def test_json_lines_obey_the_schema(name: str, line_schema: jsonschema.Draft2020
         line_schema.validate(json.loads(line))
 
 
+@pytest.mark.parametrize("name", ["broker", "summary", "partition", "replica", "finding", "incomplete"])
+def test_the_schema_demands_what_is_always_written(name: str) -> None:
+    described = json_schema()["$defs"][name]
+    assert set(described["required"]) == set(described["properties"])
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
