@@ -68,7 +68,8 @@ class TransactionLogReplay:
                 self._owns(producer_id, transactional_id)
         if pending is not None and metadata.state not in _PREPARED:
             # only a Complete record can follow a Prepare one; where it is gone, the cleaner took it
-            self._close(pending, metadata.last_update_timestamp if metadata.state in _COMPLETED else timestamp)
+            # its own time is that of before the markers were sent (prepareComplete), the record's that of after
+            self._close(pending, max(timestamp, metadata.last_update_timestamp) if metadata.state in _COMPLETED else timestamp)
         if metadata.state in _PREPARED:
             if pending is not None:
                 self._close(pending, timestamp)

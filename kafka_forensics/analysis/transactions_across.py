@@ -280,7 +280,7 @@ def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog
     }
     if one.reaching is not None:
         evidence["premises"] += [
-            f"the copies are of stopped brokers: other logs of broker {one.reaching} go on behind the decision"
+            f"the copies are of stopped brokers, for --live was not given: other logs of broker {one.reaching} go on behind it"
         ]
     if one.since_creation:
         evidence["premises"] += ["the controller's log has the topic before the decision, and this log begins at offset 0"]
@@ -296,12 +296,13 @@ def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog
             offset_start=one.offset_start,
             offset_end=one.offset_end,
         )
-    confidence = None if one.reaching is None else Confidence.SUSPECTED
+    kind, severity = ("TXN_PARTLY_LOST", None) if one.lost else ("TXN_TORN", None if decision.commit else Severity.ERROR)
     if one.lost:
-        if one.offset_start is not None and context.control is None:  # the cleaner leaves gaps too, where it may work
-            confidence = Confidence.SUSPECTED
-        return finding("TXN_PARTLY_LOST", place, evidence | {"held_by": []}, confidence=confidence)
-    return finding("TXN_TORN", place, evidence, severity=None if decision.commit else Severity.ERROR, confidence=confidence)
+        evidence["held_by"] = []
+    if one.reaching is not None:  # the copies may be of running brokers, whose partitions were copied one after the other
+        return finding(kind, place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+    doubtful = one.lost and one.offset_start is not None and context.control is None  # the cleaner leaves gaps too
+    return finding(kind, place, evidence, severity=severity, confidence=Confidence.SUSPECTED if doubtful else None)
 
 
 def _bring_up_to_date(

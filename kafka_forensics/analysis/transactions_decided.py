@@ -44,8 +44,8 @@ class Contradiction:
     marker: tuple[int, int, int] | None = None
     """(segment, position, size in bytes) of the marker that contradicts."""
     reaching: int | str | None = None
-    """The broker whose other logs go on behind the decision, where its copy of this partition does not; None: it does."""
-
+    """The broker whose other logs go on behind the decision, where its copy of this partition does not and it was not stopped
+    cleanly; None: the copy does, or it was."""
     since_creation: bool = False
     """Only the topic's age says that the log reaches back before the decision."""
 
@@ -194,13 +194,13 @@ def _unmatched(
         offset = int(near[0, OFFSET])
         return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size))
     late = as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
-    if not facts.whole or (end is None and not late) or not _has_all(facts):
+    if not facts.whole or (end is None and not late):
         return None
-    reaching = None
-    if not _reaches(facts, decision.decided_timestamp if end is None else end):
-        reaching = None if end is None else _reaching(facts, end, reached)
-        if reaching is None:
-            return None
+    moment = decision.decided_timestamp if end is None else end
+    ends_before = not _goes_on_behind(facts, moment)
+    if not _has_all(facts, moment, ends_before) or (ends_before and not _stopped_behind(facts, decision, log, reached)):
+        return None
+    reaching = facts.context.broker if ends_before and not facts.clean else None
     strange = facts.elsewhere
     if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
         return None  # another copy may have it: what that means, the comparison of the copies says
@@ -215,38 +215,51 @@ def _unmatched(
     return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching, since_creation=since_creation)
 
 
-def _reaches(facts: PartitionFacts, timestamp: int) -> bool:
-    """Whether the copy of a partition surely holds what was written up to a time: its brokers had stopped, or it goes on later."""
+def _goes_on_behind(facts: PartitionFacts, moment: int) -> bool:
+    """Whether a copy itself goes on behind a moment."""
     last = facts.last_marker_timestamp
-    return facts.clean or (last is not None and last >= timestamp + SKEW_MS)
+    return last is not None and last >= moment + SKEW_MS
 
 
-def _in_sync(facts: PartitionFacts) -> list[int | str] | None:
-    """Brokers of copies that hold all that was committed, by the controller's last word; None if that is not known."""
-    control = facts.context.control
-    if control is None or control.isr is None:
-        return None
-    sure = {*control.isr, *(control.elr or ()), control.leader}
-    return [broker for broker in facts.brokers if broker in sure]
-
-
-def _has_all(facts: PartitionFacts) -> bool:
-    """Whether the copies given must have all that was committed: one was in sync, or none of the replicas is left out."""
-    in_sync, control = _in_sync(facts), facts.context.control
-    if in_sync is None or in_sync or control is None:
-        return True
-    return set(control.replica_assignment or ()) <= set(facts.brokers)
-
-
-def _reaching(facts: PartitionFacts, end: int, reached: Mapping[int | str, int]) -> int | str | None:
-    """A broker with such a copy whose logs show that it was stopped, or copied, after every marker was acknowledged.
+def _stopped_behind(facts: PartitionFacts, decision: Decision, log: TransactionLog, reached: Mapping[int | str, int]) -> bool:
+    """Whether the copy's broker went on for longer than the copy does: beyond the time at which every marker was acknowledged.
 
     What stopped brokers leave is of one moment: this partition ends where it does because what followed is gone. Of brokers that
-    were running nobody can say so.
+    were running nobody can say so. A broker that has the Complete record itself went on for so long by any clock; so did some of
+    all replicas, for one of them took the marker.
     """
-    if facts.context.live:
-        return None
-    return next((broker for broker in _in_sync(facts) or facts.brokers if reached.get(broker, -1) >= end), None)
+    end, broker = decision.completed_timestamp, facts.context.broker
+    if facts.context.live or end is None:
+        return False
+    if facts.clean and (_was_in_sync(facts, end) or _are_all(facts)):
+        return True
+    return log.partitions.get(decision.log_partition) == broker or reached.get(broker, -1) >= end + SKEW_MS
+
+
+def _was_in_sync(facts: PartitionFacts, moment: int) -> bool:
+    """Whether the copy's broker was in sync by the controller's last word, and that was spoken behind a moment."""
+    control = facts.context.control
+    if control is None or control.isr is None or (control.as_of_ms or 0) < moment + SKEW_MS:
+        return False
+    return facts.context.node in {*control.isr, *(control.elr or ()), control.leader}
+
+
+def _are_all(facts: PartitionFacts) -> bool:
+    """Whether no replica that the controller knows of is left out."""
+    control = facts.context.control
+    assignment = set() if control is None else set(control.replica_assignment or ())
+    return bool(assignment) and assignment <= set(facts.nodes)
+
+
+def _has_all(facts: PartitionFacts, moment: int, ends_before: bool) -> bool:
+    """Whether the copy that is judged must have all that was committed until a moment.
+
+    It does if the controller had its broker in sync then or later; or if it is the best of all replicas, none of them damaged.
+    Without the controller's log that those are all is a premise, and a copy that goes on behind the moment is believed.
+    """
+    if facts.context.control is None:
+        return facts.all_whole or not ends_before
+    return _was_in_sync(facts, moment) or (facts.all_whole and _are_all(facts))
 
 
 def _goes_on(log: TransactionLog, decision: Decision, listed: TopicPartition) -> bool:

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.writers.checkpoints import write_meta_properties
 from kafka_forensics.writers.transaction_state import write_transaction_log_key
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
@@ -32,9 +35,15 @@ from tests.support.transaction_histories import (
     without_segment,
     wrong_clock,
 )
-from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, DataLog, Logs, write_cluster
+from tests.support.transaction_logs import APP, APP_ID, BROKERS, OTHER, CoordinatorLog, DataLog, Logs, ms, write_cluster
 
 pytestmark = pytest.mark.faults
+
+
+def found(paths: list[str]) -> list[Finding]:
+    """All that a scan finds in directories, named or not."""
+    return local.scan(paths, ScanOptions(jobs=1)).findings
+
 
 VERSIONS = pytest.mark.parametrize("client", [0, 2], ids=["version 0", "version 2"])
 
@@ -103,7 +112,7 @@ def test_f44_crashed_brokers_that_went_on_behind_the_decision_lost_its_marker(tm
     """Complete is written behind every marker: one that is on no copy was lost, though the partition ends without a sign of it."""
     logs = cluster(ended(30, commit), ended(30, NOTHING, traffic=None), decided(30, commit=commit))
     result = scan(write_cluster(tmp_path, logs, clean=False))
-    assert [one for one in said(result) if one[0] != "HW_UNKNOWN"] == [("TXN_TORN", "critical" if commit else "error", 1)]
+    assert [one for one in said(result) if one[0] != "HW_UNKNOWN"] == [("TXN_TORN", "warning", 1)]
     one = only(result, "TXN_TORN")
     assert (one.evidence["reason"], one.confidence.value, offsets(one)) == ("no_marker", "suspected", (3, 5))
 
@@ -112,7 +121,7 @@ def test_f44_crashed_brokers_that_went_on_behind_the_decision_lost_its_records(t
     lost = DataLog()
     lost.traffic(0)
     result = scan(write_cluster(tmp_path, cluster(ended(30, COMMIT), lost, decided(30)), clean=False))
-    assert [one for one in said(result) if one[0] != "HW_UNKNOWN"] == [("TXN_PARTLY_LOST", "critical", 1)]
+    assert [one for one in said(result) if one[0] != "HW_UNKNOWN"] == [("TXN_PARTLY_LOST", "warning", 1)]
     assert only(result, "TXN_PARTLY_LOST").confidence.value == "suspected"
 
 
@@ -157,7 +166,60 @@ def test_f44_replicas_that_were_out_of_sync_need_not_have_the_marker(tmp_path: P
     control = ControllerLog().lead([CONTROLLER]).append(topic(), state)
     result = scan([*paths, control.put(tmp_path / "controller")])
     told = [one for one in said(result) if one[0].startswith("TXN")]
-    assert told == ([("TXN_TORN", "critical", 1)] if torn else [("TXN_OPEN", "info", 1), ("TXN_OPEN", "info", 2)])
+    assert told == ([("TXN_TORN", "critical", 2)] if torn else [("TXN_OPEN", "info", 1), ("TXN_OPEN", "info", 2)])
+
+
+def test_f44_brokers_given_by_name_are_those_that_the_controller_knows(tmp_path: Path) -> None:
+    logs = cluster(ended(30, COMMIT), ended(30, NOTHING), decided(30))
+    state = partition([1, 2, 3], 1, partition_id=1, replicas=[1, 2, 3])
+    control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
+    named = [f"{name}={path}" for name, path in zip("xyz", write_cluster(tmp_path / "b", logs), strict=True)]
+    assert [(one.kind, one.place.broker) for one in found([*named, str(control)]) if one.kind.startswith("TXN")] == [
+        ("TXN_TORN", "x")
+    ]
+
+
+def test_f44_a_follower_that_lags_behind_a_damaged_leader_shows_nothing(tmp_path: Path) -> None:
+    """The leader's marker is rotten, and the whole copy was not in sync."""
+    logs: Logs = {
+        "t-0": ended(30, COMMIT),
+        "t-1": {1: ended(30, COMMIT, traffic=None), 2: ended(30, NOTHING, traffic=None)},
+        "__transaction_state-0": decided(30),
+    }
+    paths = write_cluster(tmp_path / "b", logs, clean=False)
+    (log,) = (paths[0] / "t-1").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[-3] ^= 0xFF
+    log.write_bytes(data)
+    state = partition([1], 1, partition_id=1, replicas=[1, 2])
+    control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
+    told = {(one.kind, one.severity.value) for one in found([*map(str, paths), str(control)]) if one.kind.startswith("TXN")}
+    assert told == {("TXN_OPEN", "info")}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("ahead", [0.2, 5, 60])
+def test_f44_a_broker_that_went_on_by_a_fast_clock_alone_may_have_stopped_before(tmp_path: Path, clean: bool, ahead: float) -> None:
+    """Only the copy of broker 3 has the decision; broker 1 is behind it by more than clocks may be apart, or is not judged."""
+    without, other = DataLog(), DataLog()
+    without.traffic(0)
+    without.data(30)
+    other.traffic(30.09 + ahead)
+    logs: Logs = {"t-0": {1: other}, "t-1": {1: without}, "__transaction_state-0": {3: decided(30)}}
+    paths = write_cluster(tmp_path, logs, clean=clean)
+    torn = "TXN_TORN" in {one.kind for one in found([str(paths[0]), str(paths[2])])}
+    assert torn == (ahead == 60)
+
+
+@pytest.mark.parametrize(("as_of", "torn"), [(-3600, False), (20, False), (3600, True)])
+def test_f44_a_controller_whose_log_ends_before_the_decision_says_nothing_of_it(tmp_path: Path, as_of: int, torn: bool) -> None:
+    """Broker 1 is in sync by it, and the copy of broker 2 is not given."""
+    logs = cluster(ended(30, COMMIT), ended(30, NOTHING), decided(30))
+    paths = write_cluster(tmp_path / "b", logs)
+    states = [partition([1, 2], 1, partition_id=number, replicas=[1, 2]) for number in (0, 1)]
+    control = ControllerLog(start_ms=ms(as_of)).lead([CONTROLLER]).append(topic(), *states).put(tmp_path / "controller")
+    told = {one.kind for one in found([str(paths[0]), str(control)])}
+    assert ("TXN_TORN" in told) == torn
 
 
 @pytest.mark.parametrize("clean", [True, False])
