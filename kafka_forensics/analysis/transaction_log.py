@@ -23,8 +23,11 @@ DECISIONS_KEPT: Final = 1 << 17
 LISTED_KEPT: Final = 1 << 21
 """Partitions listed by states and decisions that are kept in all: decisions give way first, then ids become unknown."""
 IDS_KEPT: Final = 1 << 18
-"""Transactional ids, and producers of theirs, that are remembered at most. Those without a transaction in hand give way first, the
-ones last heard of longest ago before others; of an id that gave way nothing is concluded."""
+"""Transactional ids that are remembered at most, those that became unknown likewise, and twice as many for producers. Those without
+a transaction in hand give way first, the ones last heard of longest ago before others; of an id that gave way nothing is concluded,
+nor of its producers."""
+OWNERS_KEPT: Final = 16
+"""Transactional ids of one producer id that are remembered at most; Kafka gives a producer id to one."""
 MAX_PARTITIONS: Final = 10_000
 """Partitions that `__transaction_state` is believed to have at most."""
 _PREPARED: Final = {"PrepareCommit": True, "PrepareAbort": False}
@@ -37,6 +40,8 @@ class TransactionLogReplay:
     def __init__(self) -> None:
         self._log = TransactionLog()
         self._ids_of: dict[int, tuple[str, ...]] = {}
+        self._names = 0
+        """Names in all of these."""
         self._pending: dict[str, Decision] = {}
         self._decided: deque[Decision] = deque()
         self._listed = 0
@@ -57,15 +62,14 @@ class TransactionLogReplay:
             self.malformed(transactional_id, partition, offset)
             return
         log.states[transactional_id] = LoggedState(transactional_id, partition, offset, timestamp, metadata)
+        for producer_id in _producer_ids(metadata):
+            self._owns(producer_id, transactional_id)
         self._forget()
         pending = self._pending.get(transactional_id)
         if metadata is None:
             if pending is not None:
                 self._close(pending, timestamp)
             return
-        for producer_id in (metadata.producer_id, metadata.previous_producer_id, metadata.next_producer_id):
-            if producer_id >= 0:
-                self._owns(producer_id, transactional_id)
         if pending is not None and metadata.state not in _PREPARED:
             # only a Complete record can follow a Prepare one; where it is gone, the cleaner took it
             # its own time is that of before the markers were sent (prepareComplete), the record's that of after
@@ -80,10 +84,7 @@ class TransactionLogReplay:
         if transactional_id is None:
             self._log.unknown_from.setdefault(partition, offset)
             return
-        if len(self._log.unknown_ids) < IDS_KEPT:
-            self._log.unknown_ids[transactional_id] = (partition, offset)
-        else:
-            self._log.unknown_from.setdefault(partition, offset)
+        self._unknown(transactional_id, partition, offset)
         pending = self._pending.pop(transactional_id, None)
         if pending is not None:
             self._keep(pending)  # decided, but what came after is not known
@@ -106,10 +107,15 @@ class TransactionLogReplay:
         ours, theirs = self._log, other._log
         ours.states |= theirs.states
         ours.partitions |= theirs.partitions
-        ours.unknown_ids |= theirs.unknown_ids
-        ours.unknown_from |= theirs.unknown_from
+        for partition, offset in theirs.unknown_from.items():
+            self.lost(partition, offset)
+        for name, (partition, offset) in theirs.unknown_ids.items():
+            self._unknown(name, partition, offset)
         ours.newest_timestamp = max(ours.newest_timestamp, theirs.newest_timestamp)
         ours.forgot |= theirs.forgot
+        ours.any_partly_known |= theirs.any_partly_known
+        for producer_id in theirs.partly_known:
+            self._forget_of(producer_id)
         for producer_id, names in other._ids_of.items():
             for name in names:
                 self._owns(producer_id, name)
@@ -130,27 +136,60 @@ class TransactionLogReplay:
         log.missing = sorted(set(range(count)) - set(log.partitions))
         return log
 
+    def _unknown(self, transactional_id: str, partition: int, offset: int) -> None:
+        """Not to know an id from an offset on; where there are too many such ids, no id of the partition is known."""
+        unknown = self._log.unknown_ids
+        if transactional_id in unknown or len(unknown) < IDS_KEPT:
+            unknown[transactional_id] = (partition, offset)
+        else:
+            self.lost(partition, offset)
+
     def _owns(self, producer_id: int, transactional_id: str) -> None:
         names = self._ids_of.get(producer_id, ())
-        if transactional_id not in names:
+        if transactional_id in names:
+            return
+        if len(names) < OWNERS_KEPT:
             self._ids_of[producer_id] = (*names, transactional_id)
+            self._names += 1
+        else:
+            self._forget_of(producer_id)
+
+    def _forget_of(self, producer_id: int) -> None:
+        """A producer id's ids are not all remembered from now on."""
+        log = self._log
+        log.forgot = True
+        if len(log.partly_known) < 2 * IDS_KEPT:
+            log.partly_known.add(producer_id)
+        else:
+            log.any_partly_known |= producer_id not in log.partly_known
 
     def _forget(self) -> None:
         """Let go of an eighth of the ids, and of the oldest producers, when there are more than are remembered."""
         states = self._log.states
         if len(states) > IDS_KEPT:
             self._log.forgot = True
+            gone = set()
             settled = (name for name, state in states.items() if state.metadata is None or state.metadata.state not in OPEN_STATES)
             for name in list(islice(chain(settled, list(states)), max(len(states) - IDS_KEPT * 7 // 8, 1))):
                 state = states.pop(name, None)
+                gone.add(name)
                 self._listed -= 0 if state is None else _listed(state.metadata)
                 pending = self._pending.pop(name, None)
                 if pending is not None:
                     self._keep(pending)
-        if len(self._ids_of) > 2 * IDS_KEPT:
-            self._log.forgot = True
-            for producer_id in list(islice(self._ids_of, len(self._ids_of) - IDS_KEPT)):
-                del self._ids_of[producer_id]
+            for producer_id in [producer_id for producer_id, names in self._ids_of.items() if not gone.isdisjoint(names)]:
+                names = self._ids_of[producer_id]
+                kept = self._ids_of[producer_id] = tuple(name for name in names if name not in gone)
+                self._names -= len(names) - len(kept)
+                self._forget_of(producer_id)
+                if not kept:
+                    del self._ids_of[producer_id]
+        if self._names > 2 * IDS_KEPT:
+            for producer_id in list(self._ids_of):
+                if self._names <= IDS_KEPT:
+                    break
+                self._names -= len(self._ids_of.pop(producer_id))
+                self._forget_of(producer_id)
 
     def _close(self, decision: Decision, completed_timestamp: int) -> None:
         self._pending.pop(decision.transactional_id, None)
@@ -181,6 +220,12 @@ def _decision(transactional_id: str, partition: int, offset: int, metadata: Tran
         offset,
         metadata.client_transaction_version,
     )
+
+
+def _producer_ids(metadata: TransactionMetadata | None) -> tuple[int, ...]:
+    if metadata is None:
+        return ()
+    return tuple(one for one in (metadata.producer_id, metadata.previous_producer_id, metadata.next_producer_id) if one >= 0)
 
 
 def _listed(metadata: TransactionMetadata | None) -> int:

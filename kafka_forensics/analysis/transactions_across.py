@@ -99,7 +99,7 @@ class TransactionsAcross:
         evidence |= _described(owners)
         timeout = max([DEFAULT_MAX_TIMEOUT_MS, *(each.metadata.transaction_timeout_ms for each in owners if each.metadata)])
         late = evidence["age_ms"] > timeout + LATE_BUFFER_MS
-        unknown = self._unknown(owners)
+        unknown = self._unknown(producer_id)
         listing = [each for each in owners if describes(each, *where)]
         overdue = self._overdue(listing)
         if overdue is not None:
@@ -123,6 +123,8 @@ class TransactionsAcross:
                 continue
             late = self.as_of - told.start_timestamp - told.transaction_timeout_ms
             if told.state != "Ongoing":  # decided: its markers are all that is still to be written
+                if told.last_update_timestamp < 0:
+                    continue
                 late = self.as_of - told.last_update_timestamp - DEFAULT_MAX_TIMEOUT_MS
             if late > LATE_BUFFER_MS:
                 age = self.as_of - told.start_timestamp
@@ -130,16 +132,17 @@ class TransactionsAcross:
                 return known | {"coordinator": "should have ended it", "safe_to_abort": None}
         return None
 
-    def _unknown(self, owners: list[LoggedState]) -> Evidence | None:
-        """Why the log cannot tell whether a transaction of these ids is still to be ended; None if it can."""
+    def _unknown(self, producer_id: int) -> Evidence | None:
+        """Why the log cannot tell whether a transaction of this producer id is still to be ended; None if it can."""
         log = self._log
         assert log is not None
-        for each in owners:
-            if each.transactional_id in log.unknown_ids:
-                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_ids[each.transactional_id][1] - 1}
-            if each.partition in log.unknown_from:
-                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_from[each.partition] - 1}
-        if owners or log.complete:
+        for name in log.ids_of_producer.get(producer_id, ()):
+            if name in log.unknown_ids:
+                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_ids[name][1] - 1}
+            last = log.states.get(name)
+            if last is not None and last.partition in log.unknown_from:
+                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_from[last.partition] - 1}
+        if log.complete or (log.owners(producer_id) and log.knows_owners(producer_id)):
             return None
         offsets = [*log.unknown_from.values(), *(offset for _, offset in log.unknown_ids.values())]
         known = {"unknown_after_offset": min(offsets) - 1} if offsets else {}

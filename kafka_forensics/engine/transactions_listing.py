@@ -354,7 +354,9 @@ class KnownTransactions:
 
     def _name(self, producer_id: int) -> str | None:
         """The transactional id of a producer id, if there is one and no other."""
-        owners = [] if self._log is None else self._log.owners(producer_id)
+        if self._log is None or not self._log.knows_owners(producer_id):
+            return None
+        owners = self._log.owners(producer_id)
         return owners[0].transactional_id if len(owners) == 1 else None
 
     def _take(self, row: TransactionRow, evidence: dict[str, Any], state: str) -> None:

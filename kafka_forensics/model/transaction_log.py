@@ -86,7 +86,7 @@ class TransactionLog:
     decisions: list[Decision] = field(default_factory=list)
     """Decisions whose Prepare record is still there, in the order of the log; the latest of very many."""
     ids_of_producer: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Producer id → transactional ids that have or had it."""
+    """Producer id → transactional ids that have or had it, also those without a last word here."""
     partitions: dict[int, int | str] = field(default_factory=dict)
     """Partition of the log → broker whose copy was read."""
     missing: list[int] = field(default_factory=list)
@@ -99,6 +99,10 @@ class TransactionLog:
     """Of all its records, by the coordinators' clocks."""
     forgot: bool = False
     """Whether there were more ids or producers than are remembered, so that the log has some that are not here."""
+    partly_known: set[int] = field(default_factory=set)
+    """Producer ids that have or had a transactional id which was forgotten."""
+    any_partly_known: bool = False
+    """Whether these were too many to remember, so that any producer id may be one of them."""
 
     @property
     def complete(self) -> bool:
@@ -106,5 +110,11 @@ class TransactionLog:
         return bool(self.partitions) and not (self.missing or self.unknown_from or self.unknown_ids or self.forgot)
 
     def owners(self, producer_id: int) -> list[LoggedState]:
-        """The last word on every transactional id that has or had a producer id."""
+        """The last word on every transactional id that has or had a producer id, as far as it is here (`knows_owners`)."""
         return [self.states[name] for name in self.ids_of_producer.get(producer_id, ()) if name in self.states]
+
+    def knows_owners(self, producer_id: int) -> bool:
+        """Whether no transactional id that has or had a producer id was forgotten, nor the last word on one."""
+        if self.any_partly_known or producer_id in self.partly_known:
+            return False
+        return all(name in self.states for name in self.ids_of_producer.get(producer_id, ()))

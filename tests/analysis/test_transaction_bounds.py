@@ -3,10 +3,38 @@
 from types import SimpleNamespace
 from typing import Any
 
-from kafka_forensics.analysis.transactions_decided import _ends_open
-from kafka_forensics.model.transaction_log import Decision
+import pytest
 
-P0 = ("t", 0)
+from kafka_forensics.analysis import transaction_log
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.transaction_log import TransactionLogReplay
+from kafka_forensics.analysis.transactions_across import TransactionsAcross
+from kafka_forensics.analysis.transactions_decided import _ends_open
+from kafka_forensics.model.findings import Finding, Place
+from kafka_forensics.model.transaction_log import Decision, TransactionLog, TransactionMetadata
+
+P0, P1 = ("t", 0), ("t", 1)
+NOW = 1_700_000_000_000
+
+
+def meta(producer_id: int, state: str = "Empty", *partitions: tuple[str, int], since: int = NOW, at: int = NOW) -> Any:
+    return TransactionMetadata(producer_id, 0, 60_000, state, partitions, at, since)
+
+
+def replay_of(*records: tuple[str, TransactionMetadata], partition: int = 0) -> TransactionLogReplay:
+    replay = TransactionLogReplay()
+    for offset, (name, metadata) in enumerate(records):
+        replay.take(name, partition, offset, NOW, metadata)
+    replay.read(partition, 1)
+    return replay
+
+
+def judged(log: TransactionLog, producer_id: int, as_of: int | None = None) -> dict[str, Any]:
+    """What is said of an open transaction of a producer in `t-0`."""
+    numbers = {"first_offset": 0, "last_offset": 1, "first_timestamp": NOW, "last_timestamp": NOW, "last_stable_offset": 0}
+    opened: Finding = finding("TXN_OPEN", Place(*P0, 1), {"producer_id": producer_id, "producer_epoch": 0, **numbers})
+    (one,) = TransactionsAcross(log, as_of).finish([opened], [])
+    return one.evidence
 
 
 def decision(epoch: int, at: int) -> Decision:
@@ -29,6 +57,19 @@ class Counted(int):
     __hash__ = int.__hash__
 
 
+class Name(str):
+    """A name that counts how often names like it are compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str(self) == other
+
+    __hash__ = str.__hash__
+
+
 def test_the_decision_about_open_records_is_found_without_comparing_all_with_all() -> None:
     many = [decision(Counted(1), number) for number in range(300)]
     facts: Any = SimpleNamespace(open={7: SimpleNamespace(producer_epoch=0, first_timestamp=0)})
@@ -36,3 +77,83 @@ def test_the_decision_about_open_records_is_found_without_comparing_all_with_all
     assert _ends_open(facts, many) is many[0]
     assert Counted.compared < 20 * len(many)
     assert _ends_open(facts, [decision(5, 0)]) is None
+
+
+def test_a_producer_id_of_very_many_ids_is_looked_up_in_a_few() -> None:
+    few = replay_of(*((f"id-{number}", meta(7)) for number in range(transaction_log.OWNERS_KEPT))).finish()
+    assert (few.forgot, few.knows_owners(7), len(few.owners(7))) == (False, True, transaction_log.OWNERS_KEPT)
+    Name.compared = 0
+    log = replay_of(*((Name(f"id-{number}"), meta(7)) for number in range(600))).finish()
+    assert Name.compared < 40 * 600
+    assert (len(log.states), len(log.ids_of_producer[7])) == (600, transaction_log.OWNERS_KEPT)
+    assert (log.forgot, log.complete, log.knows_owners(7)) == (True, False, False)
+
+
+def test_names_go_with_the_ids_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
+    log = replay_of(*((f"id-{number}", meta(number // 3)) for number in range(30))).finish()
+    assert len(log.states) <= 8
+    assert {name for names in log.ids_of_producer.values() for name in names} == set(log.states)
+    forgotten = {number // 3 for number in range(30) if f"id-{number}" not in log.states}
+    assert (log.partly_known, log.any_partly_known) == (forgotten, False)
+    assert [log.knows_owners(number) for number in (0, 9)] == [False, True]
+
+
+def test_names_of_ids_that_have_no_last_word_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
+    monkeypatch.setattr(transaction_log, "LISTED_KEPT", 0)
+    records = [(f"id-{number}", one) for number in range(60) for one in (meta(number), meta(number, "Ongoing", P0))]
+    log = replay_of(*records).finish()
+    assert sum(map(len, log.ids_of_producer.values())) <= 16
+    assert (len(log.states), len(log.unknown_ids), log.unknown_from) == (0, 8, {0: 17})
+    assert not any(log.knows_owners(number) for number in range(60))
+
+
+def test_of_too_many_forgotten_producers_any_may_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
+    log = replay_of(*((f"id-{number}", meta(number)) for number in range(60))).finish()
+    assert (len(log.partly_known), log.any_partly_known, log.knows_owners(1000)) == (16, True, False)
+
+
+def test_nothing_is_concluded_of_an_id_that_gave_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
+    others = [(f"o-{number}", meta(1000 + number, "Ongoing", P1)) for number in range(10)]
+    replay = replay_of(("open", meta(77, "Ongoing", P0)), *others, ("late", meta(77)))
+    log = replay.finish()
+    assert [[one.transactional_id for one in log.owners(number)] for number in (77, 1009)] == [["late"], ["o-9"]]
+    assert [judged(log, number)["coordinator"] for number in (77, 1009)] == ["unknown", "does not list it"]
+    together = TransactionLogReplay()
+    together.merge(replay_of(("alone", meta(77)), partition=1))
+    together.merge(replay)
+    assert judged(together.finish(), 77)["coordinator"] == "unknown"
+
+
+def test_nothing_is_concluded_of_a_producer_with_an_id_that_became_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "LISTED_KEPT", 0)
+    log = replay_of(("bad", meta(77)), ("good", meta(77)), ("bad", meta(77, "Ongoing", P0))).finish()
+    assert [one.transactional_id for one in log.owners(77)] == ["good"]
+    said = judged(log, 77)
+    assert (said["coordinator"], said["unknown_after_offset"]) == ("unknown", 1)
+
+
+def test_unknown_ids_of_many_partitions_are_no_more_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
+    together = TransactionLogReplay()
+    for partition in range(4):
+        one = TransactionLogReplay()
+        for offset in range(5):
+            one.malformed(f"{partition}-{offset}", partition, offset)
+        one.read(partition, 1)
+        together.merge(one)
+    log = together.finish()
+    assert (len(log.unknown_ids), log.unknown_from) == (8, {1: 3, 2: 0, 3: 0})
+
+
+def test_a_decision_without_a_time_is_not_overdue() -> None:
+    later = NOW + 3_600_000
+    for state, at, coordinator in (
+        ("PrepareCommit", -1, "will end it"),
+        ("PrepareCommit", NOW, "should have ended it"),
+        ("Ongoing", -1, "should have ended it"),
+    ):
+        assert judged(replay_of(("a", meta(7, state, P0, at=at))).finish(), 7, later)["coordinator"] == coordinator
