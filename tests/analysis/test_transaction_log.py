@@ -33,7 +33,7 @@ def test_a_decision_is_a_prepare_and_its_complete_record() -> None:
     )
     first, second = log.decisions
     assert (first.transactional_id, first.commit, first.partitions, first.offset) == ("a", True, (P0, P1), 1)
-    assert (first.decided_timestamp, first.completed_timestamp, first.start_timestamp) == (500, 700, 100)
+    assert (first.decided_timestamp, first.completed_timestamp, first.start_timestamp) == (500, 1003, 100)
     assert (second.transactional_id, second.commit, second.completed_timestamp) == ("b", False, None)
     assert log.states["a"].metadata == meta("CompleteCommit", at=700)
     assert log.newest_timestamp == 1003
