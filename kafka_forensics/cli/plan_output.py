@@ -213,6 +213,11 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
             }
             for one in plan.already_lost
         ],
+        "damaged": [
+            {"broker": one.broker, "offsets": [list(pair) for pair in words.damaged_by(planned, one.broker)]}
+            for one in planned.given.replicas
+            if words.damaged_by(planned, one.broker)
+        ],
         "missing_witnesses": [{"kind": one.kind, "broker": one.broker} for one in plan.missing],
         "findings": sorted({one.kind for one in planned.findings}),
     }

@@ -8,10 +8,10 @@ from typing import Final
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import CONTRADICTING, Planned
-from kafka_forensics.replication.offset_ranges import Ranges
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds
 from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.planner import truncates_by
-from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Loss, Missing, Witness
+from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness
 from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
 from kafka_forensics.wording import message
 from kafka_forensics.wording.offset_words import offset_range
@@ -34,6 +34,7 @@ _MISSING: Final = {
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
     "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used: its cuts are told from its batches",
     "log_not_read": "the log of broker {} could not be read to its end",
+    "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
     "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds stays in its directory",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
@@ -94,13 +95,33 @@ def loss_words(planned: Planned, one: Loss) -> str:
     amount = planned.amount(one)
     many = plural(one.end - one.start, "offset") if amount.records is None else plural(amount.records, "record")
     alone = " alone" if len(one.held_by) == 1 else ""
+    damaged = [each for each in one.held_by if holds(damaged_by(planned, each), one.start)]
+    if damaged:
+        alone += ", damaged there" if len(damaged) == len(one.held_by) else f" (damaged on {brokers(damaged)})"
     text = f"{many} at offsets {offset_range(one.start, one.end)}, on {brokers(one.held_by)}{alone}"
     if one.committed and one.witness is not None:
         part = "all" if one.committed_end == one.end else f"those at {offset_range(one.start, one.committed_end)}"
         text += f", {part} proven committed ({witness_words(one.witness)})"
     if one.kept_by:
-        text += f"; {brokers(one.kept_by)} {'keeps' if len(one.kept_by) == 1 else 'keep'} it where no reader sees it"
+        how = "damaged as it is" if set(one.kept_by) <= set(damaged) else "where no reader sees it"
+        text += f"; {brokers(one.kept_by)} {'keeps' if len(one.kept_by) == 1 else 'keep'} it {how}"
     return text
+
+
+def damaged_by(planned: Planned, broker: Broker) -> Ranges:
+    """Offsets of a replica's batches that are damaged, from its log start on."""
+    return next((clipped(one.damaged, one.log_start_offset, NO_END) for one in planned.given.replicas if one.broker == broker), ())
+
+
+def damage_lines(planned: Planned) -> Iterator[str]:
+    """A sentence for each replica that holds damaged batches."""
+    for one in planned.given.replicas:
+        ranges = damaged_by(planned, one.broker)
+        if ranges:
+            yield (
+                f"Damaged: {brokers([one.broker])} holds offsets {ranges_words(ranges)} in batches whose bytes are not what was "
+                "written. They count as held and as at risk: what can be saved of them is in that copy, unless another has them."
+            )
 
 
 def bounds(planned: Planned, candidate: Candidate) -> str:
@@ -152,6 +173,7 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         if candidate.own_cut:
             own = plural(candidate.own_cut, "offset")
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
+    yield from damage_lines(planned)
     yield from (missing_words(planned, one) for one in planned.plan.missing)
     contradictions = [one for one in planned.findings if one.kind in CONTRADICTING]
     yield from (f"Contradiction: {one.kind}: {printable(message(one))}" for one in contradictions[:CONTRADICTIONS_SHOWN])
@@ -220,7 +242,7 @@ def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
             f"Move the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
             "directory, once it is copied, so that it copies the leader anew and keeps nothing different."
         )
-    yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate)
+    yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate) + _rotten(planned, candidate)
     if todo.unclean:
         yield _forced(planned, candidate)
     yield from unstartable(planned)
@@ -239,6 +261,22 @@ def _by_itself(planned: Planned, candidate: Candidate) -> str:
     if candidate.election == "unclean" and control is not None and control.unclean_enabled:
         return " The topic allows unclean elections, so the controller elects it by itself when no other replica is alive."
     return ""
+
+
+def _rotten(planned: Planned, candidate: Candidate) -> str:
+    """What becomes of damage in the leader's own log."""
+    ranges = damaged_by(planned, candidate.broker)
+    end = next(one.log_end_offset for one in planned.given.replicas if one.broker == candidate.broker)
+    served, cut = clipped(ranges, 0, end), clipped(ranges, end, NO_END)
+    text = ""
+    if served:
+        text += (
+            f" Its own copy is damaged at offsets {ranges_words(served)}: it serves those bytes as they are, so consumers stop "
+            "there with an error, and followers that have to copy them get no further."
+        )
+    if cut:
+        text += f" Its own copy is damaged at offsets {ranges_words(cut)}: as it starts, recovery cuts its log at {end}."
+    return text
 
 
 def _forced(planned: Planned, candidate: Candidate) -> str:

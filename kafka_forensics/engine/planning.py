@@ -13,6 +13,7 @@ from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
+from kafka_forensics.engine.plan_damage import damaged_offsets, has_unknown_bytes, unproven
 from kafka_forensics.engine.plan_witnesses import witnesses_of
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.witnesses import read_witnesses
@@ -24,7 +25,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.transaction_log import TransactionLog
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.replication.plan_steps import Steps, steps
 from kafka_forensics.replication.planner import plan_partition, recovered_epochs
 from kafka_forensics.replication.plans import (
@@ -52,7 +53,15 @@ CONTRADICTING: Final = frozenset(
     }
 )
 """Findings of a scan where witnesses that a plan is made from contradict each other, or the logs."""
-BEARING: Final = CONTRADICTING | {"UNCLEAN_LOSS", "FORK_ABOVE_HW", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK"}
+BEARING: Final = CONTRADICTING | {
+    "BATCH_CRC_MISMATCH",
+    "FORK_ABOVE_HW",
+    "FORK_BELOW_HW",
+    "FRAMING_LOST",
+    "LRS_LOSS",
+    "LRS_RISK",
+    "UNCLEAN_LOSS",
+}
 """Findings of a scan that bear on elections."""
 LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
@@ -174,13 +183,15 @@ def _planned(
     context = replicas[0].context
     conflicts = result.summary.agreement.kind == "conflict"
     apart = _apart(replicas, reader) if conflicts else {}
+    for pair, ranges in unproven(replicas, reader).items():
+        apart[pair] = normalised((*apart.get(pair, ()), *ranges))
     control = _control(context.control)
     nodes = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
 
     def given(sought: bool) -> PlanPartition:
         values = []
         for one in replicas:
-            told = witnesses_of(one, reader, log, conflicts=conflicts) if sought else ()
+            told = witnesses_of(one, reader, log, conflicts=bool(apart)) if sought else ()
             values.append(_value(one, str(one.broker) not in asked.dead, told))
         compacted = any(one.context.compacted for one in replicas)
         return PlanPartition(context.topic, context.partition, values, apart, control, compacted, nodes)
@@ -233,6 +244,8 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         None if outlook is None else refused_at(outlook),
         one.end_is_known,
         not (context.clean_shutdown or context.live),
+        damaged_offsets(one),
+        has_unknown_bytes(one),
     )
 
 
@@ -314,16 +327,21 @@ def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
     """Records and bytes of a loss, from the log of the first who holds it."""
     records = size = 0
     problems = len(reader.incomplete)
-    for count, size_in_bytes in _batches(replica, reader, loss.start, loss.end):
+    good = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+    for count, size_in_bytes, _ in _batches(replica, reader, clipped(good, loss.start, loss.end)):
         records += count
         size += size_in_bytes
+    for part in without(clipped(damaged_offsets(replica), loss.start, loss.end), good):
+        told = list(_batches(replica, reader, (part,)))
+        if sum(inside for _, _, inside in told) != part[1] - part[0]:
+            return Amount(None, None)  # headers are damaged as well
+        records, size = records + sum(each[0] for each in told), size + sum(each[1] for each in told)
     return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
 
 
-def _batches(replica: Replica, reader: LogReader, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(records of it in `[start, end)`, size in bytes) of every batch that has some."""
-    runs = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
-    for low, high in clipped(runs, start, end):
+def _batches(replica: Replica, reader: LogReader, ranges: Ranges) -> Iterator[tuple[int, int, int]]:
+    """(records of it in these ranges, size in bytes, offsets in them) of every batch that has some."""
+    for low, high in ranges:
         position = low
         while position < high:
             stop = min(position + _COUNTED_OFFSETS, high)
@@ -336,6 +354,7 @@ def _batches(replica: Replica, reader: LogReader, start: int, end: int) -> Itera
                     continue
                 count = int(rows[BatchColumn.RECORDS_COUNT, row])
                 whole = low <= base and behind <= high and count >= 0
-                yield (count if whole else inside if count < 0 else min(count, inside)), int(rows[BatchColumn.SIZE_IN_BYTES, row])
+                held = count if whole else inside if count < 0 else min(count, inside)
+                yield held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside
                 last = max(last, behind)
             position = max(stop, last)

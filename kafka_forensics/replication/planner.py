@@ -12,7 +12,7 @@ from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import assign_epoch, truncation_offset
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, without
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.plans import (
     NO_END,
     AlreadyLost,
@@ -124,6 +124,8 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
             yield Missing("no_epoch_checkpoint", one.broker)
         if not one.end_is_known:
             yield Missing("log_not_read", one.broker)
+        if one.has_unknown_bytes:
+            yield Missing("unknown_bytes", one.broker)
         if not one.starts:
             yield Missing("does_not_start", one.broker)
         if not one.is_live:
@@ -138,6 +140,7 @@ class _Planning:
         self._regime = regime
         self._replicas = given.replicas
         self._on_disk = [one.on_disk for one in given.replicas]
+        self._damaged = [clipped(one.damaged, one.log_start_offset, NO_END) for one in given.replicas]
         self._batches = [[each for each in one.epochs if each.start_offset < one.log_end_offset] for one in given.replicas]
         self._files = [
             None if one.checkpoint is None else loaded_epochs(one.checkpoint, one.log_end_offset) for one in given.replicas
@@ -146,6 +149,7 @@ class _Planning:
         self._witnesses = [_capped(one, held) for one, held in zip(given.replicas, self._on_disk, strict=True)]
         self._inner_edges = {edge for ranges in given.differing.values() for each in ranges for edge in each}
         self._inner_edges.update([one.end_offset for witnesses in self._witnesses for one in witnesses])
+        self._inner_edges.update([edge for ranges in self._damaged for each in ranges for edge in each])
         known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *(one.checkpoint or ()))]
         told = None if given.control is None else given.control.leader_epoch
         self._next_epoch = max([-1 if told is None else told, *known]) + 1
@@ -158,11 +162,13 @@ class _Planning:
         file = self._files[leader]
         loaded = None if file is None else file + begun
         sound = clipped(self._on_disk[leader], one.log_start_offset, one.log_end_offset)
+        rotten = clipped(self._damaged[leader], 0, one.log_end_offset)
+        sound = without(sound, rotten) if rotten else sound
         numbers = range(len(self._replicas))
         followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
         own = clipped(self._on_disk[leader], one.log_end_offset, NO_END)
-        lost = own or any(each.lost for each in followers)
-        losses = tuple(self._losses(leader, own, followers)) if lost else ()
+        lost = own or rotten or any(each.lost for each in followers)
+        losses = tuple(self._losses(leader, own, rotten, followers)) if lost else ()
         kind = election_kind(self._given.control, self.node(leader), crashed=one.crashed)
         return Candidate(one.broker, kind, followers, losses, counted(own) if own else 0)
 
@@ -210,12 +216,14 @@ class _Planning:
             return ()
         return without(clipped(held, start, NO_END), without(sound, differing) if differing else sound)
 
-    def _losses(self, leader: int, own: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
-        """What is lost, version by version of the log, in ranges as long as who holds and who keeps it stays the same."""
+    def _losses(self, leader: int, own: Ranges, rotten: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
+        """What is lost, version by version of the log, in ranges as long as who holds and who keeps it stays the same.
+
+        `own` is what the leader's recovery drops, `rotten` what it keeps and nobody can read."""
         numbers = [number for number in range(len(self._replicas)) if number != leader]
         lost = [(number, each.lost, each.kept) for number, each in zip(numbers, followers, strict=True) if each.lost]
-        if own:
-            lost.append((leader, own, ()))
+        if own or rotten:
+            lost.append((leader, normalised((*rotten, *own)), rotten))
         found: list[Loss] = []
         for start, end in itertools.pairwise(self._edges(lost)):
             holders = [number for number, ranges, _ in lost if holds(ranges, start)]
@@ -280,7 +288,7 @@ class _Planning:
                 best = max(known, key=lambda each: each.end_offset, default=None)
                 for number in everyone:
                     end = self._replicas[number].log_end_offset
-                    parted = holds(self._differing(number, members[0]), offset)
+                    parted = holds(self._differing(number, members[0]), offset) and not self._is_damaged(offset)
                     if best is None or number in members or not parted or end >= best.end_offset:
                         continue
                     if (number, tuple(members)) not in told:
@@ -288,6 +296,10 @@ class _Planning:
                         brokers = tuple(self._replicas[each].broker for each in members)
                         broker = self._replicas[number].broker
                         yield AlreadyLost((broker,), offset, end, best.end_offset, brokers, best)
+
+    def _is_damaged(self, offset: int) -> bool:
+        """Whether anybody's copy of an offset is: then nothing tells that it was ever another."""
+        return any(holds(ranges, offset) for ranges in self._damaged if ranges)
 
     def _differing(self, left: int, right: int) -> Ranges:
         return self._given.differing.get((left, right) if left < right else (right, left), ())

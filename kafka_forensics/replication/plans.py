@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.offset_ranges import Ranges, clipped
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
 
 TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
+UNBOUNDED: Final = frozenset({"no_controller_log", "copy_absent", "log_not_read", "unknown_bytes"})
+"""What of a plan's `Missing` leaves it open how much may be lost at most."""
 NO_END: Final = (1 << 63) - 1
 
 
@@ -53,12 +55,18 @@ class PlanReplica:
     end_is_known: bool = True
     crashed: bool = False
     """Whether its broker did not stop in order: when it registers again, the controller takes it out of the ELR (KIP-966)."""
+    damaged: Ranges = ()
+    """Offsets of batches on disk whose bytes are not what was written: held, though nobody can read them."""
+    has_unknown_bytes: bool = False
+    """Whether bytes are behind its last batch of which nothing tells the offsets."""
 
     @property
     def on_disk(self) -> Ranges:
-        """Offsets it holds before any recovery, from its log start on."""
-        whole = ((self.log_start_offset, self.log_end_offset),) if self.log_start_offset < self.log_end_offset else ()
-        return whole if self.held is None else clipped(self.held, self.log_start_offset, NO_END)
+        """Offsets it holds before any recovery, damaged ones among them, from its log start on."""
+        held = self.held
+        if held is None:
+            held = ((self.log_start_offset, self.log_end_offset),) if self.log_start_offset < self.log_end_offset else ()
+        return clipped(normalised((*held, *self.damaged)) if self.damaged else held, self.log_start_offset, NO_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,8 @@ class PlanControl:
 class PlanPartition:
     """All that is planned on: replicas of one topic in one cluster.
 
-    `differing` holds, for pairs of their numbers in ascending order, the offsets at which both have records and not the same.
+    `differing` holds, for pairs of their numbers in ascending order, the offsets at which both have records and not the same, or
+    damaged ones of which nothing proves that they are the same.
     """
 
     topic: str
@@ -192,8 +201,8 @@ class AlreadyLost:
 class Missing:
     """A witness that is not there and makes the bounds wider.
 
-    `no_controller_log` · `copy_absent` · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` · `does_not_start` ·
-    `not_live`
+    `no_controller_log` · `copy_absent` · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` · `unknown_bytes` ·
+    `does_not_start` · `not_live`
     """
 
     kind: str
@@ -216,7 +225,7 @@ class Plan:
     @property
     def at_most_is_bound(self) -> bool:
         """Whether more cannot be lost: every replica there is was read."""
-        return not any(one.kind in ("no_controller_log", "copy_absent", "log_not_read") for one in self.missing)
+        return not any(one.kind in UNBOUNDED for one in self.missing)
 
     @property
     def matters(self) -> bool:

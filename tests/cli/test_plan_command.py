@@ -294,3 +294,23 @@ def test_an_input_that_cannot_be_read_is_status_3(run: Run, tmp_path: Path) -> N
     status, _, err = run(archive, "-q", "--format", "tsv")
     assert status == 3
     assert err.startswith("incomplete: ")
+
+
+def test_damage_is_told_with_what_becomes_of_it(run: Run, audit: Path, tmp_path: Path) -> None:
+    """The last byte of broker 2's log is flipped; it stopped cleanly, so that nothing cuts there."""
+    copies = shutil.copytree(audit, tmp_path / "copies")
+    log = next((copies / "broker-2" / "audit-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + bytes([log.read_bytes()[-1] ^ 1]))
+    (copies / "broker-2" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    flat = " ".join(run(copies, "--topic", "audit", "--elect", "2", "--format", "table")[1].split())
+    assert "Damaged: broker 2 holds offsets 360 to 369 in batches whose bytes are not what was written." in flat
+    assert "on broker 2 alone, damaged there, all proven committed" in flat
+    assert "Its own copy is damaged at offsets 360 to 369: it serves those bytes as they are, so consumers stop there" in flat
+    document = json.loads(run(copies, "--topic", "audit", "--format", "json")[1])
+    validated(None, [document])
+    (partition,) = document["partitions"]
+    assert partition["damaged"] == [{"broker": 2, "offsets": [[360, 370]]}]
+    assert partition["candidates"][0]["at_most"] == 70
+    (copies / "broker-2" / ".kafka_cleanshutdown").unlink()
+    flat = " ".join(run(copies, "--topic", "audit", "--elect", "2", "--format", "table")[1].split())
+    assert "Its own copy is damaged at offsets 360 to 369: as it starts, recovery cuts its log at" in flat

@@ -180,6 +180,38 @@ def test_holes_and_what_recovery_drops() -> None:
     assert plan.recommended == 2
 
 
+def test_damaged_batches_are_held_and_at_risk() -> None:
+    """The only copy of [300, 370) is damaged: whoever leads, nobody can read it any more."""
+    one, two, three = AUDIT.replicas
+    rotten = replace(two, held=((0, 300),), damaged=((300, 370),))
+    plan = plan_partition(replace(AUDIT, replicas=(one, rotten, three)))
+    found = by_broker(plan)
+    assert ranges_of(found[1]) == [(300, 370, (2,))]
+    assert (found[1].at_least, found[1].at_most) == (70, 70)
+    assert [(each.start, each.end, each.kept_by) for each in found[2].losses] == [(300, 345, ()), (300, 370, (2,))]
+    assert (found[2].committed, found[2].at_least, found[2].at_most, found[2].own_cut) == (115, 45, 115, 0)
+    cut = by_broker(plan_partition(replace(AUDIT, replicas=(one, replace(rotten, log_end_offset=300), three))))[2]
+    assert (cut.at_least, cut.at_most, cut.own_cut) == (115, 115, 70), "recovery drops it"
+    assert plan.recommended == 1
+    assert plan.at_most_is_bound
+
+
+def test_a_damaged_leader_loses_what_others_hold_whole() -> None:
+    rotten = replace(replica(1, 10, (0, 0), hw=10), held=((0, 4), (6, 10)), damaged=((4, 6),))
+    plan = plan_partition(partition(rotten, replica(2, 10, (0, 0), hw=10), control=CONTROL))
+    one, other = plan.candidates
+    assert one.losses == (Loss(4, 6, (1, 2), (1, 2), 6, Witness(10, "high_watermark", 1)),)
+    assert not other.losses
+    assert plan.recommended == 2
+
+
+def test_bytes_whose_offsets_nothing_tells_leave_no_bound() -> None:
+    one, two, three = AUDIT.replicas
+    plan = plan_partition(replace(AUDIT, replicas=(one, replace(two, has_unknown_bytes=True), three)))
+    assert plan.missing == (Missing("unknown_bytes", 2),)
+    assert not plan.at_most_is_bound
+
+
 def test_a_log_start_is_no_loss() -> None:
     plan = plan_partition(partition(replica(1, 10, (0, 0)), replica(2, 10, (0, 6), start=6), control=CONTROL))
     one = by_broker(plan)[2]

@@ -212,6 +212,8 @@ def rubble(draw: st.DrawFn) -> PlanPartition:
             is_live=draw(st.booleans()),
             starts=draw(st.booleans()),
             end_is_known=draw(st.booleans()),
+            damaged=draw(RANGES.map(normalised)),
+            has_unknown_bytes=draw(st.booleans()),
         )
         for name in names
     ]

@@ -1,0 +1,92 @@
+"""Plans on damaged copies: one flipped byte hides no offset, and a rotten copy is known as the good one's."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import Amount, Planned, PlanOptions, make_plans
+from kafka_forensics.replication.plans import Missing
+from tests.support.replicas import put_replica
+from tests.support.segments import batch
+
+LOG = [batch(0, 3), batch(3, 3), batch(6, 4)]
+
+
+def flipped(log: bytes, at: int) -> bytes:
+    return log[:at] + bytes([log[at] ^ 0x40]) + log[at + 1 :]
+
+
+def stop_cleanly(log_dir: Path) -> None:
+    """No recovery runs at the next start, not even for want of an index."""
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    for kind in ("index", "timeindex"):
+        (log_dir / "orders-0" / f"{0:020d}.{kind}").write_bytes(b"")
+
+
+def planned_of(tmp_path: Path, *logs: bytes, clean: bool = True) -> Planned:
+    for broker, log in enumerate(logs, 1):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10 if len(log) == sum(map(len, LOG)) else 6)
+        if clean:
+            stop_cleanly(log_dir)
+    (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
+    return planned
+
+
+def costs(planned: Planned, broker: int) -> tuple[int, int]:
+    candidate = planned.candidate(broker)
+    assert candidate is not None
+    return candidate.at_least, candidate.at_most
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> None:
+    whole = b"".join(LOG)
+    planned = planned_of(tmp_path, b"".join(LOG[:2]), flipped(whole, len(whole) - 3), clean=clean)
+    first = planned.candidate(1)
+    assert first is not None
+    (loss,) = first.losses
+    assert (loss.start, loss.end, loss.held_by, loss.committed) == (6, 10, (2,), 4)
+    assert planned.amount(loss) == Amount(4, len(LOG[2]))
+    assert costs(planned, 1) == (4, 4)
+    assert costs(planned, 2) == ((0, 4) if clean else (4, 4)), "what recovery does not cut stays there, damaged"
+    assert planned.plan.at_most_is_bound is False, "no controller's log is here"
+    assert {one.kind for one in planned.findings} == {"BATCH_CRC_MISMATCH"}
+
+
+def test_a_damaged_copy_of_what_another_holds_is_that(tmp_path: Path) -> None:
+    whole = b"".join(LOG)
+    planned = planned_of(tmp_path, whole, flipped(whole, len(LOG[0]) + 70))
+    assert planned.given.replicas[1].damaged == ((3, 6),)
+    assert planned.given.differing == {}
+    assert costs(planned, 1) == (0, 0)
+    second = planned.candidate(2)
+    assert second is not None
+    (loss,) = second.losses
+    assert (loss.start, loss.end, loss.held_by, loss.kept_by) == (3, 6, (1, 2), (1, 2))
+    assert planned.plan.recommended == 1
+
+
+def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -> None:
+    other = [*LOG[:2], batch(6, 4, epoch=1, value=b"other")]
+    mine = b"".join([*LOG, batch(10, 2)])
+    place = len(LOG[0]) + len(LOG[1]) + 70
+    for broker, log in ((1, b"".join(other)), (2, flipped(mine, place))):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
+        stop_cleanly(log_dir)
+    (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
+    first = planned.candidate(1)
+    assert first is not None
+    assert [(one.start, one.end, one.held_by) for one in first.losses] == [(6, 12, (2,))]
+    assert costs(planned, 1) == (4, 6)
+
+
+def test_bytes_behind_the_last_batch_that_nothing_names(tmp_path: Path) -> None:
+    whole = b"".join(LOG)
+    rubble = bytearray(whole)
+    start = len(LOG[0]) + len(LOG[1])
+    rubble[start : start + 40] = bytes(range(1, 41))
+    rubble[start + 8 : start + 12] = (30).to_bytes(4, "big")
+    planned = planned_of(tmp_path, b"".join(LOG[:2]), bytes(rubble))
+    assert Missing("unknown_bytes", 2) in planned.plan.missing
+    assert not planned.plan.at_most_is_bound
