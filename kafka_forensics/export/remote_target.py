@@ -132,7 +132,7 @@ class RemoteTarget:
 
     def _names(self) -> list[str]:
         """What is directly below the prefix, sorted."""
-        found = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
+        found, _ = self._ask(lambda: children(self._fs, self._root, allow_not_found=True))
         return sorted(one.base_name for one in found)
 
     def _mark(self) -> str:

@@ -160,10 +160,10 @@ class RemoteSource:
 
     def _list_now(self, path: str) -> dict[str, Entry]:
         full = self._full(path)
-        infos = self._answer(path, lambda: children(self._filesystem, full, allow_not_found=bool(self._known)))
+        infos, told = self._answer(path, lambda: children(self._filesystem, full, allow_not_found=bool(self._known)))
         with self._lock:
             self._count += len(infos)
-            if self._count > MAX_MEMBERS:
+            if max(self._count, told) > MAX_MEMBERS:  # not added up: each level tells again of what lies below
                 raise SourceError(path, f"more than {MAX_MEMBERS:,} objects: give the log directories as paths themselves")
         entries: dict[str, Entry] = {}
         refused = self._refused[path] = []

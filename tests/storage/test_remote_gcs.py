@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage import remote
 from kafka_forensics.storage.remote_listing import children
 from tests.support.gcs_server import GcsServer, gcs_server
 
@@ -62,10 +64,29 @@ def test_children_of_a_directory(gcs: GcsServer) -> None:
     for name in ("a", "a/b", "a/c/d", "a/c/e/f", "aa/g", "a//h", "marked/"):
         gcs.put(f"tree/{name}", b"x")
     there = gcs.filesystem()
-    found = {(one.path.removeprefix("logs/tree/"), one.is_file) for one in children(there, "logs/tree", allow_not_found=False)}
+    infos, told = children(there, "logs/tree", allow_not_found=False)
+    found = {(one.path.removeprefix("logs/tree/"), one.is_file) for one in infos}
     assert found == {("a", True), ("a", False), ("aa", False), ("marked", False)}
-    within = {(one.path.removeprefix("logs/tree/a/"), one.is_file) for one in children(there, "logs/tree/a", allow_not_found=False)}
+    assert told >= 7
+    infos, _ = children(there, "logs/tree/a", allow_not_found=False)
+    within = {(one.path.removeprefix("logs/tree/a/"), one.is_file) for one in infos}
     assert within == {("b", True), ("c", False), ("/h", True)}
-    assert children(there, "logs/none", allow_not_found=True) == []
+    assert children(there, "logs/none", allow_not_found=True) == ([], 0)
     with pytest.raises(OSError, match="No such file or directory"):
         children(there, "logs/none", allow_not_found=False)
+
+
+def test_what_lies_below_counts_once_and_against_the_most_that_is_read(gcs: GcsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(8):
+        gcs.put(f"many/a/b/{number}", b"x")
+
+    def below() -> list[str]:
+        source = remote.RemoteSource("gs://logs/many", gcs.filesystem(), "logs/many")
+        return [entry.path for path in ("", "a", "a/b") for entry in source.list(path)]
+
+    monkeypatch.setattr(remote, "MAX_MEMBERS", 10)
+    assert below() == ["a", "a/b", *(f"a/b/{number}" for number in range(8))]
+    monkeypatch.setattr(remote, "MAX_MEMBERS", 7)
+    source = remote.RemoteSource("gs://logs/many", gcs.filesystem(), "logs/many")
+    with pytest.raises(SourceError, match="more than 7 objects"):
+        source.list()
