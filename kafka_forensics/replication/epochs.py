@@ -51,7 +51,8 @@ def truncation_offset(
     *,
     follower_high_watermark: int | None = None,
 ) -> int:
-    """Offset at which a follower with these epochs cuts its log when it follows this leader, asking again until both agree.
+    """Offset at which a follower with these epochs cuts its log when it follows this leader, asking again until both agree
+    (AbstractFetcherThread.getOffsetTruncationState, KIP-279).
 
     Without epochs in the follower's log, or where the leader knows none as late, it is the follower's high watermark (the rule
     before KIP-101), 0 if that is unknown. Epochs that begin at the follower's end have written nothing and ask for nothing.

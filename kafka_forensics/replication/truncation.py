@@ -107,7 +107,8 @@ def diverges(answer: EpochEndOffset, last_fetched_epoch: int, fetch_offset: int)
 
 
 def truncation_state(follower: Log, answer: EpochEndOffset) -> tuple[int, bool]:
-    """Where a follower cuts on an answer that is defined, and whether that settles it (getOffsetTruncationState).
+    """Where a follower cuts on an answer that is defined, and whether that settles it
+    (AbstractFetcherThread.getOffsetTruncationState).
 
     It knows the epoch: at the lower of both ends. It knows only earlier ones: at the end of the last of these, and it asks again.
     All it knows are later: at the start of its first, or the leader's end of that epoch if that is lower. It knows none at all:
