@@ -6,11 +6,12 @@ from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import is_compacted
+from kafka_forensics.analysis.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
 from kafka_forensics.analysis.differences import BatchReader, Conflicts, Differences, differences
 from kafka_forensics.analysis.forks import fork_findings, parted, trailing_epoch_loss, unexplained
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.findings import Finding, Place, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Agreement
 
 
@@ -68,6 +69,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         result.agreement.kind = "missing"
     elif len(ends) > 1:
         result.agreement.kind = "prefix"
+    result.findings = with_damage_told(replicas, result.findings)
     leading = set() if loss is None else {version["brokers"][0] for version in loss.evidence["versions"][1:]}
     result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
     _tell_unread(result, max(found.ranges_not_compared for found in pairs.values()))
@@ -118,13 +120,14 @@ def _damaged(
                 if any(row is each for each in rotten) or (not rotten and reader.undecodable(replicas[side], row)):
                     offset = int(row[BatchColumn.BASE_OFFSET])
                     kind = "rot" if rotten else "undecodable"
-                    entry = bad.setdefault((side, offset), {"row": row, "kind": kind, "against": set()})
-                    entry["against"].add(other)
+                    entry = bad.setdefault((side, offset), {"row": row, "kind": kind, "against": {}})
+                    entry["against"].setdefault(other, []).append(one.right if row is one.left else one.left)
     findings = []
     for (side, offset), entry in sorted(bad.items()):
         row, end = entry["row"], int(entry["row"][BatchColumn.LAST_OFFSET]) + 1
         others = [k for k in sorted(entry["against"]) if (k, offset) not in bad]
-        holders = [replicas[k].broker for k in others if not parted(replicas, forked, (side, k), (offset, end))]
+        same = [k for k in others if not parted(replicas, forked, (side, k), (offset, end))]
+        premises = doubted_epoch(row, [each for k in same for each in entry["against"][k]])
         context = replicas[side].context
         place = context.place(
             context.log_file(int(row[-1])),
@@ -137,10 +140,10 @@ def _damaged(
             "kind": entry["kind"],
             "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
             "minority": [replicas[side].broker],
-            "majority": holders,
-            "held_by": holders,
-        }
-        findings.append(finding("REPLICA_DIFFERS", place, evidence))
+            "majority": [replicas[k].broker for k in same],
+            "held_by": [replicas[k].broker for k in same if has_good_copy(replicas[k], row, entry["against"][k])],
+        } | ({"premises": premises, "epoch_in_doubt": True} if premises else {})
+        findings.append(finding("REPLICA_DIFFERS", place, evidence, confidence=Confidence.INFERRED if premises else None))
     return findings
 
 
@@ -227,6 +230,8 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         low, high = _offsets(one)
         covering = [k for k, other in enumerate(replicas) if k not in own and other.covers(low, high)]
         same = [k for k in covering if not any(parted(replicas, comparison.conflicts, (mine, k), (low, high)) for mine in own)]
+        if one.kind in _DAMAGED:
+            same = [k for k in same if not any(another_history(replicas[mine], replicas[k], low, high) for mine in own)]
         holders = [replicas[k].broker for k in same]
         if one.kind in _SPOILED or one.kind == "BATCH_CRC_MISMATCH":
             bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
@@ -296,13 +301,12 @@ _SPOILED = frozenset(
     }
 )
 """What may be wrong with a batch whose checksum is right: such a copy is no good one of the same batch."""
-_HELD = (_MISSING | _SPOILED) | frozenset(
+_DAMAGED = frozenset({"FRAMING_LOST", "HIDDEN_BYTES", "SEG_HOLE", "RECOVERY_WOULD_TRUNCATE"})
+"""What had been written where nothing can be read now: its epochs are those of the checkpoint and of the batches around it."""
+_HELD = (_MISSING | _SPOILED | _DAMAGED) | frozenset(
     {
         "INTERRUPTED_SWAP",
         "BATCH_CRC_MISMATCH",
-        "FRAMING_LOST",
-        "HIDDEN_BYTES",
-        "SEG_HOLE",
         "SEG_SHORT",
         "OFFSET_NON_MONOTONIC",
         "OFFSET_REGRESSION",

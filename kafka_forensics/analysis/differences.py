@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafka_forensics.analysis.compaction_word import is_compacted
+from kafka_forensics.analysis.damaged_forks import of_two_histories
 from kafka_forensics.analysis.digests import differing_blocks
 from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
@@ -168,7 +169,7 @@ def _last_offset(batches: "NDArray[np.int64]", row: int) -> int:
 def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:
     """How two batches at one place differ; None if they differ as two cleaned copies may."""
     if a[BatchColumn.CRC] != a[BatchColumn.CRC_COMPUTED] or b[BatchColumn.CRC] != b[BatchColumn.CRC_COMPUTED]:
-        return "damaged"
+        return "content" if of_two_histories(left, a, right, b) else "damaged"
     same_bytes = all(a[column] == b[column] for column in (BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES))
     if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
         epochs_differ = a[BatchColumn.PARTITION_LEADER_EPOCH] != b[BatchColumn.PARTITION_LEADER_EPOCH]
@@ -178,7 +179,7 @@ def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.
     compacted = is_compacted(left, right)
     same = reader.same_records(left, a, right, b, common=compacted)
     if same is None:
-        return "damaged"
+        return "content" if of_two_histories(left, a, right, b) else "damaged"
     if same and not compacted:
         return "reencoded" if _counts_its_offsets(a) == _counts_its_offsets(b) else "header"
     return None if same else "content"

@@ -241,6 +241,17 @@ def _versions(finding: Finding) -> str | None:
     return " against ".join(texts) or None
 
 
+def _not_whole(finding: Finding) -> str | None:
+    """`offsets 300 to 309 lie damaged on broker 2`: of holders of which none has all."""
+    rows = finding.evidence.get("not_whole")
+    told: dict[str, list[str]] = {}
+    for row in rows[:_LIST_LIMIT] if isinstance(rows, (list, tuple)) else []:
+        span = _span(row.get("offset_start"), row.get("offset_end"), "offset") if isinstance(row, dict) else None
+        if span is not None:
+            told.setdefault(_clean(row.get("broker")), []).append(span)
+    return " and ".join(f"{_listed(spans)} lie damaged on broker {broker}" for broker, spans in told.items()) or None
+
+
 def _cut(finding: Finding) -> str | None:
     """Where a follower would be cut; both offsets where the checkpoint file and the batches say different ones."""
     rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
@@ -284,7 +295,7 @@ def _end_transaction(finding: Finding) -> str | None:
 
 _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
     each.__name__[1:]: each
-    for each in (_batch, _bytes, _compare, _cut, _defect, _dump, _end_transaction, _file, _offsets, _topic, _versions)
+    for each in (_batch, _bytes, _compare, _cut, _defect, _dump, _end_transaction, _file, _not_whole, _offsets, _topic, _versions)
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "brokers": _brokers,

@@ -4,7 +4,8 @@ from typing import Final
 
 PROSE: Final = """
 REPLICA_DIFFERS: replica that differs from the others
-    [the copy on {minority:brokers} differs from {majority:brokers}|replicas differ][ at {offsets}] within one leader epoch<held>[;
+    [the copy on {minority:brokers} differs from {majority:brokers}|replicas differ][ at {offsets}][{epoch_in_doubt:if}, where
+    their headers name different leader epochs and one is damaged| within one leader epoch]<held>[;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
 REPLICA_LAGS: replica that is behind
     this replica ends [{behind:offset}|some offsets] before the longest[, whose log end is {leader_end}], and agrees with it so far
@@ -24,11 +25,11 @@ FORK_ABOVE_HW: logs that part above the high watermark
     > Kafka settles this by cutting one side; if acks=1 was in use, copy that log directory first and see its records with {compare}
 FORK_BELOW_HW: logs that part below the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], below what was committed, and differ in [{offsets}|committed
-    offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown][;
-    {ranges_not_compared:further range} of offsets in between differ and were not read]
+    offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown][; of these,
+    {not_whole}][; {ranges_not_compared:further range} of offsets in between differ and were not read]
 UNCLEAN_LOSS: committed records that a new leader lacks
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
-    be cut off at offset {cut} when that copy follows the new leader][ ({versions})]
+    be cut off at offset {cut} when that copy follows the new leader][ ({versions})][; of these, {not_whole}]
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
     no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; the
     directories on {directories_missing_on:brokers} are gone][, which is harmless if {harmless_if}]
