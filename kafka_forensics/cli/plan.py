@@ -71,7 +71,7 @@ def plan(
         from kafka_forensics.cli.plan_output import write_plans
 
         write_plans(found, wanted, to, elect=elect)
-    _say_rest(found, screen, quiet=quiet)
+    _say_rest(found, screen, quiet=quiet, absent=wanted == "tsv")
     return 3 if found.result is not None and found.result.incomplete else 0
 
 
@@ -87,12 +87,15 @@ def _check_elect(found: "Plans", elect: str | None) -> None:
         raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
 
 
-def _say_rest(found: "Plans", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(found: "Plans", screen: "Destination", *, quiet: bool, absent: bool) -> None:
+    """What stdout does not say; `absent`: whose copies are not here among it."""
     from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines
-    from kafka_forensics.cli.plan_words import summary_line
+    from kafka_forensics.cli.plan_list import absent_lines, summary_line
 
-    lines = [] if quiet else [summary_line(found.partitions, found.planned)]
+    lines = [] if quiet else [summary_line(found)]
+    if absent and not quiet and found.partitions != 1:
+        lines += absent_lines(found)
     if found.result is not None:
         lines += incomplete_lines(found.result)
     say(screen, lines)

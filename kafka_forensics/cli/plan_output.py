@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name
+from kafka_forensics.cli.plan_list import absent_lines, overview
 from kafka_forensics.cli.rows import cell, markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
@@ -13,7 +14,7 @@ from kafka_forensics.engine.planning import Planned, Plans
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text
 from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
-from kafka_forensics.replication.plans import Candidate, FollowerPlan, Loss, PlanReplica
+from kafka_forensics.replication.plans import Candidate, FollowerPlan, Loss, PlanReplica, costs_of
 from kafka_forensics.wording.offset_words import offset_range
 
 Json = dict[str, Any]
@@ -72,7 +73,7 @@ def _chosen(planned: Planned, elect: str | None) -> Candidate | None:
 def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
     """The table and the steps of a single partition; of several a line each."""
     if plans.partitions != 1:
-        yield from _overview(plans, to.width)
+        yield from overview(plans, to.width)
         return
     for planned in plans.planned:
         shown = shown_of(planned, elect)
@@ -82,7 +83,7 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
             yield from _wrapped(line, to.width)
         chosen = _chosen(planned, elect)
         if chosen is None:
-            for line in (words.NOBODY, *words.unstartable(planned)):
+            for line in (*words.nobody(planned), *words.unstartable(planned)):
                 yield from _wrapped(line, to.width)
             return
         yield "\n"
@@ -142,24 +143,6 @@ def _cut(one: FollowerPlan) -> str:
     return f"{cell(one.broker)} at {one.truncation_offset}"
 
 
-def _overview(plans: Plans, width: int) -> Iterator[str]:
-    """A line a partition where an election would lose something, or followers would cut otherwise than by their batches."""
-    from kafka_forensics.cli.plain_table import table_lines
-
-    rows = []
-    for planned in plans.planned:
-        best, worst = planned.recommended, max(planned.plan.candidates, key=_costs, default=None)
-        told = [[""] * 3 if one is None else [cell(one.broker), str(one.at_most), str(one.committed)] for one in (best, worst)]
-        kind = "nobody can" if best is None else words.ELECTIONS[best.election]
-        rows.append([name(planned.plan.topic, planned.plan.partition), told[0][0], kind, *told[0][1:], *told[1]])
-    heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
-    yield from table_lines(heads, (*heads[3:5], *heads[6:]), rows, width)
-
-
-def _costs(one: Candidate) -> tuple[int, int]:
-    return one.committed, one.at_most
-
-
 def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
     for planned in plans.planned:
         for one in shown_of(planned, elect):
@@ -172,6 +155,19 @@ def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
                 "losses": [[each.start, each.end, list(each.held_by)] for each in one.losses],
                 "truncation_offsets": {str(each.broker): each.truncation_offset for each in one.followers},
                 "checkpoints_disagree": any(each.disagrees for each in one.followers),
+            }
+        if not planned.plan.candidates:
+            yield {
+                "topic": planned.plan.topic,
+                "partition": planned.plan.partition,
+                "truncate_by": planned.plan.truncate_by,
+                "leader": None,
+                "election": "nobody",
+                "is_recommended": False,
+                **_amounts(planned, planned.plan.at_stake),
+                "losses": [[each.start, each.end, list(each.held_by)] for each in planned.plan.at_stake],
+                "truncation_offsets": {},
+                "checkpoints_disagree": False,
             }
 
 
@@ -198,7 +194,7 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         "recommended": plan.recommended,
         "candidates": [_candidate_object(planned, one) for one in shown_of(planned, elect)],
         "steps": None if chosen is None else words.steps_object(planned.steps(chosen)),
-        "advice": [*words.unstartable(planned)]
+        "advice": [*words.nobody(planned), *words.unstartable(planned)]
         if chosen is None
         else [words.verdict(planned, chosen), *words.step_lines(planned, chosen)],
         "commands": [] if chosen is None else words.commands(planned, chosen),
@@ -213,6 +209,7 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
             }
             for one in plan.already_lost
         ],
+        "at_stake": [_loss_object(planned, each) for each in plan.at_stake],
         "damaged": [
             {"broker": one.broker, "offsets": [list(pair) for pair in words.damaged_by(planned, one.broker)]}
             for one in planned.given.replicas
@@ -242,15 +239,23 @@ def _replica_object(one: PlanReplica) -> Json:
 
 
 def _cost(planned: Planned, one: Candidate) -> Json:
-    """What an election costs, in every data format."""
-    total = planned.total(one)
+    """What an election is, and what it costs, in every data format."""
     return {
         "election": one.election,
         "is_recommended": one.broker == planned.plan.recommended,
-        "at_least": one.at_least,
-        "at_most": one.at_most,
+        **_amounts(planned, one.losses),
+    }
+
+
+def _amounts(planned: Planned, losses: Sequence[Loss]) -> Json:
+    """What is lost in all."""
+    committed, at_least, at_most = costs_of(losses)
+    total = planned.total(losses)
+    return {
+        "at_least": at_least,
+        "at_most": at_most,
         "at_most_is_bound": planned.plan.at_most_is_bound,
-        "committed": one.committed,
+        "committed": committed,
         "records": total.records,
         "bytes": total.bytes,
     }
@@ -304,7 +309,12 @@ def _witness_object(one: Any) -> Json | None:
 def _tool(plans: Plans) -> Json:
     result = plans.result
     assert isinstance(result, ScanResult)
-    return {"schema_version": SCHEMA_VERSION, "tool": json_document.tool(result), "partitions_planned": plans.partitions}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": json_document.tool(result),
+        "partitions_planned": plans.partitions,
+        "copies_absent": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.absent.items(), key=str)],
+    }
 
 
 def _document(plans: Plans, elect: str | None) -> Iterator[str]:
@@ -331,6 +341,8 @@ def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:
     """A section a partition as Markdown: candidates, notes, what to do."""
     yield "# kafka-forensics: plan\n"
+    if plans.partitions != 1:
+        yield from (f"\n{markdown(line)}\n" for line in absent_lines(plans))
     for planned in plans.planned:
         shown = shown_of(planned, elect)
         yield f"\n## {markdown(name(planned.plan.topic, planned.plan.partition))}\n\n{markdown(words.title(planned))}.\n\n"
@@ -340,7 +352,7 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
             yield f"\n{markdown(note)}\n"
         chosen = _chosen(planned, elect)
         if chosen is None:
-            yield from (f"\n{markdown(line)}\n" for line in (words.NOBODY, *words.unstartable(planned)))
+            yield from (f"\n{markdown(line)}\n" for line in (*words.nobody(planned), *words.unstartable(planned)))
         else:
             yield f"\n**{markdown(words.verdict(planned, chosen))}**\n\n"
             yield from (f"1. {markdown(line)}\n" for line in words.step_lines(planned, chosen))

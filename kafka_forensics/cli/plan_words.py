@@ -11,7 +11,7 @@ from kafka_forensics.engine.planning import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds
 from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.planner import truncates_by
-from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness
+from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness, costs_of
 from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
 from kafka_forensics.wording import message
 from kafka_forensics.wording.offset_words import offset_range
@@ -36,12 +36,11 @@ _MISSING: Final = {
     "log_not_read": "the log of broker {} could not be read to its end",
     "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
     "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
-    "not_live": "broker {} will not come back: it cannot lead, and what only it holds stays in its directory",
+    "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
 _MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
 """Files that Kafka writes anew where they are not there."""
-NOBODY: Final = "No replica can lead on these copies."
 _SERVER: Final = "HOST:PORT"
 CONTRADICTIONS_SHOWN: Final = 5
 
@@ -196,6 +195,14 @@ def refusal(planned: Planned, broker: Broker | None) -> str | None:
     return f"for its {file} cannot be read" if file in _MOVABLE else f"for {printable(file)} there ends its start"
 
 
+def nobody(planned: Planned) -> Iterator[str]:
+    """What is said where no replica can lead."""
+    yield "No replica can lead on these copies."
+    if planned.plan.at_stake:
+        committed, _, held = costs_of(planned.plan.at_stake)
+        yield f"At stake is all that they hold: {plural(held, 'offset')}, {committed} of them proven committed."
+
+
 def unstartable(planned: Planned) -> Iterator[str]:
     """What to do about each broker that would not start on its copy, a sentence each."""
     for one in planned.given.replicas:
@@ -307,18 +314,6 @@ def commands(planned: Planned, candidate: Candidate) -> list[str]:
 def election_json(planned: Planned) -> str:
     """The file that `kafka-leader-election.sh` reads."""
     return json.dumps({"partitions": [{"topic": planned.plan.topic, "partition": planned.plan.partition}]})
-
-
-def summary_line(partitions: int, planned: Sequence[Planned]) -> str:
-    """What is said on stderr at the end."""
-    if not partitions:
-        return "nothing to plan: no partition was found, or none is asked for"
-    costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
-    odd = sum(any(follower.disagrees for one in each.plan.candidates for follower in one.followers) for each in planned)
-    text = f"an election could lose records of {costly}" if costly else "no election would lose anything"
-    text += f"; checkpoints and batches disagree where to cut in {odd}" if odd else ""
-    text += "; with --topic and --partition, one is shown in full" if partitions > 1 and planned else ""
-    return f"{plural(partitions, 'partition')}: {text}"
 
 
 def steps_object(todo: Steps) -> dict[str, object]:

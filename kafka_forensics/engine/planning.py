@@ -1,7 +1,8 @@
 """Elections planned on copied directories: the scan's replicas as small values, the planner, and what is lost counted."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 from typing import Final
 
@@ -91,11 +92,11 @@ class Planned:
         """What a loss of this plan comes to."""
         return self.amounts.get(_key(one), Amount(None, None))
 
-    def total(self, one: Candidate) -> Amount:
+    def total(self, losses: Sequence[Loss]) -> Amount:
         """What all losses of an election come to; a batch that lies in two of them counts once."""
         records: int | None = 0
         size: int | None = 0
-        for each in _runs(one.losses):
+        for each in _runs(losses):
             amount = self.amount(each)
             records = None if records is None or amount.records is None else records + amount.records
             size = None if size is None or amount.bytes is None else size + amount.bytes
@@ -121,6 +122,8 @@ class Plans:
 
     planned: list[Planned] = field(default_factory=list)
     partitions: int = 0
+    absent: Counter[int | str] = field(default_factory=Counter)
+    """Broker → partitions whose replicas it holds, by the controller's log, and no copy of it is here."""
     result: ScanResult | None = None
 
 
@@ -153,6 +156,7 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         rest = [replicas[number] for group in groups if group is not best for number in group]
         one.plan = _with_missing(one.plan, [Missing("other_topic", each.broker) for each in rest])
         found.partitions += 1
+        found.absent.update(each.broker for each in one.plan.missing if each.kind == "copy_absent" and each.broker is not None)
         if len(found.planned) == 1 and not found.planned[0].plan.matters:
             found.planned.clear()
         if one.plan.matters or found.partitions == 1:
@@ -163,17 +167,7 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
 
 
 def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
-    if not missing:
-        return plan
-    return Plan(
-        plan.topic,
-        plan.partition,
-        plan.truncate_by,
-        plan.candidates,
-        plan.recommended,
-        (*plan.missing, *missing),
-        plan.already_lost,
-    )
+    return replace(plan, missing=(*plan.missing, *missing)) if missing else plan
 
 
 def _planned(
@@ -199,12 +193,12 @@ def _planned(
     partition = given(sought=False)
     plan = plan_partition(partition, asked.truncate_by)
     planned = Planned(partition, plan, findings=[one for one in result.findings if one.kind in BEARING])
-    if any(one.losses for one in plan.candidates):
+    if plan.at_stake or any(one.losses for one in plan.candidates):
         planned.given = given(sought=True)
         planned.plan = plan_partition(planned.given, asked.truncate_by)
         by_broker = {one.broker: one for one in replicas}
-        for each in planned.plan.candidates:
-            for loss in (*each.losses, *_runs(each.losses)):
+        for losses in [planned.plan.at_stake, *(one.losses for one in planned.plan.candidates)]:
+            for loss in (*losses, *_runs(losses)):
                 if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                     planned.amounts[_key(loss)] = _amount(by_broker[loss.held_by[0]], reader, loss)
     return planned

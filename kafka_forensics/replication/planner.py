@@ -49,6 +49,7 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
         None if best is None else best[1].broker,
         tuple(missing_witnesses(given, regime)),
         tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
+        () if candidates else planning.everything(),
     )
 
 
@@ -196,6 +197,7 @@ class _Planning:
         lost = self._lost(number, leader, sound)
         removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
         kept = lost if cut is None or not lost else clipped(lost, 0, cut)
+        kept = kept if one.is_live else ()
         return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees)
 
     def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry] | None], begun: list[EpochEntry]) -> int:
@@ -224,6 +226,19 @@ class _Planning:
         lost = [(number, each.lost, each.kept) for number, each in zip(numbers, followers, strict=True) if each.lost]
         if own or rotten:
             lost.append((leader, normalised((*rotten, *own)), rotten))
+        return self._by_version(lost)
+
+    def everything(self) -> tuple[Loss, ...]:
+        """All that the copies hold, as lost where nobody can lead; only who would be there keeps what it has."""
+        held = [
+            (number, ranges, ranges if one.is_live else ())
+            for number, (one, ranges) in enumerate(zip(self._replicas, self._on_disk, strict=True))
+            if ranges
+        ]
+        return tuple(self._by_version(held)) if held else ()
+
+    def _by_version(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> Iterator[Loss]:
+        """Losses of (replica, what of it is lost, what of that it keeps), those who hold the same as one."""
         found: list[Loss] = []
         for start, end in itertools.pairwise(self._edges(lost)):
             holders = [number for number, ranges, _ in lost if holds(ranges, start)]

@@ -136,7 +136,7 @@ class FollowerPlan(NamedTuple):
     lost: Ranges
     """What it holds and the leader's log lacks or has differently."""
     kept: Ranges
-    """What of that it does not cut."""
+    """What of that it does not cut; nothing of what a broker holds that will not come back."""
     below_leaders_start: int = 0
     """Offsets it holds below the leader's log start, which it will delete."""
     halts: bool = False
@@ -174,14 +174,19 @@ class Candidate(NamedTuple):
 
     def costs(self) -> tuple[int, int, int]:
         """Offsets proven committed, those of them that no replica keeps, and all."""
-        committed = at_least = at_most = 0
-        for one in self.losses:
-            at_most += one.end - one.start
-            if one.committed_end > one.start:
-                committed += one.committed_end - one.start
-                if not one.kept_by:
-                    at_least += one.committed_end - one.start
-        return committed, at_least, at_most
+        return costs_of(self.losses)
+
+
+def costs_of(losses: Sequence[Loss]) -> tuple[int, int, int]:
+    """Of some losses: offsets proven committed, those of them that no replica keeps, and all."""
+    committed = at_least = at_most = 0
+    for one in losses:
+        at_most += one.end - one.start
+        if one.committed_end > one.start:
+            committed += one.committed_end - one.start
+            if not one.kept_by:
+                at_least += one.committed_end - one.start
+    return committed, at_least, at_most
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,8 @@ class Plan:
     """Who loses least; None if nobody can lead."""
     missing: tuple[Missing, ...]
     already_lost: tuple[AlreadyLost, ...] = ()
+    at_stake: tuple[Loss, ...] = ()
+    """Where nobody can lead: all that the copies hold."""
 
     @property
     def at_most_is_bound(self) -> bool:
@@ -229,5 +236,5 @@ class Plan:
 
     @property
     def matters(self) -> bool:
-        """Whether an election would lose something, or followers would cut otherwise than by their batches."""
-        return any(one.losses or any(each.disagrees for each in one.followers) for one in self.candidates)
+        """Whether an election would lose something, followers would cut otherwise than by their batches, or nobody can lead."""
+        return not self.candidates or any(one.losses or any(each.disagrees for each in one.followers) for one in self.candidates)

@@ -239,6 +239,47 @@ def test_nobody_can_lead(run: Run, tmp_path: Path) -> None:
     assert json.loads(run(tmp_path, "--dead", "1", "--format", "json")[1])["partitions"][0]["recommended"] is None
 
 
+def test_partitions_that_nobody_can_lead_are_listed_with_all_at_stake(run: Run, tmp_path: Path) -> None:
+    for partition, brokers in (("a-0", (1, 2)), ("b-0", (1,))):
+        for broker in brokers:
+            put_replica(tmp_path / partition, broker, batch(0, 3), partition=partition, high_watermark=2)
+    roots = [tmp_path / name for name in ("a-0", "b-0")]
+    _, out, err = run(*roots, "--dead", "1", "--format", "table")
+    assert err == (
+        "2 partitions: nobody can lead 1, so that all there is at stake; with --topic and --partition, one is shown in full\n"
+    )
+    assert [" ".join(line.split()) for line in out.splitlines()][1:] == ["b-0 nobody can 3 2 3 2"]
+    document = json.loads(run(*roots, "--dead", "1", "--format", "json")[1])
+    validated(None, [document])
+    (only,) = document["partitions"]
+    assert [(one["offset_start"], one["offset_end"], one["committed_end_offset"]) for one in only["at_stake"]] == [(0, 3, 2)]
+    assert only["advice"] == [
+        "No replica can lead on these copies.",
+        "At stake is all that they hold: 3 offsets, 2 of them proven committed.",
+    ]
+    rows = [line.split("\t") for line in run(*roots, "--dead", "1", "--format", "tsv")[1].splitlines()]
+    assert rows[1][3:10] == ["", "nobody", "false", "2", "3", "false", "2"]
+    alone = run(tmp_path / "b-0", "--dead", "1", "--format", "table")
+    assert alone[2] == "1 partition: nobody can lead 1, so that all there is at stake\n"
+
+
+def test_copies_that_are_not_here_are_told_in_the_list(run: Run, audit: Path) -> None:
+    line = "The copies of brokers 2 and 3 are not here for 12 partitions: what only they hold would be lost unseen."
+    only = SAMPLES / "unclean-election" / "broker-1"
+    _, out, err = run(only, "--format", "table")
+    found = json.loads(run(only, "--format", "json")[1])
+    validated(None, [found])
+    validated("line", [json.loads(each) for each in run(only, "--format", "jsonl")[1].splitlines()])
+    count = found["partitions_planned"]
+    assert found["copies_absent"] == [{"broker": 2, "partitions": count}, {"broker": 3, "partitions": count}]
+    assert " ".join(out.split()).endswith(line.replace("12 partitions", f"{count} partitions"))
+    assert err.startswith(f"{count} partitions: no election would lose anything that the copies here hold")
+    assert line.replace("12 partitions", f"{count} partitions") in run(only, "--format", "markdown")[1]
+    assert line.replace("12 partitions", f"{count} partitions") in run(only, "--format", "tsv")[2]
+    one = run(SAMPLES / "unclean-election" / "broker-1", SAMPLES / "unclean-election" / "broker-3", "--format", "table")[1]
+    assert "The copy of broker 2 is not here for" in one
+
+
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(run: Run, audit: Path, tmp_path: Path) -> None:
     copies = shutil.copytree(audit, tmp_path / "copies")
     (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")

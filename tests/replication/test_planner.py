@@ -224,13 +224,24 @@ def test_who_cannot_lead() -> None:
     dead = plan_partition(replace(AUDIT, replicas=(one, replace(two, is_live=False), three)))
     assert [each.broker for each in dead.candidates] == [1, 3]
     (loss,) = dead.candidates[0].losses
-    assert (loss.start, loss.end, loss.kept_by) == (300, 370, (2,)), "a directory nobody starts on is not cut"
+    assert (loss.start, loss.end, loss.kept_by) == (300, 370, ()), "what only the dead hold is lost"
+    assert dead.candidates[0].at_least == 70
+    refused = plan_partition(replace(AUDIT, replicas=(one, replace(two, starts=False), three)))
+    assert refused.candidates[0].losses[0].kept_by == (2,), "a directory nobody starts on is not cut"
     assert Missing("not_live", 2) in dead.missing
     broken = plan_partition(replace(AUDIT, replicas=(replace(one, starts=False), two, three)))
     assert [each.broker for each in broken.candidates] == [2, 3]
     assert Missing("does_not_start", 1) in broken.missing
     nobody = plan_partition(replace(AUDIT, replicas=(replace(one, starts=False),)))
     assert (nobody.candidates, nobody.recommended) == ((), None)
+    assert nobody.matters
+    assert [(each.start, each.end, each.kept_by, each.committed) for each in nobody.at_stake] == [(0, 345, (1,), 345)]
+    gone = plan_partition(replace(AUDIT, replicas=[replace(each, is_live=False) for each in AUDIT.replicas]))
+    assert [(each.start, each.end, each.held_by, each.kept_by) for each in gone.at_stake] == [
+        (0, 300, (1, 2, 3), ()),
+        (300, 345, (1,), ()),
+        (300, 370, (2,), ()),
+    ]
 
 
 def test_missing_witnesses_widen_the_bounds() -> None:

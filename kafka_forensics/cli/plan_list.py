@@ -1,0 +1,66 @@
+"""Plans of several partitions as a list: where an election would lose something, and what no copy here can tell."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kafka_forensics.cli import plan_words as words
+from kafka_forensics.cli.output_words import name, plural
+from kafka_forensics.cli.plain_table import table_lines
+from kafka_forensics.cli.rows import cell
+from kafka_forensics.engine.planning import Planned, Plans
+from kafka_forensics.replication.plans import Broker, Candidate, costs_of
+
+
+def overview(plans: Plans, width: int) -> Iterator[str]:
+    """A line a partition where an election would lose something, followers would cut otherwise than by their batches, or nobody can
+    lead; then whose copies are not here."""
+    heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
+    yield from table_lines(heads, (*heads[3:5], *heads[6:]), [_row(one) for one in plans.planned], width)
+    yield from (line + "\n" for line in absent_lines(plans))
+
+
+def _row(planned: Planned) -> list[str]:
+    best, worst = planned.recommended, max(planned.plan.candidates, key=_costs, default=None)
+    partition = name(planned.plan.topic, planned.plan.partition)
+    if best is None or worst is None:
+        committed, _, lost = costs_of(planned.plan.at_stake)
+        told = [str(lost), str(committed)]
+        return [partition, "", "nobody can", *told, "", *told]
+    costs = [[cell(one.broker), str(one.at_most), str(one.committed)] for one in (best, worst)]
+    return [partition, costs[0][0], words.ELECTIONS[best.election], *costs[0][1:], *costs[1]]
+
+
+def _costs(one: Candidate) -> tuple[int, int]:
+    return one.committed, one.at_most
+
+
+def absent_lines(plans: Plans) -> Iterator[str]:
+    """Whose copies are not here, a sentence for brokers that lack as many."""
+    lacking: defaultdict[int, list[Broker]] = defaultdict(list)
+    for broker, count in sorted(plans.absent.items(), key=str):
+        lacking[count].append(broker)
+    for count, brokers in sorted(lacking.items(), reverse=True):
+        verb, whose = ("copy", "is") if len(brokers) == 1 else ("copies", "are")
+        they = "it holds" if len(brokers) == 1 else "they hold"
+        text = f"The {verb} of {words.brokers(brokers)} {whose} not here for {plural(count, 'partition')}"
+        yield f"{text}: what only {they} would be lost unseen."
+
+
+def summary_line(plans: Plans) -> str:
+    """What is said on stderr at the end."""
+    partitions, planned = plans.partitions, plans.planned
+    if not partitions:
+        return "nothing to plan: no partition was found, or none is asked for"
+    costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
+    leaderless = sum(not each.plan.candidates for each in planned)
+    odd = sum(any(follower.disagrees for one in each.plan.candidates for follower in one.followers) for each in planned)
+    parts = [f"an election could lose records of {costly}"] if costly else []
+    if leaderless:
+        parts.append(f"nobody can lead {leaderless}, so that all there is at stake")
+    if not parts:
+        parts.append("no election would lose anything" + (" that the copies here hold" if plans.absent else ""))
+    if odd:
+        parts.append(f"checkpoints and batches disagree where to cut in {odd}")
+    if partitions > 1 and planned:
+        parts.append("with --topic and --partition, one is shown in full")
+    return f"{plural(partitions, 'partition')}: {'; '.join(parts)}"
