@@ -20,6 +20,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
 from kafka_forensics.engine.placement import TopicPlacements, partition_keys
 from kafka_forensics.engine.reader import LogReader
+from kafka_forensics.engine.selection import concerns
 from kafka_forensics.engine.signatures import scan_matches
 from kafka_forensics.engine.transactions import SnapshotCheck
 from kafka_forensics.engine.witnesses import take_commits, take_decisions
@@ -107,7 +108,7 @@ class Scan:
     def finish(self) -> ScanResult:
         """The answer, once every partition has been taken."""
         inputs, controller = self.inputs, self.witnesses.controller
-        around = environment_findings(inputs)
+        around = [one for one in environment_findings(inputs) if concerns(one.place, self.options)]
         findings = lost_partitions(inputs, controller, around) + self.witnesses.findings + self.findings
         findings = self._across.finish(findings, self.partitions) + self._placements.finish()
         self._placements.tell(self.partitions)

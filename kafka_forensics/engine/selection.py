@@ -7,6 +7,7 @@ from typing import Final
 
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
+from kafka_forensics.model.findings import Place
 
 TopicPartition = tuple[str, int]
 
@@ -35,6 +36,15 @@ def fits(one: TopicPartition, options: ScanOptions) -> bool:
     if options.partition is not None and partition != options.partition:
         return False
     return options.topic_glob is None or fnmatchcase(topic, options.topic_glob)
+
+
+def concerns(place: Place, options: ScanOptions) -> bool:
+    """Whether a place may be of a partition and of a broker that are asked for: all that names no other."""
+    if options.broker is not None and place.broker is not None and str(place.broker) != options.broker:
+        return False
+    if place.topic is None or place.partition is None:
+        return True
+    return fits((place.topic, place.partition), options)
 
 
 def nothing_there(there: Iterable[TopicPartition], options: ScanOptions) -> UsageError:

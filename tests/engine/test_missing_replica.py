@@ -2,9 +2,11 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.writers.checkpoints import write_offset_checkpoint
 from tests.support.faults import healthy
 
 
@@ -37,3 +39,23 @@ def test_an_offset_of_zero_is_no_proof(tmp_path: Path) -> None:
     checkpoint.write_text("0\n2\nnever-written 0 0\nt 0 " + checkpoint.read_text().split()[-1] + "\n")
     result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
     assert "REPLICA_MISSING" not in {one.kind for one in result.findings}
+
+
+def test_what_was_not_asked_for_is_not_told(tmp_path: Path) -> None:
+    """Of a topic, a partition, a broker nothing was asked for of the others, whose directories are gone everywhere."""
+    brokers = healthy(tmp_path)
+    for broker in (1, 2, 3):
+        path = brokers.log_dir(broker) / "replication-offset-checkpoint"
+        path.write_bytes(write_offset_checkpoint({("t", 0): 72, ("t", 1): 8, ("other", 0): 9}))
+    gone = {"COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING"}
+
+    def told(**asked: Any) -> set[tuple[str, str | None, int | None, int | str | None]]:
+        result = scan([str(path) for path in brokers.log_dirs], ScanOptions(**asked))
+        places = [(one.kind, one.place) for one in result.findings if one.kind in gone]
+        return {(kind, place.topic, place.partition, place.broker) for kind, place in places}
+
+    missing = {("REPLICA_MISSING", "t", 1, broker) for broker in (1, 2, 3)}
+    assert told(topic_glob="t") == {*missing, ("COMMITTED_LOST_EVERYWHERE", "t", 1, None)}
+    assert told(topic_glob="t", partition=0) == set()
+    assert told(topic_glob="t", broker="2") == {("REPLICA_MISSING", "t", 1, 2)}
+    assert len(told()) == 8
