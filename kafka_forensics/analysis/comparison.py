@@ -8,7 +8,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
 from kafka_forensics.analysis.differences import BatchReader, Conflicts, Differences, differences
-from kafka_forensics.analysis.forks import fork_findings, parted, trailing_epoch_loss, unexplained
+from kafka_forensics.analysis.forks import fork_findings, parted, trailing_epoch_loss, unexplained, untold
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -51,7 +51,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         result.agreement = Agreement("conflict", first, epochs)
         rest = unexplained(replicas, forked, forked)
         while rest:
-            result.findings += fork_findings(replicas, rest)[0]
+            result.findings += untold(fork_findings(replicas, rest)[0], result.findings)
             rest = unexplained(replicas, rest, forked)
         while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
             result.findings.append(beside)
@@ -70,7 +70,7 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     elif len(ends) > 1:
         result.agreement.kind = "prefix"
     result.findings = with_damage_told(replicas, result.findings)
-    leading = set() if loss is None else {version["brokers"][0] for version in loss.evidence["versions"][1:]}
+    leading = {broker for one in result.findings if one.kind == "UNCLEAN_LOSS" for broker in one.evidence["leaders"]}
     result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
     _tell_unread(result, max(found.ranges_not_compared for found in pairs.values()))
     return result

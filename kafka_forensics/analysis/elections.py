@@ -88,28 +88,33 @@ def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one:
 
 
 def _with_election(replicas: list[Replica], control: PartitionControl, one: Finding) -> Finding:
-    """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR.
-
-    It came after the last epoch of those who hold what was lost. Of several it is the one whose epoch the other side's record at
-    the fork is of, else the first that was unclean.
-    """
-    if one.kind != "UNCLEAN_LOSS":
+    """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR."""
+    event = _losing_election(replicas, control, one) if one.kind == "UNCLEAN_LOSS" else None
+    if event is None:
         return one
-    epochs = {each.broker: entries[-1].leader_epoch for each in replicas if (entries := lineage(each))}
-    versions = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())]
-    before = max((epochs.get(broker, -1) for broker in one.evidence["held_by"]), default=min(versions, default=-1))
-    latest = max(epochs.values(), default=-1)
-    since = [event for event in _elections(control) if before < event.state.leader_epoch <= latest and event.unknown_after is None]
-    if latest < 0 or not since:
-        return one
-    unclean = [event for event in since if event.is_unclean]
-    began = [event for event in since if event.state.leader_epoch == max(versions, default=-1)]
-    event = (began or unclean or since)[0]
-    evidence = one.evidence | {"election": election_evidence(event) | {"unclean": bool(unclean)}}
+    later = [each for each in _elections(control) if each.is_unclean and each.offset > event.offset]
+    election = election_evidence(event) | {"unclean": event.is_unclean, "unclean_elections_since": len(later)}
+    evidence = one.evidence | {"election": election}
     stood_alone = {*event.previous_isr} <= {event.state.leader}
-    if unclean or not stood_alone or event.is_committed is False:
+    if event.is_unclean or not stood_alone or event.is_committed is False:
         return replace(one, evidence=evidence)
     return finding("LRS_LOSS", one.place, evidence | election_evidence(event))
+
+
+def _losing_election(replicas: list[Replica], control: PartitionControl, loss: Finding) -> PartitionEvent | None:
+    """The election by which the log that a loss calls the leader's came to lack what its holders have.
+
+    It is the one of the first epoch in that log that they do not know. If that was clean, its leader had all that the unclean ones
+    before it left, and the last of these is to blame; they may have left no record. None where the controller's log has neither.
+    """
+    followers = loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
+    known = max((entry.leader_epoch for one in replicas if one.broker in followers for entry in lineage(one)), default=-1)
+    leading = [lineage(one) for one in replicas if one.broker in loss.evidence["leaders"]]
+    begun = min((entry.leader_epoch for entries in leading for entry in entries if entry.leader_epoch > known), default=-1)
+    since = [one for one in _elections(control) if known < one.state.leader_epoch <= begun and one.unknown_after is None]
+    unclean = [one for one in since if one.is_unclean]
+    causes = unclean or [one for one in since if one.state.leader_epoch == begun]
+    return causes[-1] if causes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +250,14 @@ def _epoch_start(replicas: list[Replica], leader_epoch: int) -> int | None:
 
 
 def _cost(event: PartitionEvent, start: int | None, findings: list[Finding]) -> Finding | None:
-    """The fork that this election's epoch began, if the files still show it."""
+    """The loss that is told with this election, or the fork that its epoch began, if the files still show it."""
     epoch = event.state.leader_epoch
-    for kind in _COSTS:
-        for one in findings:
-            epochs = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())] if one.kind == kind else []
-            if epochs and min(epochs) < epoch <= max(epochs) and start in (None, one.evidence.get("offset")):
+    for one in sorted((one for one in findings if one.kind in _COSTS), key=lambda one: _COSTS.index(one.kind)):
+        if "election" in one.evidence:
+            if one.evidence["election"]["election_offset"] == event.offset:
                 return one
+            continue
+        epochs = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())]
+        if epochs and min(epochs) < epoch <= max(epochs) and start in (None, one.evidence.get("offset")):
+            return one
     return None

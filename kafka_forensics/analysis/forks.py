@@ -115,11 +115,13 @@ def fork_findings(
         evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
         doubtful = finding("FORK_ABOVE_HW", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
         return [doubtful], epochs, first
-    evidence["truncation_offsets"] = _truncations(versions)
     losses = []
-    for loser, start in _losers(versions, replicas, first):
-        of_loser = {"held_by": _holders(loser, replicas, conflicts), "loses": loser.committed_end - start}
+    for loser, leaders, start in _losers(versions, replicas, first):
+        held_by = _holders(loser, replicas, conflicts)
+        following = [one for one in loser.replicas if one.broker in held_by] or [loser.head]
+        of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _threat(following, leaders)
         losses.append(finding("UNCLEAN_LOSS", _place(replicas, start, loser.committed_end), evidence | of_loser))
+    evidence["truncation_offsets"] = _truncations(versions)
     if losses:
         return losses, epochs, first
     most = [version for version in versions if version.committed_end == end]
@@ -199,18 +201,32 @@ def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Dif
     return [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in versions]
 
 
-def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[tuple[Version, int]]:
+def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[tuple[Version, list[Replica], int]]:
     """Versions with committed records at `first` that the leader of the latest epoch, be it empty, would make cut there or before,
-    and where it would; the one that loses most comes first."""
+    whose log that is, and where it would; the one that loses most comes first.
+
+    Of several logs with that epoch it is the one that keeps most, or those that do.
+    """
     latest = max(map(_last_epoch, replicas), default=-1)
     leaders = [one for one in replicas if _last_epoch(one) == latest]
     losers = []
     for version in versions:
-        cuts = [_cut(version.head, one) for one in leaders] if first < version.committed_end else []
-        known = [cut for cut in cuts if cut is not None]
-        if known and max(known) <= first:
-            losers.append((version, max(known)))
+        cuts = [(_cut(version.head, one), one) for one in leaders] if first < version.committed_end else []
+        start = max((cut for cut, _ in cuts if cut is not None), default=first + 1)
+        if start <= first:
+            losers.append((version, [one for cut, one in cuts if cut == start], start))
     return sorted(losers, key=lambda one: -one[0].committed_end)
+
+
+def _threat(following: list[Replica], leaders: list[Replica]) -> dict[str, Any]:
+    """Evidence of a loss: who has the latest epoch and makes `following` cut, and where."""
+    longest = max(leaders, key=lambda one: one.log_end_offset)
+    rows = [_truncation(one, longest) for one in following]
+    return {
+        "leaders": [one.broker for one in leaders],
+        "latest_epoch": _last_epoch(longest),
+        "truncation_offsets": [row for row in rows if row is not None],
+    }
 
 
 def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
@@ -252,27 +268,19 @@ def _last_epoch(replica: Replica) -> int:
 
 
 def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
-    """For each version under each other with a higher last epoch: where it would cut, by its checkpoint and by its batches."""
-    rows = []
-    for version in versions:
-        for other in versions:
-            follower, leader = version.head, other.head
-            by_batches = _cut(follower, leader)
-            if version is other or by_batches is None:
-                continue
-            entries = sorted(follower.context.epoch_checkpoint or [])
-            by_file = (
-                truncation_offset(entries, follower.log_end_offset, lineage(leader), leader.log_end_offset) if entries else None
-            )
-            rows.append(
-                {
-                    "follower": follower.broker,
-                    "leader": leader.broker,
-                    "from_batches": by_batches,
-                    "from_checkpoint": by_file,
-                }
-            )
-    return rows
+    """For each version under each other with a higher last epoch: where it would cut."""
+    rows = [_truncation(version.head, other.head) for version in versions for other in versions if version is not other]
+    return [row for row in rows if row is not None]
+
+
+def _truncation(follower: Replica, leader: Replica) -> dict[str, Any] | None:
+    """Where a replica would cut under another, by its checkpoint and its batches; None unless that one's last epoch is higher."""
+    by_batches = _cut(follower, leader)
+    if by_batches is None:
+        return None
+    entries, ours, theirs = sorted(follower.context.epoch_checkpoint or []), follower.log_end_offset, leader.log_end_offset
+    by_file = truncation_offset(entries, ours, lineage(leader), theirs) if entries else None
+    return {"follower": follower.broker, "leader": leader.broker, "from_batches": by_batches, "from_checkpoint": by_file}
 
 
 def trailing_epoch_loss(
@@ -296,7 +304,8 @@ def trailing_epoch_loss(
             end = min(follower.context.high_watermark or 0, follower.log_end_offset)
             if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
                 continue
-            holders = [one for one in replicas if one.log_end_offset >= end and not apart.below(one, follower, end)]
+            holding = [one for one in replicas if one.log_end_offset >= end and not apart.below(one, follower, end)]
+            holders = [one.broker for one in holding]
             if any(_covers(one, holders, cut, end) for one in told):
                 continue
             evidence = {
@@ -306,10 +315,10 @@ def trailing_epoch_loss(
                     | {"high_watermark": one.context.high_watermark or 0}
                     for one in (follower, leader)
                 ],
-                "held_by": [one.broker for one in holders],
+                "held_by": holders,
                 "loses": end - cut,
                 "premises": premises(replicas),
-            }
+            } | _threat(holding, [leader])
             candidate = finding("UNCLEAN_LOSS", _place(replicas, cut, end), evidence)
             if worst is None or (candidate.place.offset_end or 0) > (worst.place.offset_end or 0):
                 worst = candidate
@@ -331,13 +340,24 @@ class _Apart:
         return first is not None and first < end
 
 
-def _covers(loss: Finding, holders: list[Replica], start: int, end: int) -> bool:
-    """Whether a loss names what some of these have at `[start, end)`."""
+def untold(found: list[Finding], told: Sequence[Finding]) -> list[Finding]:
+    """`found` without losses of what others, in `told`, name as lost."""
+    return [
+        one
+        for one in found
+        if one.kind != "UNCLEAN_LOSS"
+        or not any(
+            _covers(other, one.evidence["held_by"], one.place.offset_start or 0, one.place.offset_end or 0) for other in told
+        )
+    ]
+
+
+def _covers(loss: Finding, holders: list[int | str], start: int, end: int) -> bool:
+    """Whether a loss names what some of these brokers have at `[start, end)`."""
     place = loss.place
     if loss.kind != "UNCLEAN_LOSS" or place.offset_start is None or place.offset_end is None:
         return False
-    named = {*loss.evidence["held_by"]} & {one.broker for one in holders}
-    return bool(named) and place.offset_start <= start and end <= place.offset_end
+    return not {*loss.evidence["held_by"]}.isdisjoint(holders) and place.offset_start <= start and end <= place.offset_end
 
 
 def premises(replicas: list[Replica]) -> list[str]:

@@ -263,6 +263,17 @@ def _cut(finding: Finding) -> str | None:
     return " or ".join(map(_clean, sorted(known))) or None
 
 
+def _successor(finding: Finding) -> str:
+    """Whom the holders of a loss will follow: by name where the sides of the fork do not say it."""
+    leaders, versions = finding.evidence.get("leaders"), finding.evidence.get("versions")
+    sides = versions if isinstance(versions, (list, tuple)) else []
+    told = [one for one in sides if isinstance(one, dict) and one.get("brokers") == leaders]
+    brokers, epoch = _brokers(leaders), finding.evidence.get("latest_epoch")
+    if brokers is None or (told and len(sides) == 2):
+        return "the new leader"
+    return f"the new leader, {brokers}{f' in epoch {_clean(epoch)}' if isinstance(epoch, int) and epoch >= 0 else ''}"
+
+
 def _dump(finding: Finding) -> str | None:
     words = typed_words(finding.place)
     return f"`kafka-forensics dump {shlex.join(_clean(word, 4096) for word in words)} --explain`." if words else None
@@ -295,7 +306,21 @@ def _end_transaction(finding: Finding) -> str | None:
 
 _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
     each.__name__[1:]: each
-    for each in (_batch, _bytes, _compare, _cut, _defect, _dump, _end_transaction, _file, _not_whole, _offsets, _topic, _versions)
+    for each in (
+        _batch,
+        _bytes,
+        _compare,
+        _cut,
+        _defect,
+        _dump,
+        _end_transaction,
+        _file,
+        _not_whole,
+        _offsets,
+        _successor,
+        _topic,
+        _versions,
+    )
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {
     "brokers": _brokers,

@@ -29,7 +29,7 @@ FORK_BELOW_HW: logs that part below the high watermark
     {not_whole}][; {ranges_not_compared:further range} of offsets in between differ and were not read]
 UNCLEAN_LOSS: committed records that a new leader lacks
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
-    be cut off at offset {cut} when that copy follows the new leader][ ({versions})][; of these, {not_whole}]
+    be cut off at offset {cut} when that copy follows {successor}][ ({versions})][; of these, {not_whole}]
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
     no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; the
     directories on {directories_missing_on:brokers} are gone][, which is harmless if {harmless_if}]

@@ -1,6 +1,9 @@
 """Forks of three and more logs: who loses is decided by the latest epoch of all, and who holds what was lost by every record."""
 
+from kafka_forensics import wording
+from kafka_forensics.analysis.comparison import compare
 from kafka_forensics.analysis.forks import fork_findings, trailing_epoch_loss
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Finding
 from tests.support.replica_logs import Logs, batches, conflicts_of
 
@@ -87,3 +90,76 @@ def test_a_loss_begins_where_the_latest_leader_ends() -> None:
     forks = fork_findings(replicas, conflicts)[0]
     assert told(forks) == [("UNCLEAN_LOSS", (0, 2), [1])]
     assert trailing_epoch_loss(replicas, conflicts, forks) is None
+
+
+def with_a_leader_that_wrote_nothing(*, checkpoint: list[tuple[int, int]]) -> tuple[Logs, list[Replica]]:
+    """Brokers 1 and 2 part at offset 2, and broker 3 has led since from offset 1 on."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "abcd")), high_watermark=4),
+        logs.add(2, batches((0, "ab"), (1, "yz")), high_watermark=4),
+        logs.add(3, batches((0, "a")), high_watermark=1, checkpoint=checkpoint),
+    ]
+    return logs, replicas
+
+
+def test_a_loss_names_the_leader_of_the_latest_epoch_and_where_it_cuts() -> None:
+    logs, replicas = with_a_leader_that_wrote_nothing(checkpoint=[(0, 0), (7, 1)])
+    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert told(found) == [("UNCLEAN_LOSS", (1, 4), [1]), ("UNCLEAN_LOSS", (1, 4), [2])]
+    for one, holder in zip(found, (1, 2), strict=True):
+        assert (one.evidence["leaders"], one.evidence["latest_epoch"]) == ([3], 7)
+        assert one.evidence["truncation_offsets"] == [
+            {"follower": holder, "leader": 3, "from_batches": 1, "from_checkpoint": None},
+        ]
+    assert wording.message(found[0]) == (
+        "t-0: offsets 1 to 3, once committed, can be had only from broker 1 and would be cut off at offset 1 when that copy follows"
+        " the new leader, broker 3 in epoch 7 (epoch 0 on broker 1 against epoch 1 on broker 2)."
+    )
+
+
+def test_a_loss_without_a_fork_names_its_leader() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "ab")), high_watermark=2),
+        logs.add(2, batches((0, "abc")), high_watermark=2),
+        logs.add(3, [], high_watermark=0, checkpoint=[(5, 0)]),
+    ]
+    found = trailing_epoch_loss(replicas)
+    assert found is not None
+    assert (found.evidence["leaders"], found.evidence["latest_epoch"]) == ([3], 5)
+    assert [(row["follower"], row["leader"], row["from_batches"]) for row in found.evidence["truncation_offsets"]] == [
+        (1, 3, 0),
+        (2, 3, 0),
+    ]
+
+
+def test_of_several_logs_with_the_latest_epoch_those_count_that_keep_most() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "abcd")), high_watermark=4),
+        logs.add(2, batches((0, "ab"), (3, "yz")), high_watermark=2),
+        logs.add(3, batches((0, "ab"), (3, "y")), high_watermark=2),
+    ]
+    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (found.evidence["leaders"], found.evidence["latest_epoch"]) == ([2, 3], 3)
+    assert [(row["follower"], row["leader"]) for row in found.evidence["truncation_offsets"]] == [(1, 2)]
+
+
+def test_one_loss_is_told_once() -> None:
+    """Brokers 1 and 2 hold one version where broker 3 parts from them, and two further on."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "abcd")), high_watermark=4),
+        logs.add(2, batches((0, "ab"), (1, "yz")), high_watermark=4),
+        logs.add(3, batches((0, "a"), (7, "q")), high_watermark=0),
+    ]
+    found = [one for one in compare(replicas, logs).findings if one.kind == "UNCLEAN_LOSS"]
+    assert told(found) == [("UNCLEAN_LOSS", (1, 4), [1]), ("UNCLEAN_LOSS", (1, 4), [2])]
+
+
+def test_the_leader_by_whom_all_is_lost_does_not_lag_behind_what_it_cuts() -> None:
+    logs, replicas = with_a_leader_that_wrote_nothing(checkpoint=[(0, 0), (7, 1)])
+    assert {one.kind for one in compare(replicas, logs).findings} == {"UNCLEAN_LOSS"}
+    logs, replicas = with_a_leader_that_wrote_nothing(checkpoint=[(0, 0)])
+    assert [one.place.broker for one in compare(replicas, logs).findings if one.kind == "REPLICA_LAGS"] == [3]

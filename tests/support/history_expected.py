@@ -147,10 +147,22 @@ def unclean_elections(cluster: Cluster, partition: Partition) -> int:
     return sum(one.kind in MAY_LOSE for one in _elections(cluster, partition)) if cluster.fences else 0
 
 
-def unclean_since(cluster: Cluster, disk: Disk, brokers: Iterable[int]) -> bool:
-    """Whether a leader was elected uncleanly after the last epochs that these brokers know."""
-    known = max(disk.epochs[one] for one in brokers)
-    return any(one.kind in MAY_LOSE and one.leader_epoch > known for one in _elections(cluster, disk.partition))
+def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int]) -> tuple[int, int, bool] | None:
+    """The election by which the present leader's log came to lack what these brokers hold: its epoch, its leader, whether it was
+    unclean; None where no controller writes them down.
+
+    The leader's files name one epoch or more that these brokers do not know. What they lack was lost by the first of those, or by
+    the last unclean one between, which left nothing in any file.
+    """
+    if not cluster.fences:
+        return None
+    known = max(disk.epochs[one] for one in holders)
+    replica = disk.partition.replicas[disk.present_leader]
+    epochs = {one.leader_epoch for one in replica.batches} | {disk.epochs[disk.present_leader]}
+    begun = min(one for one in epochs if one > known)
+    between = [one for one in _elections(cluster, disk.partition) if known < one.leader_epoch <= begun and one.leader >= 0]
+    chosen = ([one for one in between if one.kind in MAY_LOSE] or between)[-1]
+    return chosen.leader_epoch, chosen.leader, chosen.kind in MAY_LOSE
 
 
 def _elections(cluster: Cluster, partition: Partition) -> list[Change]:

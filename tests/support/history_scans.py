@@ -9,7 +9,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.planning import PlanOptions, Plans, make_plans
 from kafka_forensics.engine.transactions_listing import transactions
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.simulation.cluster import Partition
+from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.random_histories import RandomHistory
 from kafka_forensics.simulation.transactions import Coordinator
@@ -69,15 +69,8 @@ def _of_partition(
     if false:
         yield f"never committed, and below a watermark: {sorted(false)}"
     yield from _forks(disk, [one for one in findings if one.kind in PARTED], bool(lost))
-    named = set[Version]()
-    for one in findings:
-        if one.kind in LOSSES:
-            named |= _named(disk, one)
-            election = one.evidence.get("election")
-            if election and election["unclean"] != expected.unclean_since(cluster, disk, one.evidence["held_by"]):
-                yield f"lost by {election}"
-    if named != lost:
-        yield f"lost are {sorted(lost)}, named {sorted(named)}"
+    yield from _losses(cluster, disk, [one for one in findings if one.kind in LOSSES], lost)
+    yield from _costs(findings)
     below = None if cluster.epochs_known else expected.settled(disk)
     settled = [one for one in findings if one.kind == "FORK_BELOW_HW" and one.evidence["offset"] == min(forks.values())]
     seen = [(one.place.offset_start, one.place.offset_end, _named(disk, one)) for one in settled]
@@ -85,7 +78,7 @@ def _of_partition(
         yield f"forks for good are {below}, named {seen}"
     exact = {(one.kind, one.place.broker, one.place.offset_start, one.place.offset_end) for one in findings if one.kind in EXACT}
     short = expected.short_members(cluster, disk) if cluster.fences and not forks and not lost else set()
-    shorter = expected.lagging(disk, leader_loses=bool(lost) and not forks)
+    shorter = expected.lagging(disk, leader_loses=bool(lost))
     lagging = {one for one in shorter if one[1] not in {each[1] for each in short}}
     truth = {*expected.beyond_the_log(disk), *short, *lagging}
     if exact != truth:
@@ -98,6 +91,42 @@ def _of_partition(
     _count_traces(history, disk, counted)
 
 
+def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[str]:
+    """All that is lost and nothing else, no part of it twice, with the leader by whom, where its holders cut, and the election."""
+    named = [_named(disk, one) for one in losses]
+    everything = set[Version]().union(*named)
+    if everything != lost:
+        yield f"lost are {sorted(lost)}, named {sorted(everything)}"
+    told = Counter((i, j) for i, each in enumerate(named) for j, other in enumerate(named) if i != j and each <= other)
+    if told:
+        yield f"told twice: {[(one.place, one.evidence['held_by']) for one in losses]}"
+    for one in losses:
+        start, held_by, leaders = one.place.offset_start, one.evidence["held_by"], one.evidence["leaders"]
+        if disk.present_leader not in leaders or one.evidence["latest_epoch"] != disk.epochs[disk.present_leader]:
+            yield f"broker {disk.present_leader} leads, named {leaders}"
+        cuts = {(row["follower"], row["from_batches"]) for row in one.evidence["truncation_offsets"]}
+        if cuts != {(broker, start) for broker in held_by}:
+            yield f"lost from {start} on, cut at {cuts}"
+        truth = expected.losing_election(cluster, disk, held_by)
+        election = one.evidence.get("election")
+        seen = election and (election["leader_epoch"], election["new_leader"], election["unclean"])
+        if seen != truth:
+            yield f"lost by {truth}, named {seen}"
+
+
+def _costs(findings: list[Finding]) -> Iterator[str]:
+    """Every unclean election that a loss is told with names such a loss, and no other does."""
+    spans: dict[int, set[tuple[int | None, int | None]]] = {}
+    for one in findings:
+        if one.kind in LOSSES and one.evidence.get("election", {}).get("unclean"):
+            span = one.place.offset_start, one.place.offset_end
+            spans.setdefault(one.evidence["election"]["leader_epoch"], set()).add(span)
+    elections = [one for one in findings if one.kind == "UNCLEAN_ELECTION" and one.evidence.get("cost_finding") in LOSSES]
+    told = {one.evidence["leader_epoch"]: (one.place.offset_start, one.place.offset_end) for one in elections}
+    if told.keys() != spans.keys() or any(told[epoch] not in spans[epoch] for epoch in told):
+        yield f"elections cost {spans}, named {told}"
+
+
 def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:
     planned = [one for one in plans.planned if one.plan.partition == disk.partition.number]
     if planned:
@@ -108,16 +137,19 @@ def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:
 
 
 def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
-    """The first fork by its offset and sides; others by theirs; none where no log parts from another."""
+    """The first fork by its offset and sides; others by theirs, but where a loss that is told covers them; none where no log parts
+    from another."""
     forks = told.forks(disk.logs)
     if not forks:
         if bool(findings) != loses:
             yield f"no log parts from another, named {[one.kind for one in findings]}"
         return
-    findings = [one for one in findings if "truncation_offsets" in one.evidence]  # else it is of a leader that wrote nothing yet
+    findings = [one for one in findings if "places" in one.evidence["versions"][0]]  # else it is of a leader that wrote nothing yet
     offsets = [one.evidence["offset"] for one in findings]
     first = min(forks.values())
-    if set(offsets) != set(forks.values()):
+    losses = [one.place for one in findings if one.kind in LOSSES]
+    covered = {at for at in forks.values() if any((one.offset_start or 0) <= at < (one.offset_end or 0) for one in losses)}
+    if not set(offsets) <= set(forks.values()) or set(forks.values()) - covered - set(offsets) or first not in offsets:
         yield f"logs part at {forks}, named {offsets}"
     sides: dict[Any, list[int]] = {}
     for broker, log in disk.logs.items():
