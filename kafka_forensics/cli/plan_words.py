@@ -31,6 +31,7 @@ REGIMES: Final = {
 _MISSING: Final = {
     "no_controller_log": "no controller's log is here to say who is in sync, and whether there are further replicas",
     "copy_absent": "the copy of broker {} is not here, and may hold more",
+    "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
     "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used: its cuts are told from its batches",
     "log_not_read": "the log of broker {} could not be read to its end",
@@ -55,7 +56,7 @@ def brokers(names: Sequence[Broker]) -> str:
     """`broker 1`, `brokers 1 and 2`, `brokers 1, 2 and 3`."""
     told = [printable(str(one)) for one in names]
     if len(told) == 1:
-        return f"broker {told[0]}"
+        return told[0] if told[0].startswith("broker") else f"broker {told[0]}"
     return "brokers " + ", ".join(told[:-1]) + f" and {told[-1]}"
 
 
@@ -183,8 +184,21 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
 def missing_words(planned: Planned, one: Missing) -> str:
     """A witness that is not there, as a sentence."""
     reason = refusal(planned, one.broker) if one.kind == "does_not_start" else None
-    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason)
+    taken = _taken_for(planned, one.broker) if one.kind == "copy_unnamed" else None
+    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken)
     return f"Missing: {text}."
+
+
+def _taken_for(planned: Planned, broker: Broker | None) -> str:
+    """Whose an unnamed copy may be, and how to say so."""
+    given = planned.given
+    if broker in given.guessed:
+        node = given.nodes[broker]
+        return f"; it is taken for that of broker {node}, of which no other is here: if so, give it as {node}=PATH"
+    present = {given.nodes.get(one.broker, one.broker) for one in given.replicas}
+    assignment = () if given.control is None or given.control.assignment is None else given.control.assignment
+    left = [str(node) for node in assignment if node not in present]
+    return ": if it is a replica's, give it as ID=PATH" + (f", with ID one of {', '.join(left)}" if left else "")
 
 
 def refusal(planned: Planned, broker: Broker | None) -> str | None:
@@ -247,7 +261,7 @@ def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
     for broker in todo.set_aside:
         yield (
             f"Move the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
-            "directory, once it is copied, so that it copies the leader anew and keeps nothing different."
+            "directory, once it is copied, so that it copies the leader anew and keeps nothing different or damaged."
         )
     yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate) + _rotten(planned, candidate)
     if todo.unclean:

@@ -30,6 +30,7 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalise
 from kafka_forensics.replication.plan_steps import Steps, steps
 from kafka_forensics.replication.planner import plan_partition, recovered_epochs
 from kafka_forensics.replication.plans import (
+    Broker,
     Candidate,
     Loss,
     Missing,
@@ -180,7 +181,8 @@ def _planned(
     for pair, ranges in unproven(replicas, reader).items():
         apart[pair] = normalised((*apart.get(pair, ()), *ranges))
     control = _control(context.control)
-    nodes = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
+    nodes: dict[Broker, int] = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
+    guessed = _nodes_left(replicas, nodes, control)
 
     def given(sought: bool) -> PlanPartition:
         values = []
@@ -188,7 +190,9 @@ def _planned(
             told = witnesses_of(one, reader, log, conflicts=bool(apart)) if sought else ()
             values.append(_value(one, str(one.broker) not in asked.dead, told))
         compacted = any(one.context.compacted for one in replicas)
-        return PlanPartition(context.topic, context.partition, values, apart, control, compacted, nodes)
+        return PlanPartition(
+            context.topic, context.partition, values, apart, control, compacted, nodes | guessed, frozenset(guessed)
+        )
 
     partition = given(sought=False)
     plan = plan_partition(partition, asked.truncate_by)
@@ -202,6 +206,15 @@ def _planned(
                 if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                     planned.amounts[_key(loss)] = _amount(by_broker[loss.held_by[0]], reader, loss)
     return planned
+
+
+def _nodes_left(replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None) -> dict[Broker, int]:
+    """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases."""
+    unnamed = [one.broker for one in replicas if one.broker not in nodes and not isinstance(one.broker, int)]
+    assignment = () if control is None or control.assignment is None else control.assignment
+    known = {nodes.get(one.broker, one.broker) for one in replicas}
+    left = [node for node in assignment if node not in known]
+    return {unnamed[0]: left[0]} if len(unnamed) == len(left) == 1 else {}
 
 
 def _runs(losses: Sequence[Loss]) -> list[Loss]:

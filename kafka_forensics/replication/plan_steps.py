@@ -6,7 +6,8 @@ takes the first that is alive, and only while there is no leader (ReplicationCon
 
 from dataclasses import dataclass
 
-from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Plan, PlanPartition
+from kafka_forensics.replication.offset_ranges import clipped, normalised, without
+from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Plan, PlanPartition, PlanReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Steps:
     plan_again_with: tuple[Broker, ...]
     """Who holds a replica and has no copy here: it may hold what the others lack, and must not start before that is known."""
     set_aside: tuple[Broker, ...]
-    """Whose copy of the partition must not be there when they start: they would keep other records for good, or halt."""
+    """Whose copy of the partition must not be there when they start: they would keep other or damaged records for good, or halt."""
     start_order: tuple[Broker, ...]
     """The leader, then who loses nothing, then the others."""
     do_not_start: tuple[Broker, ...] = ()
@@ -50,8 +51,10 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
 
     followers = {one.broker: one for one in candidate.followers}
     ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
-    aside = tuple(broker for broker in ordered if plan.truncate_by == "high-watermark" and _stays(followers[broker]))
-    possible = [*ordered, *absent]
+    replicas = {one.broker: one for one in given.replicas}
+    leader = replicas[candidate.broker]
+    aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader))
+    possible = [*(one for one in ordered if not absent or isinstance(nodes[one], int)), *absent]  # the unnamed are among the absent
     rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < before(candidate.broker))]
     holders = {broker for one in candidate.losses for broker in one.held_by}
     return Steps(
@@ -92,5 +95,10 @@ def _harm(one: FollowerPlan) -> int:
     return sum(end - start for start, end in one.lost)
 
 
-def _stays(one: FollowerPlan) -> bool:
-    return bool(one.kept) or one.halts
+def _stays(one: FollowerPlan, replica: PlanReplica, leader: PlanReplica) -> bool:
+    """Whether a follower would halt, or keep what is not the leader's or damaged; not for what is damaged in the leader's log, of
+    which it may be the better copy."""
+    if one.truncation_offset is None:
+        return False
+    damaged = clipped(replica.damaged, replica.log_start_offset, one.truncation_offset)
+    return one.halts or bool(without(normalised((*one.kept, *damaged)), leader.damaged))

@@ -116,8 +116,12 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
     if assignment is None:
         yield Missing("no_controller_log")
     else:
-        present = {given.nodes.get(one.broker, one.broker) for one in given.replicas}
-        yield from (Missing("copy_absent", broker) for broker in assignment if broker not in present)
+        present = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
+        absent = [broker for broker in assignment if broker not in present.values()]
+        unnamed = [broker for broker, node in present.items() if not isinstance(node, int)]
+        if len(absent) > len(unnamed):  # else each of the unnamed may be the copy of one of them
+            yield from (Missing("copy_absent", broker) for broker in absent)
+        yield from (Missing("copy_unnamed", broker) for broker in present if broker in given.guessed or broker in unnamed)
     for one in given.replicas:
         if one.high_watermark is None:
             yield Missing("no_high_watermark", one.broker)

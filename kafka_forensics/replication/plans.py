@@ -9,7 +9,7 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalise
 
 TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
-UNBOUNDED: Final = frozenset({"no_controller_log", "copy_absent", "log_not_read", "unknown_bytes"})
+UNBOUNDED: Final = frozenset({"no_controller_log", "copy_absent", "copy_unnamed", "log_not_read", "unknown_bytes"})
 """What of a plan's `Missing` leaves it open how much may be lost at most."""
 NO_END: Final = (1 << 63) - 1
 
@@ -100,6 +100,8 @@ class PlanPartition:
     compacted: bool = False
     nodes: Mapping[Broker, int] = field(default_factory=dict)
     """What the controller calls a broker, where that is not its name here."""
+    guessed: frozenset[Broker] = frozenset()
+    """Whose `nodes` are only concluded: they do not say who they are, and one replica alone has no other copy."""
 
 
 class Loss(NamedTuple):
@@ -207,7 +209,7 @@ class Missing:
     """A witness that is not there and makes the bounds wider.
 
     `no_controller_log` · `copy_absent` · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` · `unknown_bytes` ·
-    `does_not_start` · `not_live`
+    `does_not_start` · `not_live` · `copy_unnamed` (nothing in the copy says whose it is)
     """
 
     kind: str

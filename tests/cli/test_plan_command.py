@@ -280,6 +280,21 @@ def test_copies_that_are_not_here_are_told_in_the_list(run: Run, audit: Path) ->
     assert "The copy of broker 2 is not here for" in one
 
 
+def test_a_copy_that_does_not_say_whose_it_is(run: Run, audit: Path, tmp_path: Path) -> None:
+    copies = shutil.copytree(audit, tmp_path / "copies")
+    (copies / "broker-2" / "meta.properties").unlink()
+    flat = " ".join(run(copies, "--topic", "audit", "--format", "table")[1].split())
+    assert "the copy broker-2 does not say whose it is (no node.id in a meta.properties); it is taken for that of broker 2" in flat
+    assert "if so, give it as 2=PATH." in flat
+    assert "Stop brokers 3 and 1; they stay down until broker-2 leads." in flat
+    document = json.loads(run(copies, "--topic", "audit", "--format", "json")[1])
+    validated(None, [document])
+    assert document["partitions"][0]["missing_witnesses"] == [{"kind": "copy_unnamed", "broker": "broker-2"}]
+    assert not document["partitions"][0]["candidates"][0]["at_most_is_bound"]
+    named = run(copies / "broker-1", f"2={copies / 'broker-2'}", copies / "broker-3", "--topic", "audit", "--format", "json")[1]
+    assert json.loads(named)["partitions"][0]["missing_witnesses"] == []
+
+
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(run: Run, audit: Path, tmp_path: Path) -> None:
     copies = shutil.copytree(audit, tmp_path / "copies")
     (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")

@@ -10,7 +10,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.elections import Candidates, elect
 from kafka_forensics.replication.plan_steps import Steps, steps
 from kafka_forensics.replication.planner import plan_partition
-from kafka_forensics.replication.plans import PlanControl, PlanPartition, PlanReplica
+from kafka_forensics.replication.plans import Missing, PlanControl, PlanPartition, PlanReplica
 
 FIRST = (EpochEntry(0, 0),)
 
@@ -109,6 +109,35 @@ def test_old_logs_that_would_keep_other_records_are_set_aside() -> None:
     ledger = PlanPartition("ledger", 0, replicas, {(0, 2): ((0, 3),), (1, 2): ((0, 3),)})
     assert to(ledger, 1) == way(1, (3,), (2, 3), (3,), (1, 2, 3), unclean=True)
     assert to(ledger, 3).set_aside == (1,), "it would halt, or keep three records of its own"
+
+
+def test_whoever_would_keep_other_or_damaged_records_is_set_aside() -> None:
+    control = PlanControl(1, 1, 0, (1, 2), (), (1, 2))
+    alike = lagging(control, (8, 8))
+    assert to(alike, 1).set_aside == ()
+    assert to(replace(alike, differing={(0, 1): ((5, 8),)}), 1).set_aside == (2,), "epochs that are equal cut nothing"
+    one, two = alike.replicas
+    rotten = replace(alike, replicas=(one, replace(two, damaged=((2, 4),))))
+    assert to(rotten, 1).set_aside == (2,), "else it keeps its damaged batch"
+    assert to(rotten, 2).set_aside == (), "what the leader has damaged only, broker 1 has whole"
+    gone = replace(alike, replicas=(one, replace(two, damaged=((2, 4),), starts=False)))
+    assert to(gone, 1).set_aside == (), "it does not start"
+
+
+def test_an_unnamed_copy_is_no_further_replica() -> None:
+    control = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
+    replicas = [replace(one, broker="copy-2") if one.broker == 2 else one for one in lagging(control).replicas]
+    partition = replace(lagging(control), replicas=replicas)
+    assert plan_partition(partition).missing == (Missing("copy_unnamed", "copy-2"),), "it may be broker 2's"
+    assert to(partition, 1).plan_again_with == ()
+    guessed = replace(partition, nodes={"copy-2": 2}, guessed=frozenset({"copy-2"}))
+    assert plan_partition(guessed).missing == (Missing("copy_unnamed", "copy-2"),)
+    assert not plan_partition(guessed).at_most_is_bound
+    assert to(guessed, 1).keep_stopped == (3,)
+    two_lack = replace(partition, replicas=replicas[:2])
+    told = to(two_lack, 1)
+    assert plan_partition(two_lack).missing[:2] == (Missing("copy_absent", 3), Missing("copy_absent", 2))
+    assert (told.plan_again_with, told.keep_stopped) == ((3, 2), (3,))
 
 
 def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
