@@ -104,12 +104,16 @@ _HOLES_TOLD: Final = 16
 
 
 def _damaged_on(copies: list[Replica], start: int, end: int) -> list[tuple[int, int]]:
-    """What of `[start, end)` lies damaged on the copy of a broker that has the least of that; offsets that are missing do not."""
-    told: list[list[tuple[int, int]]] = []
-    for one in copies:
-        if one.state.unread or one.state.continuity.dropped_runs:
-            return []
-        held = [(run.start_offset, run.end_offset) for run in one.state.continuity.runs]
-        held += [(gap.start, gap.end) for gap in one.course.irregularities if gap.kind == "OFFSET_GAP"]
-        told.append(outside([(max(start, one.log_start_offset), min(end, one.log_end_offset))], held))
+    """What of `[start, end)` lies damaged on the copy of a broker that has the least of that."""
+    told = [damaged_offsets(one, start, end) for one in copies]
     return min(told, key=lambda spans: sum(high - low for low, high in spans), default=[])
+
+
+def damaged_offsets(replica: Replica, start: int, end: int) -> list[tuple[int, int]]:
+    """What of `[start, end)` lies damaged in a log, ascending; not what is missing, nor anything of a log that is rubble or was not
+    read to its end."""
+    if replica.state.unread or replica.state.continuity.dropped_runs:
+        return []
+    held = [(run.start_offset, run.end_offset) for run in replica.state.continuity.runs]
+    held += [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
+    return outside([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))], held)

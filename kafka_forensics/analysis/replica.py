@@ -143,6 +143,8 @@ class Replica:
     """What a start on this copy would make of it, once that is judged."""
     forgotten: list[OpenTransaction] = field(default_factory=list)
     """Transactions that the newest snapshot holds open and whose records retention removed; without a place in the log."""
+    snapshot_open: list[OpenTransaction] = field(default_factory=list)
+    """Transactions that the newest snapshot holds open; without a place in the log."""
     entries_beyond: Counter[tuple[int, str]] = field(init=False)
     """(segment, `index` or `timeindex`) → entries that point beyond the segment's log."""
     gap_starts: frozenset[int] = field(init=False)

@@ -12,10 +12,11 @@ from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 
 if TYPE_CHECKING:
+    from kafka_forensics.analysis.transactions_damaged import DamagedLog
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.engine.transactions_listing import PartitionTransactions, TransactionRow, TransactionsAnswer
 
-STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown")
+STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "damaged")
 COLUMNS: Final = (
     "topic",
     "partition",
@@ -145,7 +146,9 @@ def _write(rows: "Iterable[TransactionRow]", wanted: str, to: "Destination") -> 
 def _values(row: "TransactionRow") -> dict[str, Any]:
     """Every column of a row; times as milliseconds and as text."""
     values: dict[str, Any] = {name: getattr(row, name) for name in COLUMNS if hasattr(row, name)}
-    values["producer_id_string"] = str(row.producer_id)
+    if row.state == "damaged":
+        values |= {"producer_id": None, "producer_epoch": None}
+    values["producer_id_string"] = None if row.state == "damaged" else str(row.producer_id)
     for name in ("first_timestamp", "last_timestamp", "marker_timestamp"):
         values[f"{name}_ms"] = values[name]
         values[name] = _time(values[name])
@@ -167,8 +170,8 @@ def _cells(row: "TransactionRow") -> list[str]:
         cell(f"{row.topic}-{row.partition}"),
         row.state,
         cell(row.transactional_id),
-        str(row.producer_id),
-        str(row.producer_epoch),
+        "" if row.state == "damaged" else str(row.producer_id),
+        "" if row.state == "damaged" else str(row.producer_epoch),
         offsets,
         str(row.records or ""),
         cell(_time(row.first_timestamp)),
@@ -203,6 +206,8 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
         if row.partitions:
             yield f"in {', '.join(row.partitions)}"
         yield _whether_to_abort(row)
+    if row.state == "damaged" and row.reason is not None:
+        yield row.reason
     if row.command is not None and row.safe_to_abort:
         yield row.command
 
@@ -249,4 +254,23 @@ def _counts(one: "PartitionTransactions") -> str:
     counts = f"{one.committed} committed, {one.aborted} aborted, {one.open} open"
     hanging = f" of them {one.hanging} hanging" if one.hanging else ""
     held = "is held by an open transaction" if one.held else "is held by nobody"
-    return f"{counts}{hanging}; the last stable offset {one.last_stable_offset} {held} (log end {one.log_end_offset})"
+    stable = f"the last stable offset {one.last_stable_offset} {held}"
+    if one.damage is not None:
+        stable = _beside_damage(one, one.damage)
+    return f"{counts}{hanging}; {stable} (log end {one.log_end_offset})"
+
+
+def _beside_damage(one: "PartitionTransactions", damage: "DamagedLog") -> str:
+    """`126 damaged bytes (offsets 0 to 4): transactions in them are not told, and …`."""
+    from kafka_forensics.wording.offset_words import offset_range
+
+    spans = ", ".join(offset_range(start, end) for start, end in damage.spans)
+    where = f" (offset{'' if spans.isdigit() else 's'} {spans})" if spans else ""
+    what = f"{damage.size_in_bytes} bytes of the log{where} are damaged, so that transactions in them are not told"
+    if one.held:
+        held = f"the last stable offset {one.last_stable_offset} is held by an open transaction"
+        doubt = "as a snapshot knows" if one.hidden else "unless that ended in them or an earlier one began there"
+        return f"{held}, {doubt}; {what}"
+    beyond = min([one.last_stable_offset, *(start for start, _ in damage.spans)])
+    known = f" beyond {beyond}" if spans else ""
+    return f"{what}, and the last stable offset is not known{known}"

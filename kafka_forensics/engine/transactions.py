@@ -4,6 +4,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.producer_snapshot_check import compare_with_snapshot
 from kafka_forensics.analysis.replica import Replica, ReplicaState
 from kafka_forensics.analysis.transaction_index_check import IndexCheck
+from kafka_forensics.analysis.transactions_damaged import snapshot_open
 from kafka_forensics.analysis.transactions_facts import forgotten_transactions
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -91,6 +92,7 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
         found += snapshots.aborted(replica)
         found += _missing_snapshots(plan, replica)
         replica.forgotten = forgotten_transactions(replica, snapshots.open_entries, snapshots.newest_offset)
+        replica.snapshot_open = snapshot_open(snapshots.open_entries)
     return found + snapshots.findings
 
 

@@ -3,16 +3,17 @@
 The scan before it judges what is open; this walk pairs data with markers. It holds the open transactions of one partition.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.transactions_decided import SKEW_MS
+from kafka_forensics.analysis.transactions import OpenTransaction
+from kafka_forensics.analysis.transactions_damaged import DamagedLog, damage_of, hidden_by_damage
 from kafka_forensics.analysis.transactions_facts import best_copy
+from kafka_forensics.engine.fitting_decision import decided_at, fitting
 from kafka_forensics.engine.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from kafka_forensics.engine.partitions import PartitionResult
     from kafka_forensics.engine.reader import LogReader
 
-STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown")
+STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "damaged")
 """`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
-coordinator decided otherwise."""
+coordinator decided otherwise, `damaged` offsets of which nothing can be told."""
 MAX_OPEN: Final = 1 << 20
 """Transactions that are open at once in a partition; those that begin when there are so many are passed over: none of them holds
 readers back while the others are open."""
@@ -63,6 +64,7 @@ class TransactionRow:
     """Whose copy it was read from."""
     state: str
     producer_id: int
+    """-1 with `damaged`, as is the epoch."""
     producer_epoch: int
     """Of its data, else of the marker."""
     first_offset: int | None = None
@@ -106,6 +108,9 @@ class PartitionTransactions:
     open: int
     held: bool
     """An open transaction holds the last stable offset."""
+    damage: DamagedLog | None = None
+    hidden: list[OpenTransaction] = field(default_factory=list)
+    """Open by a snapshot, their records damaged; counted in `open`."""
     hanging: int = 0
 
 
@@ -141,12 +146,24 @@ def transactions(
         best = best_copy(replicas)
         fold = best.state.transactions
         counts = fold.counts()
-        if best.context.topic != CLUSTER_METADATA_TOPIC and (len(fold.last_markers.markers.rows) or counts.open or best.forgotten):
+        hidden = hidden_by_damage(best, [known for one in (best, *replicas) for known in one.snapshot_open])
+        some = len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden
+        if best.context.topic != CLUSTER_METADATA_TOPIC and some:
             stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
-            held = any(one.first_offset == stable for one in fold.open_transactions(1)) or bool(best.forgotten)
+            stable = min([stable, *(one.first_offset for one in hidden)])
+            opened = [*fold.open_transactions(1), *hidden]
+            held = any(one.first_offset == stable for one in opened) or bool(best.forgotten)
             stable = best.log_start_offset if best.forgotten else stable
             found[best.context.topic, best.context.partition] = PartitionTransactions(
-                plans[id(best.context)], stable, best.log_end_offset, counts.committed, counts.aborted, counts.open, held
+                plans[id(best.context)],
+                stable,
+                best.log_end_offset,
+                counts.committed,
+                counts.aborted,
+                counts.open + len(hidden),
+                held,
+                damage_of(best),
+                hidden,
             )
 
     result = scan_inputs(inputs, options, progress, look)
@@ -183,6 +200,16 @@ def _rows(
     """Every transaction of one partition, by one copy."""
     yield from replica_transactions(one.plan, one.last_stable_offset, known, result.incomplete)
     yield from known.forgotten(where, one.plan.context.broker)
+    yield from known.hidden(where, one)
+    yield from _damaged(where, one)
+
+
+def _damaged(where: TopicPartition, one: PartitionTransactions) -> Iterator[TransactionRow]:
+    """A row for each range of damaged offsets, without offsets where they are not known."""
+    for start, end in () if one.damage is None else one.damage.spans or ((None, None),):
+        row = TransactionRow(*where, one.plan.context.broker, "damaged", -1, -1, start, None if end is None else end - 1)
+        row.reason = "transactions that begin or end here are not told, and the last stable offset may be as low as this"
+        yield row
 
 
 def replica_transactions(
@@ -262,25 +289,6 @@ def _ended(where: TopicPartition, broker: int | str, marker: list[int], span: _S
     return row
 
 
-def _decided(one: Decision) -> int:
-    return one.decided_timestamp
-
-
-def _fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> Decision | None:
-    """The decision nearest in time to a marker that may be of it; `decisions` are of one producer and epoch, by time, and one is
-    completed before the next is made."""
-    nearest: Decision | None = None
-    for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=_decided) - 1, -1, -1):
-        one = decisions[at]
-        if one.completed_timestamp is not None and timestamp > one.completed_timestamp + SKEW_MS:
-            break
-        if one.commit == commit and (nearest is None or abs(_decided(one) - timestamp) <= abs(_decided(nearest) - timestamp)):
-            nearest = one
-        if nearest is not None and _decided(one) <= timestamp:
-            break
-    return nearest
-
-
 class KnownTransactions:
     """What the coordinators' log and the findings say of single transactions."""
 
@@ -291,7 +299,7 @@ class KnownTransactions:
             for listed in one.partitions:
                 self._decisions.setdefault((one.producer_id, one.producer_epoch, listed), []).append(one)
         for decisions in self._decisions.values():
-            decisions.sort(key=_decided)
+            decisions.sort(key=decided_at)
         self._open: dict[tuple[TopicPartition, int], Finding] = {}
         self._forgotten: dict[TopicPartition, list[Finding]] = {}
         self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
@@ -317,7 +325,7 @@ class KnownTransactions:
             return row
         named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
         time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
-        one = _fitting(named, time, commit=commit)
+        one = fitting(named, time, commit=commit)
         if one is not None:
             row.transactional_id = one.transactional_id
             row.coordinator_state = ("Complete" if one.completed_timestamp is not None else "Prepare") + (
@@ -350,6 +358,23 @@ class KnownTransactions:
             row.last_offset, row.last_timestamp = evidence["last_offset"], evidence["last_timestamp"]
             row.holds_last_stable_offset, row.last_stable_offset = True, evidence["last_stable_offset"]
             self._take(row, evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+            yield row
+
+    def hidden(self, where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
+        """Open transactions whose records are damaged and that a snapshot remembers."""
+        for one in partition.hidden:
+            row = TransactionRow(
+                *where, partition.plan.context.broker, "open", one.producer_id, one.producer_epoch, one.first_offset
+            )
+            row.last_offset, row.last_timestamp = one.last_offset, one.last_timestamp
+            row.holds_last_stable_offset = one.first_offset == partition.last_stable_offset
+            row.last_stable_offset = partition.last_stable_offset if row.holds_last_stable_offset else None
+            row.transactional_id = self._name(one.producer_id)
+            evidence: dict[str, Any] = {"reason": "known from a producer snapshot, its records are damaged"}
+            owners = [] if self._log is None or row.transactional_id is None else self._log.owners(one.producer_id)
+            for each in (owner.metadata for owner in owners if owner.metadata is not None):
+                evidence |= {"coordinator_state": each.state, "transaction_timeout_ms": each.transaction_timeout_ms}
+            self._take(row, evidence, "open")
             yield row
 
     def _name(self, producer_id: int) -> str | None:

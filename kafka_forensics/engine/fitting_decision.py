@@ -1,0 +1,27 @@
+"""Which of a coordinator's decisions a marker is of: they carry no number that both share, only times."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from kafka_forensics.analysis.transactions_decided import SKEW_MS
+from kafka_forensics.model.transaction_log import Decision
+
+
+def decided_at(one: Decision) -> int:
+    """When it was decided, ms: what decisions are sorted by."""
+    return one.decided_timestamp
+
+
+def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> Decision | None:
+    """The decision nearest in time to a marker that may be of it; `decisions` are of one producer and epoch, by time, and one is
+    completed before the next is made."""
+    nearest: Decision | None = None
+    for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=decided_at) - 1, -1, -1):
+        one = decisions[at]
+        if one.completed_timestamp is not None and timestamp > one.completed_timestamp + SKEW_MS:
+            break
+        if one.commit == commit and (nearest is None or abs(decided_at(one) - timestamp) <= abs(decided_at(nearest) - timestamp)):
+            nearest = one
+        if nearest is not None and decided_at(one) <= timestamp:
+            break
+    return nearest
