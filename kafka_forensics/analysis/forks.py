@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import compaction_premise
-from kafka_forensics.analysis.differences import Conflicts, Difference
+from kafka_forensics.analysis.differences import DIFFERENCES_KEPT, Conflicts, Difference
 from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
@@ -126,7 +126,20 @@ def fork_findings(
         return losses, epochs, first
     most = [version for version in versions if version.committed_end == end]
     evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
+    end = min(end, _agree_from(replicas, conflicts, end))
     return [finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence)], epochs, first
+
+
+def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
+    """Offset from which all pairs that differ agree again as far as both go; `end` if one differs to where its shorter log ends, or
+    in more than is kept."""
+    agree = 0
+    for (i, j), found in conflicts.items():
+        shared = min(replicas[i].log_end_offset, replicas[j].log_end_offset)
+        if len(found) >= DIFFERENCES_KEPT or found[-1].end_offset >= shared:
+            return end
+        agree = max(agree, found[-1].end_offset)
+    return agree
 
 
 def _holders(version: Version, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:

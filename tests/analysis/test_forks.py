@@ -40,6 +40,15 @@ def test_a_settled_fork_below_the_watermark() -> None:
     assert found.evidence["held_by"] == []
 
 
+@pytest.mark.parametrize(("watermark", "tails", "end"), [(4, ("zz", "zz"), 1), (3, ("zz", "zzz"), 1), (4, ("zz", "zy"), 4)])
+def test_what_is_equal_behind_a_fork_does_not_differ(watermark: int, tails: tuple[str, str], end: int) -> None:
+    """Committed to `watermark` on both: the logs grew together again, or differ at their end, too."""
+    logs = Logs()
+    sides = [batches((n, "ab"[n]), (2, "z" + tails[n])) for n in (0, 1)]
+    found = fork_of(logs, *(logs.add(n + 1, side, high_watermark=watermark) for n, side in enumerate(sides)))
+    assert (found.kind, span(found)) == ("FORK_BELOW_HW", (0, end))
+
+
 def test_the_version_that_was_committed_is_held_by_its_brokers() -> None:
     logs = Logs()
     found = fork_of(
