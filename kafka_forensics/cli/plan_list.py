@@ -27,7 +27,7 @@ def _row(planned: Planned) -> list[str]:
         told = [str(lost), str(committed)]
         return [partition, "", "nobody can", *told, "", *told]
     costs = [[cell(one.broker), str(one.at_most), str(one.committed)] for one in (best, worst)]
-    return [partition, costs[0][0], words.ELECTIONS[best.election], *costs[0][1:], *costs[1]]
+    return [partition, costs[0][0], words.election(planned, best), *costs[0][1:], *costs[1]]
 
 
 def _costs(one: Candidate) -> tuple[int, int]:

@@ -129,7 +129,7 @@ def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
     more = [f"{len(one.losses) - len(losses)} more"] if len(one.losses) > len(losses) else []
     return [
         [cell(one.broker) + mark],
-        [words.ELECTIONS[one.election]],
+        [words.election(planned, one)],
         [_cut(each) for each in one.followers if each.truncation_offset not in (None, each.log_end_offset)],
         [*(offset_range(each.start, each.end) for each, _ in losses), *more] or ["none"],
         [printable(", ".join(map(str, each.held_by))) for each, _ in losses],
@@ -192,6 +192,8 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         },
         "replicas": [_replica_object(one) for one in planned.given.replicas],
         "recommended": plan.recommended,
+        "loses_alike": list(plan.alike),
+        "chosen_by": plan.chosen_by,
         "candidates": [_candidate_object(planned, one) for one in shown_of(planned, elect)],
         "steps": None if chosen is None else words.steps_object(planned.steps(chosen)),
         "advice": [*words.nobody(planned), *words.unstartable(planned)]

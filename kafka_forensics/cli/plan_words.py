@@ -24,12 +24,23 @@ ELECTIONS: Final = {
     "unclean": "UNCLEAN",
     "unknown": "not known",
 }
+CHOICES: Final = {
+    "replicas_to_mend": "it leaves the fewest replicas to be mended",
+    "checkpoints": "under it the fewest checkpoints disagree with their batches",
+    "election": "its election has to be forced least",
+    "high_watermark": "its high watermark is the highest",
+    "assignment": "it stands first in the assignment",
+    "order": "nothing tells them apart but their order",
+}
+"""By what one of several is recommended that lose alike."""
 REGIMES: Final = {
     "epochs": "followers truncate by leader epochs (Kafka 0.11 and later{})",
     "high-watermark": "followers truncate to their high watermarks (before Kafka 0.11{})",
 }
 _MISSING: Final = {
     "no_controller_log": "no controller's log is here to say who is in sync, and whether there are further replicas",
+    "controller_log_damaged": "a controller's log is here, but too damaged to say who is in sync, and what replicas there are",
+    "controller_log_silent": "the controller's log here does not say of this partition who is in sync, and what replicas there are",
     "copy_absent": "the copy of broker {} is not here, and may hold more",
     "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
@@ -70,6 +81,15 @@ def witness_words(one: Witness) -> str:
             return f"transaction marker {one.end_offset - 1} of {printable(one.name or '')} on broker {whose}"
         case _:
             return f"high watermark {one.end_offset} of broker {whose}"
+
+
+def election(planned: Planned, one: Candidate) -> str:
+    """How an election is called, with the reason where a member of the ELR must be forced."""
+    given = planned.given
+    crashed = any(each.crashed for each in given.replicas if each.broker == one.broker)
+    elr = () if given.control is None or given.control.elr is None else given.control.elr
+    forced = one.election == "unclean" and crashed and given.nodes.get(one.broker, one.broker) in elr
+    return ELECTIONS[one.election] + (" (not stopped cleanly)" if forced else "")
 
 
 def title(planned: Planned) -> str:
@@ -235,16 +255,33 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     who = brokers([candidate.broker])
     lead = f"Recommended: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
     if not candidate.losses:
-        return f"{lead}. Nothing that the copies hold would be lost."
+        whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else ""
+        return f"{lead}. Nothing that the copies hold would be lost{whoever}."
     told = "; ".join(loss_words(planned, one) for one in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
-    least = ", which loses least" if best else ""
+    least = _least(planned) if best else ""
     return f"{lead}{least}: {told}{rest}. {bounds(planned, candidate)}"
+
+
+def _least(planned: Planned) -> str:
+    """Why it is the recommended one."""
+    plan = planned.plan
+    if len(plan.candidates) == 1:
+        return ", the only one that can lead"
+    if plan.chosen_by is None:
+        return ", which loses least"
+    if len(plan.alike) == len(plan.candidates) - 1:
+        return f", though every election loses as much ({CHOICES[plan.chosen_by]})"
+    return f", which loses least, as {brokers(plan.alike)} would ({CHOICES[plan.chosen_by]})"
 
 
 def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
     """What to do, a step a sentence, without numbers."""
     todo = planned.steps(candidate)
+    if todo.any_order:
+        yield "Start the brokers in any order: whoever is elected, nothing is lost."
+        yield from unstartable(planned)
+        return
     if todo.copy_first:
         yield (
             f"Stop {brokers(todo.copy_first)} and copy the log directories there, whole, to where nothing touches them: what "
@@ -341,4 +378,5 @@ def steps_object(todo: Steps) -> dict[str, object]:
         "unclean": todo.unclean,
         "start_order": list(todo.start_order),
         "do_not_start": list(todo.do_not_start),
+        "any_order": todo.any_order,
     }

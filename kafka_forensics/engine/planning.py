@@ -10,7 +10,7 @@ from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, dif
 from kafka_forensics.analysis.recovery import refused_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.environment import identity_groups
-from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
@@ -21,7 +21,7 @@ from kafka_forensics.engine.witnesses import read_witnesses
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import NO_LEADER, PartitionControl
+from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
@@ -147,13 +147,14 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     witnesses = read_witnesses(inputs)
     plan_of = {id(one.context): one for one in inputs.replicas}
     found = Plans()
+    no_word = _no_word(inputs, witnesses.controller)
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
             return  # controllers elect among themselves, by Raft
         groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
         best = max(groups, key=len)
-        one = _planned([replicas[number] for number in best], reader, result, asked, witnesses.transaction_log)
+        one = _planned([replicas[number] for number in best], reader, result, asked, witnesses.transaction_log, no_word)
         rest = [replicas[number] for group in groups if group is not best for number in group]
         one.plan = _with_missing(one.plan, [Missing("other_topic", each.broker) for each in rest])
         found.partitions += 1
@@ -167,12 +168,25 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     return found
 
 
+def _no_word(inputs: Inputs, history: ControllerHistory | None) -> str:
+    """Why the controller would say nothing of a partition."""
+    if not any(plan.context.topic == CLUSTER_METADATA_TOPIC for plan in inputs.internal):
+        return "no_controller_log"
+    damaged = history is None or history.unknown_after is not None or history.malformed_records > 0
+    return "controller_log_damaged" if damaged else "controller_log_silent"
+
+
 def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
     return replace(plan, missing=(*plan.missing, *missing)) if missing else plan
 
 
 def _planned(
-    replicas: list[Replica], reader: LogReader, result: PartitionResult, asked: PlanOptions, log: TransactionLog | None
+    replicas: list[Replica],
+    reader: LogReader,
+    result: PartitionResult,
+    asked: PlanOptions,
+    log: TransactionLog | None,
+    no_word: str,
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
     context = replicas[0].context
@@ -187,11 +201,11 @@ def _planned(
     def given(sought: bool) -> PlanPartition:
         values = []
         for one in replicas:
-            told = witnesses_of(one, reader, log, conflicts=bool(apart)) if sought else ()
+            told = witnesses_of(one, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
             values.append(_value(one, str(one.broker) not in asked.dead, told))
         compacted = any(one.context.compacted for one in replicas)
         return PlanPartition(
-            context.topic, context.partition, values, apart, control, compacted, nodes | guessed, frozenset(guessed)
+            context.topic, context.partition, values, apart, control, compacted, nodes | guessed, no_word, frozenset(guessed)
         )
 
     partition = given(sought=False)

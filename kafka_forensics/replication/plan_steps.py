@@ -32,6 +32,8 @@ class Steps:
     """The leader, then who loses nothing, then the others."""
     do_not_start: tuple[Broker, ...] = ()
     """Who would not start on its copy as it is."""
+    any_order: bool = False
+    """Whether it makes no difference who leads, so that nobody need be stopped and the order is no matter."""
 
 
 def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
@@ -56,16 +58,19 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader))
     possible = [*(one for one in ordered if not absent or isinstance(nodes[one], int)), *absent]  # the unnamed are among the absent
     rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < before(candidate.broker))]
+    harmless = not plan.matters and plan.at_most_is_bound and candidate.broker == plan.recommended and not aside
+    any_order = harmless and candidate.election not in ("unclean", "unknown")
     holders = {broker for one in candidate.losses for broker in one.held_by}
     return Steps(
         candidate.broker,
         tuple(one.broker for one in given.replicas if one.broker in holders),
-        tuple(sorted(rivals, key=before)),
+        () if any_order else tuple(sorted(rivals, key=before)),
         candidate.election in ("unclean", "unknown"),
         tuple(absent),
         aside,
         (candidate.broker, *(broker for broker in ordered if broker not in refused)),
         tuple(broker for broker in ordered if broker in refused),
+        any_order,
     )
 
 

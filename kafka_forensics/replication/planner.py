@@ -8,12 +8,14 @@ sees it. What was committed is known only from witnesses, and each speaks for th
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import assign_epoch, truncation_offset
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.plans import (
+    CHOSEN_BY,
     NO_END,
     AlreadyLost,
     Broker,
@@ -32,6 +34,8 @@ from kafka_forensics.replication.truncation import Log, by_high_watermark
 
 _FORCED: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
 """Elections by how little they need to be forced."""
+_COSTS: Final = 3
+"""Numbers at the head of a preference that say what is lost."""
 
 
 def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) -> Plan:
@@ -40,17 +44,27 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
     planning = _Planning(given, regime)
     able = [number for number, one in enumerate(given.replicas) if one.is_live and one.starts]
     candidates = tuple(planning.candidate(number) for number in able)
-    best = min(zip(able, candidates, strict=True), key=lambda each: planning.preference(*each), default=None)
+    ranked = [(planning.preference(number, one), one.broker) for number, one in zip(able, candidates, strict=True)]
+    ranked.sort(key=itemgetter(0))
+    alike = [each for each in ranked[1:] if each[0][:_COSTS] == ranked[0][0][:_COSTS]]
     return Plan(
         given.topic,
         given.partition,
         regime,
         candidates,
-        None if best is None else best[1].broker,
+        ranked[0][1] if ranked else None,
         tuple(missing_witnesses(given, regime)),
         tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
         () if candidates else planning.everything(),
+        tuple(broker for _, broker in alike),
+        _deciding(ranked[0][0], alike[0][0]) if alike else None,
     )
+
+
+def _deciding(first: tuple[int, ...], second: tuple[int, ...]) -> str:
+    """What puts a candidate before another that loses as much; no two have the same last number."""
+    pairs = zip(CHOSEN_BY, first[_COSTS:], second[_COSTS:], strict=True)
+    return next(name for name, ours, theirs in pairs if ours != theirs)
 
 
 def truncates_by(replicas: Sequence[PlanReplica]) -> TruncateBy:
@@ -114,7 +128,7 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
     """What would have to be known to make the bounds narrower."""
     assignment = None if given.control is None else given.control.assignment
     if assignment is None:
-        yield Missing("no_controller_log")
+        yield Missing(given.no_word)
     else:
         present = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
         absent = [broker for broker in assignment if broker not in present.values()]

@@ -3,49 +3,26 @@
 import json
 import shutil
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
 
-from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.plan_output import COLUMNS
-from kafka_forensics.export.json_document import json_schema
+from tests.support.plan_runs import Run, plan_runner, put_audit, validated
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `plan` with these arguments: exit status, stdout, stderr."""
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def plan(*arguments: object) -> tuple[int, str, str]:
-        status = outcome(["plan", *map(str, arguments)])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return plan
+    return plan_runner(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`audit-0` of the sample with the controller's log, and nothing else."""
-    folder = tmp_path_factory.mktemp("audit")
-    for broker in (SAMPLES / "unclean-election").iterdir():
-        for name in ("audit-0", "__cluster_metadata-0"):
-            shutil.copytree(broker / name, folder / broker.name / name)
-        for file in broker.iterdir():
-            if file.is_file():
-                shutil.copy(file, folder / broker.name)
-    return folder
+    return put_audit(tmp_path_factory.mktemp("audit"))
 
 
 @pytest.fixture
@@ -55,15 +32,6 @@ def ledger(tmp_path: Path) -> Path:
     log = b"".join(legacy_entry(number, value=b"other") for number in range(3))
     put_replica(tmp_path, 2, log, partition="ledger-0", high_watermark=3)
     return tmp_path
-
-
-def validated(definition: str | None, instances: list[Any]) -> None:
-    shared, own = (Resource.from_contents(json_schema(command)) for command in ("scan", "plan"))
-    registry: Registry[Any] = Registry().with_resources([(str(each.id()), each) for each in (shared, own)])
-    schema = json_schema("plan") if definition is None else {"$ref": f"urn:kafka-forensics:plan-1.0#/$defs/{definition}"}
-    validator = Draft202012Validator(schema, registry=registry)
-    for instance in instances:
-        validator.validate(instance)
 
 
 def test_candidates_and_the_steps_to_the_best(run: Run, audit: Path) -> None:
@@ -239,62 +207,6 @@ def test_nobody_can_lead(run: Run, tmp_path: Path) -> None:
     assert json.loads(run(tmp_path, "--dead", "1", "--format", "json")[1])["partitions"][0]["recommended"] is None
 
 
-def test_partitions_that_nobody_can_lead_are_listed_with_all_at_stake(run: Run, tmp_path: Path) -> None:
-    for partition, brokers in (("a-0", (1, 2)), ("b-0", (1,))):
-        for broker in brokers:
-            put_replica(tmp_path / partition, broker, batch(0, 3), partition=partition, high_watermark=2)
-    roots = [tmp_path / name for name in ("a-0", "b-0")]
-    _, out, err = run(*roots, "--dead", "1", "--format", "table")
-    assert err == (
-        "2 partitions: nobody can lead 1, so that all there is at stake; with --topic and --partition, one is shown in full\n"
-    )
-    assert [" ".join(line.split()) for line in out.splitlines()][1:] == ["b-0 nobody can 3 2 3 2"]
-    document = json.loads(run(*roots, "--dead", "1", "--format", "json")[1])
-    validated(None, [document])
-    (only,) = document["partitions"]
-    assert [(one["offset_start"], one["offset_end"], one["committed_end_offset"]) for one in only["at_stake"]] == [(0, 3, 2)]
-    assert only["advice"] == [
-        "No replica can lead on these copies.",
-        "At stake is all that they hold: 3 offsets, 2 of them proven committed.",
-    ]
-    rows = [line.split("\t") for line in run(*roots, "--dead", "1", "--format", "tsv")[1].splitlines()]
-    assert rows[1][3:10] == ["", "nobody", "false", "2", "3", "false", "2"]
-    alone = run(tmp_path / "b-0", "--dead", "1", "--format", "table")
-    assert alone[2] == "1 partition: nobody can lead 1, so that all there is at stake\n"
-
-
-def test_copies_that_are_not_here_are_told_in_the_list(run: Run, audit: Path) -> None:
-    line = "The copies of brokers 2 and 3 are not here for 12 partitions: what only they hold would be lost unseen."
-    only = SAMPLES / "unclean-election" / "broker-1"
-    _, out, err = run(only, "--format", "table")
-    found = json.loads(run(only, "--format", "json")[1])
-    validated(None, [found])
-    validated("line", [json.loads(each) for each in run(only, "--format", "jsonl")[1].splitlines()])
-    count = found["partitions_planned"]
-    assert found["copies_absent"] == [{"broker": 2, "partitions": count}, {"broker": 3, "partitions": count}]
-    assert " ".join(out.split()).endswith(line.replace("12 partitions", f"{count} partitions"))
-    assert err.startswith(f"{count} partitions: no election would lose anything that the copies here hold")
-    assert line.replace("12 partitions", f"{count} partitions") in run(only, "--format", "markdown")[1]
-    assert line.replace("12 partitions", f"{count} partitions") in run(only, "--format", "tsv")[2]
-    one = run(SAMPLES / "unclean-election" / "broker-1", SAMPLES / "unclean-election" / "broker-3", "--format", "table")[1]
-    assert "The copy of broker 2 is not here for" in one
-
-
-def test_a_copy_that_does_not_say_whose_it_is(run: Run, audit: Path, tmp_path: Path) -> None:
-    copies = shutil.copytree(audit, tmp_path / "copies")
-    (copies / "broker-2" / "meta.properties").unlink()
-    flat = " ".join(run(copies, "--topic", "audit", "--format", "table")[1].split())
-    assert "the copy broker-2 does not say whose it is (no node.id in a meta.properties); it is taken for that of broker 2" in flat
-    assert "if so, give it as 2=PATH." in flat
-    assert "Stop brokers 3 and 1; they stay down until broker-2 leads." in flat
-    document = json.loads(run(copies, "--topic", "audit", "--format", "json")[1])
-    validated(None, [document])
-    assert document["partitions"][0]["missing_witnesses"] == [{"kind": "copy_unnamed", "broker": "broker-2"}]
-    assert not document["partitions"][0]["candidates"][0]["at_most_is_bound"]
-    named = run(copies / "broker-1", f"2={copies / 'broker-2'}", copies / "broker-3", "--topic", "audit", "--format", "json")[1]
-    assert json.loads(named)["partitions"][0]["missing_witnesses"] == []
-
-
 def test_who_would_not_start_is_told_with_the_reason_and_a_way(run: Run, audit: Path, tmp_path: Path) -> None:
     copies = shutil.copytree(audit, tmp_path / "copies")
     (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")
@@ -350,23 +262,3 @@ def test_an_input_that_cannot_be_read_is_status_3(run: Run, tmp_path: Path) -> N
     status, _, err = run(archive, "-q", "--format", "tsv")
     assert status == 3
     assert err.startswith("incomplete: ")
-
-
-def test_damage_is_told_with_what_becomes_of_it(run: Run, audit: Path, tmp_path: Path) -> None:
-    """The last byte of broker 2's log is flipped; it stopped cleanly, so that nothing cuts there."""
-    copies = shutil.copytree(audit, tmp_path / "copies")
-    log = next((copies / "broker-2" / "audit-0").glob("*.log"))
-    log.write_bytes(log.read_bytes()[:-1] + bytes([log.read_bytes()[-1] ^ 1]))
-    (copies / "broker-2" / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
-    flat = " ".join(run(copies, "--topic", "audit", "--elect", "2", "--format", "table")[1].split())
-    assert "Damaged: broker 2 holds offsets 360 to 369 in batches whose bytes are not what was written." in flat
-    assert "on broker 2 alone, damaged there, all proven committed" in flat
-    assert "Its own copy is damaged at offsets 360 to 369: it serves those bytes as they are, so consumers stop there" in flat
-    document = json.loads(run(copies, "--topic", "audit", "--format", "json")[1])
-    validated(None, [document])
-    (partition,) = document["partitions"]
-    assert partition["damaged"] == [{"broker": 2, "offsets": [[360, 370]]}]
-    assert partition["candidates"][0]["at_most"] == 70
-    (copies / "broker-2" / ".kafka_cleanshutdown").unlink()
-    flat = " ".join(run(copies, "--topic", "audit", "--elect", "2", "--format", "table")[1].split())
-    assert "Its own copy is damaged at offsets 360 to 369: as it starts, recovery cuts its log at" in flat

@@ -124,6 +124,17 @@ def test_whoever_would_keep_other_or_damaged_records_is_set_aside() -> None:
     assert to(gone, 1).set_aside == (), "it does not start"
 
 
+def test_where_nothing_can_be_lost_any_order_will_do() -> None:
+    control = PlanControl(-1, 3, 0, (3, 1, 2), (), (3, 1, 2))
+    alike = lagging(control, (8, 8, 8))
+    told = to(alike, 3)
+    assert (told.any_order, told.keep_stopped, told.start_order) == (True, (), (3, 1, 2))
+    assert not to(alike, 2).any_order, "who wants another than the recommended one must wait for it"
+    assert not to(replace(alike, control=replace(control, assignment=(3, 1, 2, 4))), 3).any_order, "broker 4 may hold more"
+    assert not to(lagging(control), 3).any_order
+    assert not to(lagging(None, (8, 8)), 1).any_order
+
+
 def test_an_unnamed_copy_is_no_further_replica() -> None:
     control = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
     replicas = [replace(one, broker="copy-2") if one.broker == 2 else one for one in lagging(control).replicas]

@@ -212,6 +212,27 @@ def test_bytes_whose_offsets_nothing_tells_leave_no_bound() -> None:
     assert not plan.at_most_is_bound
 
 
+def test_what_decides_between_those_that_lose_alike_is_told() -> None:
+    control = PlanControl(1, 1, 2, (1, 2), (), (2, 3, 1))
+    fork = {(0, 1): ((5, 8),)}
+    first, second = replica(1, 8, (0, 0), hw=8), replica(2, 8, (0, 0), hw=8)
+    plan = plan_partition(partition(first, second, differing=fork, control=control))
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (1, (2,), "election")
+    blind = replace(control, leader=-1, last_leader=None)
+    plan = plan_partition(partition(first, second, differing=fork, control=blind))
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (2, (1,), "assignment")
+    plan = plan_partition(partition(first, second, differing=fork))
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (1, (2,), "order")
+    ahead = replace(second, high_watermark=9)
+    plan = plan_partition(partition(first, ahead, differing=fork))
+    assert (plan.recommended, plan.chosen_by) == (2, "high_watermark")
+    third = replace(second, broker=3, is_live=False)
+    plan = plan_partition(partition(first, second, third, differing={(0, 1): ((5, 8),), (0, 2): ((5, 8),)}))
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (2, (1,), "replicas_to_mend")
+    assert plan_partition(AUDIT).chosen_by is None
+    assert plan_partition(AUDIT).alike == ()
+
+
 def test_a_log_start_is_no_loss() -> None:
     plan = plan_partition(partition(replica(1, 10, (0, 0)), replica(2, 10, (0, 6), start=6), control=CONTROL))
     one = by_broker(plan)[2]

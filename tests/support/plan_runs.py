@@ -1,0 +1,49 @@
+"""Running `plan` in tests, the copies it is run on, and its JSON held to the schema."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.export.json_document import json_schema
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+Run = Callable[..., tuple[int, str, str]]
+
+
+def plan_runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `plan` with arguments: exit status, stdout, stderr."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def plan(*arguments: object) -> tuple[int, str, str]:
+        status = outcome(["plan", *map(str, arguments)])
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return plan
+
+
+def put_audit(folder: Path) -> Path:
+    """`audit-0` of the sample with the controller's log, and nothing else."""
+    for broker in (SAMPLES / "unclean-election").iterdir():
+        for name in ("audit-0", "__cluster_metadata-0"):
+            shutil.copytree(broker / name, folder / broker.name / name)
+        for file in broker.iterdir():
+            if file.is_file():
+                shutil.copy(file, folder / broker.name)
+    return folder
+
+
+def validated(definition: str | None, instances: list[Any]) -> None:
+    """Validate documents, or by one of its definitions lines, by the schema."""
+    shared, own = (Resource.from_contents(json_schema(command)) for command in ("scan", "plan"))
+    registry: Registry[Any] = Registry().with_resources([(str(each.id()), each) for each in (shared, own)])
+    schema = json_schema("plan") if definition is None else {"$ref": f"urn:kafka-forensics:plan-1.0#/$defs/{definition}"}
+    validator = Draft202012Validator(schema, registry=registry)
+    for instance in instances:
+        validator.validate(instance)
