@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.engine.transactions_listing import PartitionTransactions, TransactionRow, TransactionsAnswer
 
-STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "damaged")
+STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
 COLUMNS: Final = (
     "topic",
     "partition",
@@ -195,7 +195,7 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
 
     if row.holds_last_stable_offset:
         yield f"holds the last stable offset at {row.last_stable_offset}"
-    if row.state in ("open", "hanging", "torn"):
+    if row.state in ("open", "hanging", "torn", "lost"):
         if row.coordinator_state is not None:
             yield f"coordinator: {row.coordinator_state}"
         if row.age_ms is not None and row.state == "open":
@@ -205,7 +205,8 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
             yield row.reason.replace("_", " ")
         if row.partitions:
             yield f"in {', '.join(row.partitions)}"
-        yield _whether_to_abort(row)
+        if row.state != "lost":
+            yield _whether_to_abort(row)
     if row.state == "damaged" and row.reason is not None:
         yield row.reason
     if row.command is not None and row.safe_to_abort:

@@ -7,51 +7,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_damaged import DamagedLog, damage_of, hidden_by_damage
 from kafka_forensics.analysis.transactions_facts import best_copy
+from kafka_forensics.engine.coordinators_word import coordinators_word
 from kafka_forensics.engine.fitting_decision import decided_at, fitting
 from kafka_forensics.engine.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.transaction_log import read_transaction_log
+from kafka_forensics.engine.transactional_batches import transactional_batches
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import (
     CLUSTER_METADATA_TOPIC,
-    CONTROL_COMMIT,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     TIMESTAMP_TYPE_MASK,
-    TRANSACTIONAL_MASK,
 )
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.transaction_log import Decision, TopicPartition, TransactionLog
-from kafka_forensics.parsers.segment import SegmentReader
 
 if TYPE_CHECKING:
     from kafka_forensics.engine.partitions import PartitionResult
     from kafka_forensics.engine.reader import LogReader
 
-STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "damaged")
+STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
 """`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
-coordinator decided otherwise, `damaged` offsets of which nothing can be told."""
+coordinator decided otherwise, `lost` one that was committed and is in no copy of the partition, `damaged` offsets of which nothing
+can be told."""
 MAX_OPEN: Final = 1 << 20
 """Transactions that are open at once in a partition; those that begin when there are so many are passed over: none of them holds
 readers back while the others are open."""
-
-
-_COORDINATOR: Final = {
-    "will end it": "the coordinator will end it",
-    "should have ended it": "the coordinator should have ended it",
-    "does not list it": "the coordinator does not list it, but it is not overdue",
-    "unknown": "what the coordinator says is not known",
-    "not among the copies": "the coordinator's log is not among the copies",
-}
 
 
 @dataclass(slots=True)
@@ -177,7 +166,8 @@ def transactions(
     def wanted(row: TransactionRow) -> bool:
         return producer_id in (None, row.producer_id) and state in (None, row.state)
 
-    rows = (row for where, one in found.items() for row in _rows(where, one, known, result) if wanted(row))
+    everywhere = sorted({*found, *known.lost})
+    rows = (row for where in everywhere for row in _rows(where, found.get(where), known, result) if wanted(row))
     return TransactionsAnswer(rows, result, found, log is not None)
 
 
@@ -195,13 +185,15 @@ class _Span:
 
 
 def _rows(
-    where: TopicPartition, one: PartitionTransactions, known: "KnownTransactions", result: ScanResult
+    where: TopicPartition, one: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
 ) -> Iterator[TransactionRow]:
-    """Every transaction of one partition, by one copy."""
-    yield from replica_transactions(one.plan, one.last_stable_offset, known, result.incomplete)
-    yield from known.forgotten(where, one.plan.context.broker)
-    yield from known.hidden(where, one)
-    yield from _damaged(where, one)
+    """Every transaction of one partition, by one copy, and those that are in none; all of them are where there is no copy's."""
+    if one is not None:
+        yield from replica_transactions(one.plan, one.last_stable_offset, known, result.incomplete)
+        yield from known.forgotten(where, one.plan.context.broker)
+        yield from known.hidden(where, one)
+        yield from _damaged(where, one)
+    yield from known.lost_in(where)
 
 
 def _damaged(where: TopicPartition, one: PartitionTransactions) -> Iterator[TransactionRow]:
@@ -222,7 +214,7 @@ def replica_transactions(
     opened: dict[int, _Span] = {}
     where, broker = (plan.context.topic, plan.context.partition), plan.context.broker
     try:
-        for batch in _batches(plan):
+        for batch in transactional_batches(plan):
             producer_id, span = batch[BatchColumn.PRODUCER_ID], opened.get(batch[BatchColumn.PRODUCER_ID])
             if batch[BatchColumn.ATTRIBUTES] & CONTROL_MASK:
                 yield known.ended(_ended(where, broker, batch, opened.pop(producer_id, None)))
@@ -240,21 +232,6 @@ def replica_transactions(
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
     for producer_id, span in sorted(opened.items(), key=lambda item: (item[1].first_offset, item[0])):
         yield known.still_open(_row(where, broker, "open", producer_id, span), last_stable_offset)
-
-
-def _batches(plan: ReplicaPlan) -> Iterator[list[int]]:
-    """The transactional batches and markers of a log in file order, good ones, as lists by BatchColumn. Raises SourceError."""
-    for segment in plan.directory.segments:
-        if segment.log is None:
-            continue
-        with plan.log_dir.source.open(segment.log.path) as file:
-            for chunk in SegmentReader(file).chunks():
-                columns = chunk.columns
-                attributes, control = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.CONTROL_RECORD_TYPE]
-                is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
-                is_data = attributes & (CONTROL_MASK | TRANSACTIONAL_MASK) == TRANSACTIONAL_MASK
-                good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
-                yield from columns[:, np.flatnonzero(good & (is_marker | is_data))].T.tolist()
 
 
 def _row(where: TopicPartition, broker: int | str, state: str, producer_id: int, span: _Span) -> TransactionRow:
@@ -302,6 +279,8 @@ class KnownTransactions:
             decisions.sort(key=decided_at)
         self._open: dict[tuple[TopicPartition, int], Finding] = {}
         self._forgotten: dict[TopicPartition, list[Finding]] = {}
+        self.lost: dict[TopicPartition, list[Finding]] = {}
+        """Committed transactions of which a partition has nothing left."""
         self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
         for each in findings:
             place = each.place
@@ -312,6 +291,8 @@ class KnownTransactions:
                 self._open.setdefault((where, producer_id), each)
                 if "hidden_by_retention" in each.evidence:
                     self._forgotten.setdefault(where, []).append(each)
+            elif each.kind == "TXN_PARTLY_LOST":
+                self.lost.setdefault(where, []).append(each)
             elif each.kind == "TXN_TORN":
                 self._torn[where, producer_id, place.offset_start] = each
 
@@ -360,6 +341,15 @@ class KnownTransactions:
             self._take(row, evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
             yield row
 
+    def lost_in(self, where: TopicPartition) -> Iterator[TransactionRow]:
+        """What was committed and is in no copy of a partition; a finding stands for all of its kind there."""
+        for found in self.lost.get(where, ()):
+            evidence, broker = found.evidence, found.place.broker
+            row = TransactionRow(*where, "" if broker is None else broker, "lost", -1, -1, found.place.offset_start)
+            row.producer_id, row.producer_epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
+            self._take(row, evidence, "lost")
+            yield row
+
     def hidden(self, where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
         """Open transactions whose records are damaged and that a snapshot remembers."""
         for one in partition.hidden:
@@ -388,7 +378,7 @@ class KnownTransactions:
         row.state = state
         row.transactional_id = evidence.get("transactional_id", row.transactional_id)
         row.coordinator_state = evidence.get("coordinator_state")
-        row.reason = evidence.get("reason") or _COORDINATOR.get(evidence.get("coordinator", ""))
+        row.reason = evidence.get("reason") or coordinators_word(evidence)
         row.safe_to_abort = evidence.get("safe_to_abort")
         row.command = evidence.get("command")
         row.age_ms = evidence.get("transaction_age_ms", evidence.get("age_ms"))

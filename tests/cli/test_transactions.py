@@ -14,6 +14,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import transactions_listing
 from kafka_forensics.engine.transactions_listing import TransactionRow
 from kafka_forensics.model.transaction_log import Decision, TransactionLog
+from tests.support import transactions_gone
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
@@ -265,3 +266,29 @@ def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
         )
         assert known.ended(row).transactional_id == APP
     assert perf_counter() - start < 3
+
+
+def test_a_committed_transaction_that_is_in_no_copy_has_a_row(run: Run, tmp_path: Path) -> None:
+    """Of t-1 nothing at all is left."""
+    paths = [*transactions_gone.copies(tmp_path / "copies"), transactions_gone.controller(tmp_path / "controller", -100)]
+    [lost] = rows(run, *paths, "--state", "lost")
+    assert (lost["topic"], lost["partition"], lost["transactional_id"], lost["producer_id"]) == ("t", 1, APP, APP_ID)
+    assert (lost["coordinator_state"], lost["partitions"]) == ("CompleteCommit", ["t-0", "t-1"])
+    assert (lost["first_offset"], lost["marker_offset"], lost["safe_to_abort"]) == (None, None, None)
+    told = [(row["partition"], row["state"]) for row in rows(run, *paths, "--producer-id", APP_ID)]
+    assert told == [(0, "committed"), (1, "lost")]
+    _, out, _ = run(*paths, "--state", "lost", "--format", "table")
+    assert "abort" not in out
+
+
+def test_of_one_that_no_coordinator_lists_it_is_said_how_old_it_must_be_to_hang(run: Run, tmp_path: Path) -> None:
+    """Its timeout of a minute is over, and the rule waits for more."""
+    log, state = DataLog(), CoordinatorLog()
+    log.data(1)
+    log.marker(1.07, commit=False)
+    state.transaction(1, (0,), commit=False)
+    log.data(5)
+    write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state})
+    [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
+    assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
+    assert row["reason"] == "the coordinator does not list it, and it is called hanging only once older than 20 min"

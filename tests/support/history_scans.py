@@ -224,7 +224,8 @@ def _transactions(
         counted["open transactions"] += len(opened)
         if named != opened:
             yield f"{partition.name}: open are {opened}, named {named}"
-        listed = [one for one in rows if one.partition == partition.number and one.topic == partition.topic]
+        here = [one for one in rows if one.partition == partition.number and one.topic == partition.topic]
+        listed = [one for one in here if one.state != "lost"]
         if not listed:
             if all(spoken.values()):
                 yield f"{partition.name}: no transaction is listed"
