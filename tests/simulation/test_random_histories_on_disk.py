@@ -65,6 +65,8 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "no version loses": (forks, "_losers", lambda *_: []),
     "only records make an epoch": (comparison, "trailing_epoch_loss", lambda *_: None),
     "forks are told once": (comparison, "unexplained", lambda *_: {}),
+    "losses are told again": (comparison, "untold", lambda found, _: found),
+    "the first election is to blame": (elections, "_losing_election", lambda _, control, __: elections._elections(control)[0]),
     "all members of the ISR have everything": (elections, "_short_members", lambda *_: []),
     "no election is unclean": (elections, "_unclean_elections", lambda *_: []),
     "watermarks are within their logs": (verdicts, "checkpoint_findings", lambda _: []),
@@ -84,6 +86,8 @@ RED_AT = {
     "a version is judged by its first replica": 132,
     "every side of a fork is a holder": 149,
     "forks are told once": 82,
+    "losses are told again": 693,
+    "the first election is to blame": 36,
     "all members of the ISR have everything": 187,
     "decisions need no marker": 52,
 }
