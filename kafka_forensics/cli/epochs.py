@@ -8,6 +8,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 
 if TYPE_CHECKING:
+    from kafka_forensics.analysis.transactions_damaged import DamagedLog
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.engine.epoch_lineage import EpochRow, Lineages
 
@@ -160,8 +161,21 @@ def _say_rest(found: "Lineages", screen: "Destination", *, quiet: bool) -> None:
         lines.append(f"{plural(found.replicas, 'replica')}: no leader epochs; logs from before Kafka 0.11 have none")
     elif not quiet and not found.findings:
         differing = sum(row.status in DISAGREEMENTS for row in found.rows)
-        odd = f"{plural(differing, 'epoch')} to be looked at" if differing else "checkpoints and batches agree"
+        agree = "checkpoints and batches agree" + (", as far as batches can be read" if found.damaged else "")
+        odd = f"{plural(differing, 'epoch')} to be looked at" if differing else agree
         lines.append(f"{plural(found.replicas, 'replica')}: {odd}")
+    if not quiet:
+        lines += [printable(_damaged(*one)) for one in found.damaged[:_MESSAGES]]
+    if len(found.damaged) > _MESSAGES and not quiet:
+        lines.append(f"and {plural(len(found.damaged) - _MESSAGES, 'more damaged log')}; `kafka-forensics scan` tells all")
     if found.result is not None:
         lines += incomplete_lines(found.result)
     say(screen, lines)
+
+
+def _damaged(topic: str, partition: int, broker: int | str, damage: "DamagedLog") -> str:
+    """`t-0 on broker 2: 126 bytes of the log (offsets 0 to 4) are damaged; of their epochs only the checkpoint tells`."""
+    from kafka_forensics.wording.offset_words import damaged_bytes
+
+    what = damaged_bytes(damage.size_in_bytes, damage.spans)
+    return f"{topic}-{partition} on broker {broker}: {what}; of their epochs only the checkpoint tells"

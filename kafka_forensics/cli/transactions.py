@@ -263,15 +263,13 @@ def _counts(one: "PartitionTransactions") -> str:
 
 def _beside_damage(one: "PartitionTransactions", damage: "DamagedLog") -> str:
     """`126 damaged bytes (offsets 0 to 4): transactions in them are not told, and …`."""
-    from kafka_forensics.wording.offset_words import offset_range
+    from kafka_forensics.wording.offset_words import damaged_bytes
 
-    spans = ", ".join(offset_range(start, end) for start, end in damage.spans)
-    where = f" (offset{'' if spans.isdigit() else 's'} {spans})" if spans else ""
-    what = f"{damage.size_in_bytes} bytes of the log{where} are damaged, so that transactions in them are not told"
+    what = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}, so that transactions in them are not told"
     if one.held:
         held = f"the last stable offset {one.last_stable_offset} is held by an open transaction"
         doubt = "as a snapshot knows" if one.hidden else "unless that ended in them or an earlier one began there"
         return f"{held}, {doubt}; {what}"
     beyond = min([one.last_stable_offset, *(start for start, _ in damage.spans)])
-    known = f" beyond {beyond}" if spans else ""
+    known = f" beyond {beyond}" if damage.spans else ""
     return f"{what}, and the last stable offset is not known{known}"

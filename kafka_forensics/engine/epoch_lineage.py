@@ -8,6 +8,7 @@ from typing import Final
 
 from kafka_forensics.analysis.epochs import EpochRun
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.transactions_damaged import DamagedLog, damage_of
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
@@ -66,6 +67,8 @@ class Lineages:
     rows: list[EpochRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     replicas: int = 0
+    damaged: list[tuple[str, int, int | str, DamagedLog]] = field(default_factory=list)
+    """Logs of which some cannot be read: topic, partition, broker."""
     result: ScanResult | None = None
 
 
@@ -77,6 +80,9 @@ def lineages(paths: list[str], options: ScanOptions, progress: Progress | None =
         found.replicas += len(replicas)
         for replica in replicas:
             found.rows += replica_rows(replica)
+            damage = damage_of(replica)
+            if damage is not None:
+                found.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
     found.result = scan_inputs(gather(paths, options), options, progress, look)
     found.findings = [one for one in found.result.findings if one.kind in _TOLD]

@@ -94,3 +94,18 @@ def test_an_archive_cut_short_makes_status_3(run: Run, shifted: Path, tmp_path: 
     status, _, err = run(path, "--format", "jsonl")
     assert status == 3
     assert "incomplete" in err
+
+
+def test_what_cannot_be_read_is_told_beside_what_agrees(run: Run, tmp_path: Path) -> None:
+    log = bytearray(b"".join([batch(0, 2, epoch=0), batch(2, 2, epoch=1)]))
+    log[-1] ^= 1
+    directory = put_replica(tmp_path, "b", bytes(log)) / "orders-0"
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    status, _, err = run(tmp_path)
+    assert status == 0
+    size = len(batch(2, 2, epoch=1))
+    assert err.splitlines() == [
+        "1 replica: checkpoints and batches agree, as far as batches can be read",
+        f"orders-0 on broker broker-b: {size} bytes of the log (offsets 2 to 3) are damaged; of their epochs only the checkpoint tells",
+    ]
+    assert run(tmp_path, "-q")[2] == ""
