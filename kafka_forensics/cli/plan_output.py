@@ -193,7 +193,7 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         "replicas": [_replica_object(one) for one in planned.given.replicas],
         "recommended": plan.recommended,
         "loses_alike": list(plan.alike),
-        "chosen_by": plan.chosen_by,
+        "chosen_by": list(plan.chosen_by),
         "candidates": [_candidate_object(planned, one) for one in shown_of(planned, elect)],
         "steps": None if chosen is None else words.steps_object(planned.steps(chosen)),
         "advice": [*words.nobody(planned), *words.unstartable(planned)]

@@ -30,7 +30,7 @@ CHOICES: Final = {
     "election": "its election has to be forced least",
     "high_watermark": "its high watermark is the highest",
     "assignment": "it stands first in the assignment",
-    "order": "nothing tells them apart but their order",
+    "order": "nothing else tells it apart but the order of the brokers",
 }
 """By what one of several is recommended that lose alike."""
 REGIMES: Final = {
@@ -268,11 +268,12 @@ def _least(planned: Planned) -> str:
     plan = planned.plan
     if len(plan.candidates) == 1:
         return ", the only one that can lead"
-    if plan.chosen_by is None:
+    if not plan.chosen_by:
         return ", which loses least"
+    reasons = "; ".join(CHOICES[one] for one in plan.chosen_by)
     if len(plan.alike) == len(plan.candidates) - 1:
-        return f", though every election loses as much ({CHOICES[plan.chosen_by]})"
-    return f", which loses least, as {brokers(plan.alike)} would ({CHOICES[plan.chosen_by]})"
+        return f", though every election loses as much ({reasons})"
+    return f", which loses least, as {brokers(sorted(plan.alike, key=str))} would ({reasons})"
 
 
 def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:

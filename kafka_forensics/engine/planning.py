@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import combinations, pairwise
 from typing import Final
 
@@ -10,10 +11,11 @@ from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, dif
 from kafka_forensics.analysis.recovery import refused_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.environment import identity_groups
-from kafka_forensics.engine.inputs import Inputs, gather
+from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
+from kafka_forensics.engine.plan_controller import why_no_word
 from kafka_forensics.engine.plan_damage import damaged_offsets, has_unknown_bytes, unproven
 from kafka_forensics.engine.plan_witnesses import witnesses_of
 from kafka_forensics.engine.reader import LogReader
@@ -21,7 +23,7 @@ from kafka_forensics.engine.witnesses import read_witnesses
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionControl
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
@@ -30,6 +32,7 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalise
 from kafka_forensics.replication.plan_steps import Steps, steps
 from kafka_forensics.replication.planner import plan_partition, recovered_epochs
 from kafka_forensics.replication.plans import (
+    NO_WORD,
     Broker,
     Candidate,
     Loss,
@@ -147,14 +150,17 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     witnesses = read_witnesses(inputs)
     plan_of = {id(one.context): one for one in inputs.replicas}
     found = Plans()
-    no_word = _no_word(inputs, witnesses.controller)
+    no_word = cache(partial(why_no_word, inputs, witnesses.controller))
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
             return  # controllers elect among themselves, by Raft
         groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
         best = max(groups, key=len)
-        one = _planned([replicas[number] for number in best], reader, result, asked, witnesses.transaction_log, no_word)
+        one = _planned([replicas[number] for number in best], reader, result, asked, witnesses.transaction_log)
+        if one.given.control is None or one.given.control.assignment is None:
+            missing = tuple(replace(each, kind=no_word()) if each.kind == NO_WORD else each for each in one.plan.missing)
+            one.plan = replace(one.plan, missing=missing)
         rest = [replicas[number] for group in groups if group is not best for number in group]
         one.plan = _with_missing(one.plan, [Missing("other_topic", each.broker) for each in rest])
         found.partitions += 1
@@ -168,14 +174,6 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     return found
 
 
-def _no_word(inputs: Inputs, history: ControllerHistory | None) -> str:
-    """Why the controller would say nothing of a partition."""
-    if not any(plan.context.topic == CLUSTER_METADATA_TOPIC for plan in inputs.internal):
-        return "no_controller_log"
-    damaged = history is None or history.unknown_after is not None or history.malformed_records > 0
-    return "controller_log_damaged" if damaged else "controller_log_silent"
-
-
 def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
     return replace(plan, missing=(*plan.missing, *missing)) if missing else plan
 
@@ -186,7 +184,6 @@ def _planned(
     result: PartitionResult,
     asked: PlanOptions,
     log: TransactionLog | None,
-    no_word: str,
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
     context = replicas[0].context
@@ -205,7 +202,7 @@ def _planned(
             values.append(_value(one, str(one.broker) not in asked.dead, told))
         compacted = any(one.context.compacted for one in replicas)
         return PlanPartition(
-            context.topic, context.partition, values, apart, control, compacted, nodes | guessed, no_word, frozenset(guessed)
+            context.topic, context.partition, values, apart, control, compacted, nodes | guessed, guessed=frozenset(guessed)
         )
 
     partition = given(sought=False)

@@ -17,6 +17,7 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, 
 from kafka_forensics.replication.plans import (
     CHOSEN_BY,
     NO_END,
+    NO_WORD,
     AlreadyLost,
     Broker,
     Candidate,
@@ -57,7 +58,7 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
         tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
         () if candidates else planning.everything(),
         tuple(broker for _, broker in alike),
-        _deciding(ranked[0][0], alike[0][0]) if alike else None,
+        tuple(sorted({_deciding(ranked[0][0], key) for key, _ in alike}, key=CHOSEN_BY.index)),
     )
 
 
@@ -128,7 +129,7 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
     """What would have to be known to make the bounds narrower."""
     assignment = None if given.control is None else given.control.assignment
     if assignment is None:
-        yield Missing(given.no_word)
+        yield Missing(NO_WORD)
     else:
         present = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
         absent = [broker for broker in assignment if broker not in present.values()]

@@ -9,7 +9,8 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalise
 
 TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
-UNSAID: Final = ("no_controller_log", "controller_log_damaged", "controller_log_silent")
+NO_WORD: Final = "no_controller_log"
+UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent")
 UNBOUNDED: Final = frozenset({*UNSAID, "copy_absent", "copy_unnamed", "log_not_read", "unknown_bytes"})
 """What of a plan's `Missing` leaves it open how much may be lost at most."""
 CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "election", "high_watermark", "assignment", "order")
@@ -103,8 +104,6 @@ class PlanPartition:
     compacted: bool = False
     nodes: Mapping[Broker, int] = field(default_factory=dict)
     """What the controller calls a broker, where that is not its name here."""
-    no_word: str = "no_controller_log"
-    """Where the controller says nothing of the partition: why, as a kind of `Missing`."""
     guessed: frozenset[Broker] = frozenset()
     """Whose `nodes` are only concluded: they do not say who they are, and one replica alone has no other copy."""
 
@@ -213,9 +212,9 @@ class AlreadyLost:
 class Missing:
     """A witness that is not there and makes the bounds wider.
 
-    `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and does not tell) · `copy_absent` ·
-    `copy_unnamed` (nothing in the copy says whose it is) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
-    `unknown_bytes` · `does_not_start` · `not_live` · `other_topic`
+    `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and whoever read it says so instead) ·
+    `copy_absent` · `copy_unnamed` (nothing in the copy says whose it is) · `no_high_watermark` · `no_epoch_checkpoint` ·
+    `log_not_read` · `unknown_bytes` · `does_not_start` · `not_live` · `other_topic`
     """
 
     kind: str
@@ -238,8 +237,8 @@ class Plan:
     """Where nobody can lead: all that the copies hold."""
     alike: tuple[Broker, ...] = ()
     """Who loses as much as `recommended`."""
-    chosen_by: str | None = None
-    """What decides between these: one of `CHOSEN_BY`; None where none lose alike."""
+    chosen_by: tuple[str, ...] = ()
+    """What decides between these, one after the other, of `CHOSEN_BY`; empty where none lose alike."""
 
     @property
     def at_most_is_bound(self) -> bool:

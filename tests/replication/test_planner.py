@@ -217,19 +217,19 @@ def test_what_decides_between_those_that_lose_alike_is_told() -> None:
     fork = {(0, 1): ((5, 8),)}
     first, second = replica(1, 8, (0, 0), hw=8), replica(2, 8, (0, 0), hw=8)
     plan = plan_partition(partition(first, second, differing=fork, control=control))
-    assert (plan.recommended, plan.alike, plan.chosen_by) == (1, (2,), "election")
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (1, (2,), ("election",))
     blind = replace(control, leader=-1, last_leader=None)
     plan = plan_partition(partition(first, second, differing=fork, control=blind))
-    assert (plan.recommended, plan.alike, plan.chosen_by) == (2, (1,), "assignment")
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (2, (1,), ("assignment",))
     plan = plan_partition(partition(first, second, differing=fork))
-    assert (plan.recommended, plan.alike, plan.chosen_by) == (1, (2,), "order")
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (1, (2,), ("order",))
     ahead = replace(second, high_watermark=9)
     plan = plan_partition(partition(first, ahead, differing=fork))
-    assert (plan.recommended, plan.chosen_by) == (2, "high_watermark")
+    assert (plan.recommended, plan.chosen_by) == (2, ("high_watermark",))
     third = replace(second, broker=3, is_live=False)
     plan = plan_partition(partition(first, second, third, differing={(0, 1): ((5, 8),), (0, 2): ((5, 8),)}))
-    assert (plan.recommended, plan.alike, plan.chosen_by) == (2, (1,), "replicas_to_mend")
-    assert plan_partition(AUDIT).chosen_by is None
+    assert (plan.recommended, plan.alike, plan.chosen_by) == (2, (1,), ("replicas_to_mend",))
+    assert plan_partition(AUDIT).chosen_by == ()
     assert plan_partition(AUDIT).alike == ()
 
 
