@@ -55,6 +55,14 @@ def unclean_leader(root: Path) -> Brokers:
     return brokers
 
 
+def damaged_loser(root: Path) -> Brokers:
+    """Broker 3 leads epoch 2 with other records from 12 on; on broker 2 one of the batches that it had committed there rots."""
+    old, new = history(*COMMON, ("old", 0), ("old", 0), records=3), history(*COMMON, ("new", 2), records=3)
+    brokers = histories(root, {2: old, 3: new}, {2: 18, 3: 15})
+    brokers.flip(2, old.at(12), 100)
+    return brokers
+
+
 def empty_leader(root: Path, *entries: tuple[int, int]) -> Brokers:
     """Broker 3's log is empty; its checkpoint has these epochs."""
     brokers = histories(root, {1: history(("r0", 1)), 3: Log()}, {1: 1, 3: 0})
@@ -166,6 +174,12 @@ REPLICAS: Final = (
     Case("F35", "the same, and b3 ends before they part", lagging_behind_a_fork, FIRST, control=True),
     Case("F35", "b1 parted at 12; then one bit of [15, 18) on b2", forked_before_damage, FIRST),
     Case("F36", "b1 = r0@1 r1@1, high watermark 1; b3 leads epoch 2 with other records", unclean_leader, segment(0, broker=3)),
+    Case(
+        "F36",
+        "b3 leads epoch 2 with others from 12 on; then one bit of [12, 15) on b2, which had committed [12, 18)",
+        damaged_loser,
+        FIRST,
+    ),
     Case("F36", "b3 leads epoch 2 and has written nothing yet", lambda it: empty_leader(it, (2, 0)), segment(0, broker=3)),
     Case("F36", "b3 is empty and claims no epoch", empty_leader, segment(0, broker=3), control=True),
     Case("F38", "another record at the same offset and epoch, CRC right", patient(lambda it: rewritten(it, 2, 40)), MIDDLE),
