@@ -92,7 +92,7 @@ def false_witnesses(cluster: Cluster, disk: Disk) -> set[tuple[int, int]]:
 
 def settled(disk: Disk) -> tuple[int, int, set[Version]] | None:
     """Of logs without epochs: the fork that stays below a witness, `[start, end)`, and what was committed if one version reaches
-    that far; None if no witness reaches beyond the fork."""
+    that far; None if no witness reaches beyond the fork. It ends where all that part agree again, if they do."""
     start = min(told.forks(disk.logs).values(), default=None)
     if start is None:
         return None
@@ -100,13 +100,17 @@ def settled(disk: Disk) -> tuple[int, int, set[Version]] | None:
     for broker, log in disk.logs.items():
         if len(log) > start:
             sides[log[start]] = max(disk.witnessed(broker), sides.get(log[start], 0))
-    end = max(sides.values())
+    end = reach = max(sides.values())
     if end <= start:
         return None
     furthest = [side for side, witnessed in sides.items() if witnessed == end]
+    apart = [told.differing(disk.logs[one], disk.logs[other], from_end=False)[-1][1] for one, other in told.forks(disk.logs)]
+    shared = [min(len(disk.logs[one]), len(disk.logs[other])) for one, other in told.forks(disk.logs)]
+    if all(last < until for last, until in zip(apart, shared, strict=True)):
+        end = min(end, max(apart))
     if len(furthest) > 1:
         return start, end, set()
-    bearer = next(one for one, log in disk.logs.items() if log[start : start + 1] == [furthest[0]] and disk.witnessed(one) == end)
+    bearer = next(one for one, log in disk.logs.items() if log[start : start + 1] == [furthest[0]] and disk.witnessed(one) == reach)
     return start, end, disk.versions(bearer, ((start, end),))
 
 
