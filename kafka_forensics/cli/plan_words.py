@@ -8,7 +8,7 @@ from typing import Final
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import CONTRADICTING, Planned
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, without
 from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.planner import truncates_by
 from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness, costs_of
@@ -168,6 +168,8 @@ def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan)
             f'("log truncation is not allowed"); with them on it {text}'
         )
     kept = f", with its own records at {ranges_words(one.kept)} in it for good," if one.kept else ""
+    if kept and not without(one.kept, damaged_by(planned, candidate.broker)):
+        kept = f", with its records at {ranges_words(one.kept)} in it, which are damaged in the leader's,"
     text += f"{kept} and copies the leader from {one.truncation_offset} on"
     if one.disagrees:
         text += f" (by its checkpoint; by the epochs in its batches it would cut at {one.by_batches})"

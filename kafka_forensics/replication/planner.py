@@ -47,7 +47,8 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
     candidates = tuple(planning.candidate(number) for number in able)
     ranked = [(planning.preference(number, one), one.broker) for number, one in zip(able, candidates, strict=True)]
     ranked.sort(key=itemgetter(0))
-    alike = [each for each in ranked[1:] if each[0][:_COSTS] == ranked[0][0][:_COSTS]]
+    loses = bool(ranked) and any(ranked[0][0][:_COSTS])
+    alike = [each for each in ranked[1:] if each[0][:_COSTS] == ranked[0][0][:_COSTS]] if loses else []
     return Plan(
         given.topic,
         given.partition,

@@ -236,7 +236,7 @@ class Plan:
     at_stake: tuple[Loss, ...] = ()
     """Where nobody can lead: all that the copies hold."""
     alike: tuple[Broker, ...] = ()
-    """Who loses as much as `recommended`."""
+    """Who loses as much as `recommended`, where that loses anything."""
     chosen_by: tuple[str, ...] = ()
     """What decides between these, one after the other, of `CHOSEN_BY`; empty where none lose alike."""
 

@@ -45,6 +45,21 @@ def test_damage_is_told_with_what_becomes_of_it(run: Run, audit: Path, tmp_path:
     assert "Its own copy is damaged at offsets 360 to 369: as it starts, recovery cuts its log at" in flat
 
 
+def test_a_damaged_leader_is_not_said_to_be_the_better_copy(run: Run, tmp_path: Path) -> None:
+    log = batch(0, 3) + batch(3, 3) + batch(6, 3)
+    rotten = bytearray(log)
+    rotten[len(batch(0, 3)) + 70] ^= 1
+    for broker, held in ((1, bytes(rotten)), (2, log)):
+        log_dir = put_replica(tmp_path, broker, held, high_watermark=9)
+        (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+        for kind in ("index", "timeindex"):
+            (log_dir / "orders-0" / f"{0:020d}.{kind}").write_bytes(b"")
+    flat = " ".join(run(tmp_path, "--format", "table")[1].split())
+    assert "If broker 1 leads, broker 2 keeps its log, with its records at 3 to 5 in it, which are damaged in the leader's," in flat
+    assert "Recommended: broker 2. Nothing that the copies hold would be lost." in flat
+    assert "Move the directory orders-0 of broker 1 out of its log directory" in flat
+
+
 def test_a_copy_that_does_not_say_whose_it_is(run: Run, audit: Path, tmp_path: Path) -> None:
     copies = shutil.copytree(audit, tmp_path / "copies")
     (copies / "broker-2" / "meta.properties").unlink()
