@@ -20,6 +20,8 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 MAX_ELECTIONS: Final = 16
 """Unclean elections told of one partition, the newest."""
 _COSTS: Final = ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW")
+_HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "HW_BEYOND_LEO"})
+"""Kinds that leave open what a copy held; where it knows nothing of the new epoch, that may be what the election cost."""
 _PARTED: Final = frozenset({*_COSTS, "SAME_EPOCH_DIVERGENCE"})
 
 
@@ -207,7 +209,8 @@ def _unclean_elections(
     found = []
     for event in elections[-MAX_ELECTIONS:]:
         evidence = election_evidence(event) | {"unclean_elections": len(elections)}
-        start = None if event.unknown_after is not None else _epoch_start(replicas, event.state.leader_epoch)
+        leading = event.state.leader_epoch
+        start = None if event.unknown_after is not None else _epoch_start(replicas, leading)
         cost = _cost(event, start, findings)
         place = Place(context.topic, context.partition)
         if start is not None:
@@ -220,11 +223,18 @@ def _unclean_elections(
         elif nodes_given is not None and _has_more(replicas, control, event):
             evidence["old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"] = True
         elif not parted and len(replicas) > 1:
-            evidence["agree_again"] = True
+            older = {one.broker for one in replicas if max((each.leader_epoch for each in lineage(one)), default=-1) < leading}
+            hidden = any(one.kind in _HIDING and one.place.broker in older and _reaches(one, start) for one in findings)
+            evidence["damage_hides" if hidden else "agree_again"] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
         severity = Severity.WARNING if "old_leader_not_given" in evidence else None
         found.append(finding("UNCLEAN_ELECTION", place, evidence, severity=severity, confidence=sure))
     return found
+
+
+def _reaches(one: Finding, start: int | None) -> bool:
+    """Whether what is damaged may be at or behind offset `start`; offsets that are not known may."""
+    return start is None or one.place.offset_end is None or one.place.offset_end > start
 
 
 def _has_more(replicas: list[Replica], control: PartitionControl, event: PartitionEvent) -> bool:

@@ -46,6 +46,7 @@ _RIGHT: Final = ("offset", "leader", "epoch")
 _COSTS: Final = {
     "same_leader": "the last leader led again",
     "agree_again": "what it cost is on no copy any more",
+    "damage_hides": "what it cost cannot be told: a copy from before it is damaged",
     "parted": "the copies differ",
     "no_copy": "no copy of this partition was given",
     "old_leader_not_given": "what it cost cannot be told: no copy of broker {leader}, the leader before, was given",

@@ -14,6 +14,7 @@ from kafka_forensics.model.controller import ControllerHistory, PartitionEvent, 
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 
+DAMAGE_HIDES = "damage_hides"
 NO_COPY, PARTED, AGREE_AGAIN, SAME_LEADER, LOST = "no_copy", "parted", "agree_again", "same_leader", "lost"
 NOT_GIVEN, NOT_COMPARED, NOT_TOLD = "old_leader_not_given", "old_leader_not_compared", "not_told"
 """What the copies show of an unclean election's cost."""
@@ -31,9 +32,10 @@ class EventRow:
     """The change before it, None of the first that is told."""
     cost: str | None = None
     """Of an unclean election: `lost` (`cost_start_offset` to `cost_end_offset`, exclusive) · `agree_again` (the copies are equal:
-    what it cost is gone from them) · `same_leader` (the last leader led again) · `parted` (the copies differ for another reason) ·
-    `old_leader_not_given` and `old_leader_not_compared` (the leader before may hold it, and its copy is not there, or was not asked
-    for) · `no_copy` (of this partition none was given) · `not_told` (copies were given, and not looked at for this one)."""
+    what it cost is gone from them) · `damage_hides` (a copy from before is damaged, and may have held it) · `same_leader` (the last
+    leader led again) · `parted` (the copies differ for another reason) · `old_leader_not_given` and `old_leader_not_compared` (the
+    leader before may hold it, and its copy is not there, or was not asked for) · `no_copy` (of this partition none was given) ·
+    `not_told` (copies were given, and not looked at for this one)."""
     cost_start_offset: int | None = None
     cost_end_offset: int | None = None
 
@@ -123,7 +125,10 @@ def _with_cost(row: EventRow, election: Finding | None, without: str) -> EventRo
         if "cost_finding" in election.evidence:
             cost, start, end = LOST, election.place.offset_start, election.place.offset_end
         else:
-            cost = next((name for name in (SAME_LEADER, NOT_GIVEN, NOT_COMPARED, AGREE_AGAIN) if name in election.evidence), PARTED)
+            cost = next(
+                (name for name in (SAME_LEADER, NOT_GIVEN, NOT_COMPARED, AGREE_AGAIN, DAMAGE_HIDES) if name in election.evidence),
+                PARTED,
+            )
     elif row.event.previous_leader == row.event.state.leader:
         cost = SAME_LEADER
     return EventRow(row.topic, row.partition, row.topic_id, row.event, row.before, cost, start, end)

@@ -6,7 +6,8 @@ PROSE: Final = """
 UNCLEAN_ELECTION: election of a leader from outside the ISR
     an unclean election[ at {election_ms:time}] made [broker {new_leader}|a broker outside the ISR] the leader[ in epoch
     {leader_epoch}][{same_leader:if}; it had led last|, after broker {old_leader}][; it cost
-    {offsets}|{agree_again:if}; the copies agree again, so that what it cost is on none of them|{old_leader_not_given:if}; no log
+    {offsets}|{agree_again:if}; the copies agree again, so that what it cost is on none of them|{damage_hides:if}; what it cost
+    cannot be told, because a copy from before it is damaged|{old_leader_not_given:if}; no log
     directory of broker {old_leader}, the leader before, was given, so that what it cost cannot be
     told|{old_leader_not_compared:if}, whose copy is not among those compared]
     > [{old_leader_not_given:if}Get the log directory of broker {old_leader} before that broker starts: once it follows the new

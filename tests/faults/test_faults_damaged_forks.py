@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.wording import message
+from tests.support.controller_log import change, controlled_by, in_sync
 from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.injections import claim_epochs, history
@@ -133,3 +134,18 @@ def test_an_epoch_the_checkpoint_contradicts_makes_no_fork(tmp_path: Path) -> No
     result = verdict(brokers)
     assert not [one for one in result.findings if one.kind == "UNCLEAN_LOSS"]
     assert only(result, "REPLICA_DIFFERS").evidence["premises"]
+
+
+@pytest.mark.parametrize(("epochs", "told"), [(((0, 0),), "damage_hides"), (((0, 0), (2, 12)), "agree_again")])
+def test_what_an_unclean_election_cost_may_lie_in_a_lost_frame(
+    tmp_path: Path, epochs: tuple[tuple[int, int], ...], told: str
+) -> None:
+    """Broker 2's log is one frame that is lost from 12 on; its checkpoint knows the new epoch, or does not."""
+    brokers = unclean(tmp_path)
+    brokers.overwrite(2, OLD.at(12), b"\xff" * 30)
+    brokers.overwrite(2, OLD.at(15), b"\xff" * 30)
+    claim_epochs(brokers, 2, *epochs)
+    controlled_by(brokers, *in_sync([2]), change(leader=-1, isr=[]), change(leader=1, isr=[1], leader_recovery_state=1))
+    election = only(verdict(brokers), "UNCLEAN_ELECTION")
+    assert {"damage_hides", "agree_again"} & set(election.evidence) == {told}
+    assert ("cannot be told" in message(election)) == (told == "damage_hides")
