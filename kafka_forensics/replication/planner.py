@@ -47,8 +47,8 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
     candidates = tuple(planning.candidate(number) for number in able)
     ranked = [(planning.preference(number, one), one.broker) for number, one in zip(able, candidates, strict=True)]
     ranked.sort(key=itemgetter(0))
-    loses = bool(ranked) and any(ranked[0][0][:_COSTS])
-    alike = [each for each in ranked[1:] if each[0][:_COSTS] == ranked[0][0][:_COSTS]] if loses else []
+    lost = ranked[0][0][:_COSTS] if ranked else ()
+    alike = [each for each in ranked[1:] if each[0][:_COSTS] == lost] if any(lost) else []
     return Plan(
         given.topic,
         given.partition,
@@ -58,8 +58,8 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
         tuple(missing_witnesses(given, regime)),
         tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
         () if candidates else planning.everything(),
-        tuple(broker for _, broker in alike),
-        tuple(sorted({_deciding(ranked[0][0], key) for key, _ in alike}, key=CHOSEN_BY.index)),
+        tuple([broker for _, broker in alike]),
+        tuple(sorted({_deciding(ranked[0][0], key) for key, _ in alike}, key=CHOSEN_BY.index)) if alike else (),
     )
 
 
@@ -137,7 +137,8 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
         unnamed = [broker for broker, node in present.items() if not isinstance(node, int)]
         if len(absent) > len(unnamed):  # else each of the unnamed may be the copy of one of them
             yield from (Missing("copy_absent", broker) for broker in absent)
-        yield from (Missing("copy_unnamed", broker) for broker in present if broker in given.guessed or broker in unnamed)
+        if unnamed or given.guessed:
+            yield from (Missing("copy_unnamed", broker) for broker in present if broker in given.guessed or broker in unnamed)
     for one in given.replicas:
         if one.high_watermark is None:
             yield Missing("no_high_watermark", one.broker)
@@ -161,7 +162,7 @@ class _Planning:
         self._regime = regime
         self._replicas = given.replicas
         self._on_disk = [one.on_disk for one in given.replicas]
-        self._damaged = [clipped(one.damaged, one.log_start_offset, NO_END) for one in given.replicas]
+        self._damaged = [one.damaged and clipped(one.damaged, one.log_start_offset, NO_END) for one in given.replicas]
         self._batches = [[each for each in one.epochs if each.start_offset < one.log_end_offset] for one in given.replicas]
         self._files = [
             None if one.checkpoint is None else loaded_epochs(one.checkpoint, one.log_end_offset) for one in given.replicas
@@ -183,8 +184,10 @@ class _Planning:
         file = self._files[leader]
         loaded = None if file is None else file + begun
         sound = clipped(self._on_disk[leader], one.log_start_offset, one.log_end_offset)
-        rotten = clipped(self._damaged[leader], 0, one.log_end_offset)
-        sound = without(sound, rotten) if rotten else sound
+        rotten = self._damaged[leader]
+        if rotten:
+            rotten = clipped(rotten, 0, one.log_end_offset)
+            sound = without(sound, rotten)
         numbers = range(len(self._replicas))
         followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
         own = clipped(self._on_disk[leader], one.log_end_offset, NO_END)

@@ -70,6 +70,8 @@ class PlanReplica:
         held = self.held
         if held is None:
             held = ((self.log_start_offset, self.log_end_offset),) if self.log_start_offset < self.log_end_offset else ()
+            if not self.damaged:
+                return held
         return clipped(normalised((*held, *self.damaged)) if self.damaged else held, self.log_start_offset, NO_END)
 
 
