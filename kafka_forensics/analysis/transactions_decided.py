@@ -207,6 +207,8 @@ def _unmatched(
     opened = facts.open.get(decision.producer_id)
     if opened is not None and ends_open and not _goes_on(log, decision, listed):
         return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
+    if decision.producer_id in facts.open_elsewhere:
+        return None  # nor is it said here that another copy has the records
     if end is None or not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
         return None
     gap_start, gap_end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
@@ -231,7 +233,7 @@ def _stopped_behind(facts: PartitionFacts, decision: Decision, log: TransactionL
     end, broker = decision.completed_timestamp, facts.context.broker
     if facts.context.live or end is None:
         return False
-    if facts.clean and (_was_in_sync(facts, end) or _are_all(facts)):
+    if (facts.all_whole and _are_all(facts)) or (facts.clean and _was_in_sync(facts, end)):
         return True
     return log.partitions.get(decision.log_partition) == broker or reached.get(broker, -1) >= end + SKEW_MS
 

@@ -57,6 +57,8 @@ class PartitionFacts:
     """Open by the newest snapshot of some copy, though no copy's log has anything of them."""
     ended_elsewhere: dict[int, list[int | str]] = field(default_factory=dict)
     """Producer id → brokers whose copy has the marker of the transaction that is open here."""
+    open_elsewhere: set[int] = field(default_factory=set)
+    """Producer ids with an open transaction in another copy that is not open in this one."""
     nodes: list[int | str] = field(default_factory=list)
     """Of every copy, what the controller calls its broker."""
     all_whole: bool = True
@@ -152,6 +154,10 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         entire_since=since,
     )
     for other in replicas:
+        if other is not best:
+            theirs = {one.producer_id: one.first_offset for one in other.state.transactions.open_transactions(OPEN_KEPT)}
+            ours = {one.producer_id: one.first_offset for one in opened.values()}
+            facts.open_elsewhere |= {name for name, first in theirs.items() if ours.get(name) != first}
         if other is not best and opened:
             ended = other.state.transactions.ended()
             for one in opened.values():
