@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.limit import limit_seconds
+from bench.plans import many_plans
 from bench.workloads import GIB, Workload, logs, make, make_many, make_producers, workloads
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
@@ -127,7 +128,7 @@ def main() -> None:
     """Parse the flags, measure, print a Markdown table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the sizes (1.0 needs about 20 GiB of disk)")
-    names = "large, packed, small, large-bare, small-bare, memory, many-partitions, many-producers"
+    names = "large, packed, small, large-bare, small-bare, memory, many-partitions, many-producers, many-plans"
     parser.add_argument("--only", action="append", metavar="NAME", help=f"of {names}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--no-kafka", action="store_true", help="leave kafka-dump-log out (no Java, no Maven)")
@@ -148,6 +149,8 @@ def main() -> None:
         many_small(int(1000 * arguments.scale), arguments.jobs)
     if not arguments.only or "many-producers" in arguments.only:
         many_producers(int(10_000_000 * arguments.scale), arguments.jobs)
+    if not arguments.only or "many-plans" in arguments.only:
+        many_plans(int(10_000 * arguments.scale))
 
 
 main()

@@ -130,7 +130,7 @@ def test_lies_are_told_by_name_at_once(case: str) -> None:
     started = time.perf_counter()
     assert parse_transaction_log_value(value) == (None, why)
     assert by_spec(value) is None
-    assert time.perf_counter() - started < 0.2
+    assert time.perf_counter() - started < 5
 
 
 def test_more_partitions_than_a_transaction_can_have() -> None:
