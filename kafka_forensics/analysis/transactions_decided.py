@@ -239,11 +239,11 @@ def _stopped_behind(facts: PartitionFacts, decision: Decision, log: TransactionL
 
 
 def _was_in_sync(facts: PartitionFacts, moment: int) -> bool:
-    """Whether the copy's broker was in sync by the controller's last word, and that was spoken behind a moment."""
+    """Whether the copy's broker, or one whose copy ends alike, was in sync by the last word of the controller, behind a moment."""
     control = facts.context.control
     if control is None or control.isr is None or (control.as_of_ms or 0) < moment + SKEW_MS:
         return False
-    return facts.context.node in {*control.isr, *(control.elr or ()), control.leader}
+    return not {*control.isr, *(control.elr or ()), control.leader}.isdisjoint(facts.alike)
 
 
 def _are_all(facts: PartitionFacts) -> bool:

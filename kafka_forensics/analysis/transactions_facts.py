@@ -61,6 +61,8 @@ class PartitionFacts:
     """Producer ids with an open transaction in another copy that is not open in this one."""
     nodes: list[int | str] = field(default_factory=list)
     """Of every copy, what the controller calls its broker."""
+    alike: list[int | str] = field(default_factory=list)
+    """The same of whole copies that end as this one does, in epoch and offset, and of this one."""
     all_whole: bool = True
     """The same as `whole`, of every copy."""
     entire_since: int | None = None
@@ -150,6 +152,9 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
         [one for one in best.forgotten if not any(other.state.transactions.knows(one.producer_id) for other in replicas)],
         nodes=[one.context.node for one in replicas],
+        alike=[
+            one.context.node for one in replicas if one is best or (_reach(one)[0], *_reach(one)[2:]) == (True, *_reach(best)[2:])
+        ],
         all_whole=all(map(_is_whole, replicas)),
         entire_since=since,
     )
@@ -167,7 +172,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
 
 
 def best_copy(replicas: Sequence[Replica]) -> Replica:
-    """The copy of a partition that its transactions are told from: whole, then the leader's, then in sync, then the furthest."""
+    """The copy of a partition that its transactions are told from: whole ones first, then the leader's, then the furthest."""
     return max(replicas, key=_reach)
 
 
@@ -202,12 +207,11 @@ def _is_whole(replica: Replica) -> bool:
     return not replica.state.framing.bytes_damaged and not replica.state.unread
 
 
-def _reach(replica: Replica) -> tuple[bool, bool, bool, int, int]:
-    """Sort key: whole copies first, then the leader's, then those in sync, then by last epoch and log end."""
-    control, node = replica.context.control, replica.context.node
-    leads = control is not None and control.leader == node
-    in_sync = control is not None and node in {*(control.isr or ()), *(control.elr or ())}
-    return _is_whole(replica), leads, in_sync, max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
+def _reach(replica: Replica) -> tuple[bool, bool, int, int]:
+    """Sort key: whole copies first, then the leader's, then by last epoch and log end."""
+    control = replica.context.control
+    leads = control is not None and control.leader == replica.context.node
+    return _is_whole(replica), leads, max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
 
 
 def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
