@@ -127,14 +127,17 @@ class PartitionFacts:
 
 def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
+    present = any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas)
+    if not present and not replicas[0].context.decided:
+        return None
     best = best_copy(replicas)
     since = _entire_since(best)
-    present = any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas)
-    if not present and (since is None or not best.context.decided):
+    if not present and since is None:
         return None
     fold, context = best.state.transactions, best.context
     markers = fold.last_markers.markers
     opened = {one.producer_id: one for one in fold.open_transactions(OPEN_KEPT)}
+    end = _end(best)
     facts = PartitionFacts(
         context,
         [one.broker for one in replicas],
@@ -152,18 +155,17 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
         [one for one in best.forgotten if not any(other.state.transactions.knows(one.producer_id) for other in replicas)],
         nodes=[one.context.node for one in replicas],
-        alike=[
-            one.context.node for one in replicas if one is best or (_reach(one)[0], *_reach(one)[2:]) == (True, *_reach(best)[2:])
-        ],
+        alike=[one.context.node for one in replicas if one is best or (_is_whole(one) and _end(one) == end)],
         all_whole=all(map(_is_whole, replicas)),
         entire_since=since,
     )
+    ours = {(one.producer_id, one.first_offset) for one in opened.values()}
     for other in replicas:
-        if other is not best:
-            theirs = {one.producer_id: one.first_offset for one in other.state.transactions.open_transactions(OPEN_KEPT)}
-            ours = {one.producer_id: one.first_offset for one in opened.values()}
-            facts.open_elsewhere |= {name for name, first in theirs.items() if ours.get(name) != first}
-        if other is not best and opened:
+        if other is best:
+            continue
+        theirs = {(one.producer_id, one.first_offset) for one in other.state.transactions.open_transactions(OPEN_KEPT)}
+        facts.open_elsewhere |= {producer_id for producer_id, _ in theirs - ours}
+        if opened:
             ended = other.state.transactions.ended()
             for one in opened.values():
                 if ((ended[:, 6] == one.producer_id) & (ended[:, 8] == one.first_offset)).any():
@@ -207,11 +209,16 @@ def _is_whole(replica: Replica) -> bool:
     return not replica.state.framing.bytes_damaged and not replica.state.unread
 
 
-def _reach(replica: Replica) -> tuple[bool, bool, int, int]:
-    """Sort key: whole copies first, then the leader's, then by last epoch and log end."""
+def _reach(replica: Replica) -> tuple[bool, bool, tuple[int, int]]:
+    """Sort key: whole copies first, then the leader's, then by their end."""
     control = replica.context.control
     leads = control is not None and control.leader == replica.context.node
-    return _is_whole(replica), leads, max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
+    return _is_whole(replica), leads, _end(replica)
+
+
+def _end(replica: Replica) -> tuple[int, int]:
+    """How far a copy reaches: last epoch and log end."""
+    return max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
 
 
 def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:

@@ -26,6 +26,17 @@ def begun(coordinator: Coordinator, brokers: tuple[int, ...] = (1,)) -> tuple[Cl
     return cluster, partition, producer
 
 
+def two_of_which_one_aborted(coordinator: Coordinator, *, app_again: bool) -> tuple[Cluster, Partition, Producer]:
+    """The same client writes, then another, then one of them again; the other's transaction is aborted."""
+    cluster, partition, producer = begun(coordinator)
+    other = Producer(transactional_id="other")
+    transactions.init_producer_id(cluster, coordinator, other)
+    for one in (producer, other, producer if app_again else other):
+        wrote(cluster, coordinator, partition, one)
+    transactions.end_transaction(cluster, coordinator, "other", 0, commit=False)
+    return cluster, partition, producer
+
+
 def states(coordinator: Coordinator) -> list[tuple[str, int]]:
     return [(state.state, state.producer_epoch) for _, _, state in coordinator.log]
 
@@ -152,12 +163,7 @@ def test_a_marker_is_written_again_if_its_leader_dies_before_anybody_has_it() ->
 
 def test_readers_of_committed_data_stop_before_what_is_open() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = begun(coordinator)
-    other = Producer(transactional_id="other")
-    transactions.init_producer_id(cluster, coordinator, other)
-    for one in (producer, other, producer):
-        wrote(cluster, coordinator, partition, one)
-    transactions.end_transaction(cluster, coordinator, "other", 0, commit=False)
+    cluster, partition, _ = two_of_which_one_aborted(coordinator, app_again=True)
     batches = partition.replicas[1].batches
     assert visible(batches, 4) == ((0, 1, 2), ())
     transactions.end_transaction(cluster, coordinator, APP, 0, commit=True)
@@ -168,12 +174,7 @@ def test_readers_of_committed_data_stop_before_what_is_open() -> None:
 
 def test_what_brokers_keep_of_producers() -> None:
     coordinator = Coordinator()
-    cluster, partition, producer = begun(coordinator)
-    other = Producer(transactional_id="other")
-    transactions.init_producer_id(cluster, coordinator, other)
-    for one in (producer, other, other):
-        wrote(cluster, coordinator, partition, one)
-    transactions.end_transaction(cluster, coordinator, "other", 0, commit=False)
+    cluster, partition, producer = two_of_which_one_aborted(coordinator, app_again=False)
     batches, now = partition.replicas[1].batches, cluster.now_ms
     assert aborted_transactions(batches) == [AbortedTxn(2000, 1, 3, 0)]
     assert producer_entries(batches) == [
