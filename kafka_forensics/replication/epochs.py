@@ -58,11 +58,15 @@ def truncation_offset(
     before KIP-101), 0 if that is unknown. Epochs that begin at the follower's end have written nothing and ask for nothing.
     Where no epoch is left to ask for, a log that is too long is cut to the leader's end.
     """
-    end = follower_end
+    end, answered = follower_end, UNDEFINED_EPOCH
     if not follower:
         return min(end, follower_high_watermark or 0)
     while known := [entry for entry in follower if entry.start_offset < end]:
-        answer = end_offset_for(leader, known[-1].leader_epoch, leader_end)
+        asked = known[-1].leader_epoch
+        if asked == answered:  # it would be answered, and cut, alike
+            break
+        answer = end_offset_for(leader, asked, leader_end)
+        answered = answer.leader_epoch
         if answer == UNDEFINED:
             return min(end, follower_high_watermark or 0)
         own = end_offset_for(known, answer.leader_epoch, end)

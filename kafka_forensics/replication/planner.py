@@ -161,6 +161,7 @@ class _Planning:
         self._given = given
         self._regime = regime
         self._replicas = given.replicas
+        self._apart = dict(given.differing) | {(right, left): ranges for (left, right), ranges in given.differing.items()}
         self._on_disk = [one.on_disk for one in given.replicas]
         self._damaged = [one.damaged and clipped(one.damaged, one.log_start_offset, NO_END) for one in given.replicas]
         self._batches = [[each for each in one.epochs if each.start_offset < one.log_end_offset] for one in given.replicas]
@@ -169,9 +170,8 @@ class _Planning:
         ]
         self._alike = [file == batches for file, batches in zip(self._files, self._batches, strict=True)]
         self._witnesses = [_capped(one, held) for one, held in zip(given.replicas, self._on_disk, strict=True)]
-        self._inner_edges = {edge for ranges in given.differing.values() for each in ranges for edge in each}
-        self._inner_edges.update([one.end_offset for witnesses in self._witnesses for one in witnesses])
-        self._inner_edges.update([edge for ranges in self._damaged for each in ranges for edge in each])
+        self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
+        self._proven_end = max([one.end_offset for witnesses in self._witnesses for one in witnesses], default=0)
         known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *(one.checkpoint or ()))]
         told = None if given.control is None else given.control.leader_epoch
         self._next_epoch = max([-1 if told is None else told, *known]) + 1
@@ -263,24 +263,25 @@ class _Planning:
     def _by_version(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> Iterator[Loss]:
         """Losses of (replica, what of it is lost, what of that it keeps), those who hold the same as one."""
         found: list[Loss] = []
+        keepers = [(number, kept) for number, _, kept in lost if kept]
         for start, end in itertools.pairwise(self._edges(lost)):
             holders = [number for number, ranges, _ in lost if holds(ranges, start)]
-            keepers = [number for number, _, kept in lost if kept and holds(kept, start)]
+            keeping = [number for number, kept in keepers if holds(kept, start)]
             for members in self._versions(holders, start):
-                witness = self._committed_by(members, start, end)
-                keeping = self._called([number for number in members if number in keepers]) if keepers else ()
-                proven = start if witness is None else end
-                found.append(Loss(start, end, self._called(members), keeping, proven, witness))
+                kept_by = self._called([number for number in members if number in keeping]) if keeping else ()
+                found.append(Loss(start, end, self._called(members), kept_by, *self._committed(members, start, end)))
         return iter(found) if len(found) < 2 else _joined(found)
 
     def _called(self, numbers: Sequence[int]) -> tuple[Broker, ...]:
         return tuple([self._replicas[number].broker for number in numbers])
 
     def _edges(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> list[int]:
-        """Offsets between which it stays the same who holds, keeps and has committed what of `lost`, ascending."""
+        """Offsets between which it stays the same who holds and keeps what of `lost`, and who differs, ascending."""
         edges = {edge for _, ranges, kept in lost for each in (*ranges, *kept) for edge in each}
         low, high = min(edges), max(edges)
-        return sorted(edges.union([edge for edge in self._inner_edges if low < edge < high]))
+        differing = [self._differing(one[0], other[0]) for one, other in itertools.combinations(lost, 2)]
+        edges.update([edge for ranges in differing for each in ranges for edge in each if low < edge < high])
+        return sorted(edges)
 
     def _versions(self, numbers: list[int], offset: int) -> list[list[int]]:
         """Replicas in groups that hold the same at an offset."""
@@ -296,25 +297,19 @@ class _Planning:
                 groups.append([number])
         return groups
 
-    def _committed_by(self, members: Sequence[int], start: int, end: int) -> Witness | None:
-        """What proves `[start, end)` of a version committed: a witness of its own logs, or of one that does not part from it below
-        and has a hole there."""
-        for number in members:
-            for witness in self._witnesses[number]:
-                if witness.end_offset >= end:
-                    return witness
-        for number, witnesses in enumerate(self._witnesses):
-            if number not in members and self._spans(number, start):
-                parted = self._differing(number, members[0])[:1]
-                proving = [witness for witness in witnesses if witness.end_offset >= end and not (parted and parted[0][0] < end)]
-                if proving:
-                    return proving[0]
-        return None
-
-    def _spans(self, number: int, offset: int) -> bool:
-        """Whether a replica has records below an offset and behind it."""
-        held = self._on_disk[number]
-        return bool(held) and held[0][0] < offset < held[-1][1]
+    def _committed(self, members: Sequence[int], start: int, end: int) -> tuple[int, Witness | None]:
+        """How far `[start, end)` of a version is proven committed, and by what: a witness of its own logs, or of one that has a
+        hole there, as far as that does not part from it."""
+        if start >= self._proven_end:
+            return start, None
+        proofs = [(each.end_offset, each) for number in members for each in self._witnesses[number]]
+        for number in self._holed:
+            if number not in members and self._on_disk[number][0][0] < start:
+                parted = self._differing(number, members[0])
+                agreed = parted[0][0] if parted else NO_END
+                proofs.extend([(min(each.end_offset, agreed), each) for each in self._witnesses[number]])
+        proven = min(end, max([reach for reach, _ in proofs], default=start))
+        return (proven, next(each for reach, each in proofs if reach >= proven)) if proven > start else (start, None)
 
     def already_lost(self) -> Iterator[AlreadyLost]:
         """Versions proven committed of which other replicas hold less, and that differently."""
@@ -340,7 +335,7 @@ class _Planning:
         return any(holds(ranges, offset) for ranges in self._damaged if ranges)
 
     def _differing(self, left: int, right: int) -> Ranges:
-        return self._given.differing.get((left, right) if left < right else (right, left), ())
+        return self._apart.get((left, right), ())
 
     def node(self, number: int) -> Broker:
         """What the controller calls a replica's broker."""
