@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from kafka_forensics.cli import plan_step_words as way
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name
 from kafka_forensics.cli.plan_list import absent_lines, overview
@@ -83,7 +84,7 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
             yield from _wrapped(line, to.width)
         chosen = _chosen(planned, elect)
         if chosen is None:
-            for line in (*words.nobody(planned), *words.unstartable(planned)):
+            for line in (*words.nobody(planned), *way.unstartable(planned)):
                 yield from _wrapped(line, to.width)
             return
         yield "\n"
@@ -92,12 +93,10 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
 
 
 def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
-    if not chosen.losses and chosen.election == "leads" and not planned.steps(chosen).do_not_start:
-        return
-    for number, line in enumerate(words.step_lines(planned, chosen), 1):
+    for number, line in enumerate(way.step_lines(planned, chosen), 1):
         yield from _wrapped(f"{number}. {line}", width, "   ")
     yield "\n"
-    for line in words.commands(planned, chosen):
+    for line in way.commands(planned, chosen):
         yield f"  {printable(line)}\n"
 
 
@@ -195,11 +194,11 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         "loses_alike": list(plan.alike),
         "chosen_by": list(plan.chosen_by),
         "candidates": [_candidate_object(planned, one) for one in shown_of(planned, elect)],
-        "steps": None if chosen is None else words.steps_object(planned.steps(chosen)),
-        "advice": [*words.nobody(planned), *words.unstartable(planned)]
+        "steps": None if chosen is None else way.steps_object(planned.steps(chosen)),
+        "advice": [*words.nobody(planned), *way.unstartable(planned)]
         if chosen is None
-        else [words.verdict(planned, chosen), *words.step_lines(planned, chosen)],
-        "commands": [] if chosen is None else words.commands(planned, chosen),
+        else [words.verdict(planned, chosen), *way.step_lines(planned, chosen)],
+        "commands": [] if chosen is None else way.commands(planned, chosen),
         "already_lost": [
             {
                 "brokers": list(one.brokers),
@@ -354,10 +353,10 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
             yield f"\n{markdown(note)}\n"
         chosen = _chosen(planned, elect)
         if chosen is None:
-            yield from (f"\n{markdown(line)}\n" for line in (*words.nobody(planned), *words.unstartable(planned)))
+            yield from (f"\n{markdown(line)}\n" for line in (*words.nobody(planned), *way.unstartable(planned)))
         else:
             yield f"\n**{markdown(words.verdict(planned, chosen))}**\n\n"
-            yield from (f"1. {markdown(line)}\n" for line in words.step_lines(planned, chosen))
+            yield from (f"1. {markdown(line)}\n" for line in way.step_lines(planned, chosen))
             yield "\n```\n"
-            yield from (f"{printable(line)}\n" for line in words.commands(planned, chosen))
+            yield from (f"{printable(line)}\n" for line in way.commands(planned, chosen))
             yield "```\n"

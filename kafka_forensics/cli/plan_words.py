@@ -1,7 +1,5 @@
-"""A plan in words: what each election costs, what followers do, what to run and in which order. All of it safe to print."""
+"""A plan in words: what each election costs, what followers do, whom to elect. All of it safe to print."""
 
-import json
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -9,7 +7,6 @@ from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, without
-from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.planner import truncates_by
 from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness, costs_of
 from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
@@ -51,9 +48,8 @@ _MISSING: Final = {
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
-_MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
+MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
 """Files that Kafka writes anew where they are not there."""
-_SERVER: Final = "HOST:PORT"
 CONTRADICTIONS_SHOWN: Final = 5
 
 
@@ -228,7 +224,7 @@ def refusal(planned: Planned, broker: Broker | None) -> str | None:
     file = next((one.refused_at for one in planned.given.replicas if one.broker == broker), None)
     if file is None:
         return None
-    return f"for its {file} cannot be read" if file in _MOVABLE else f"for {printable(file)} there ends its start"
+    return f"for its {file} cannot be read" if file in MOVABLE else f"for {printable(file)} there ends its start"
 
 
 def nobody(planned: Planned) -> Iterator[str]:
@@ -237,18 +233,6 @@ def nobody(planned: Planned) -> Iterator[str]:
     if planned.plan.at_stake:
         committed, _, held = costs_of(planned.plan.at_stake)
         yield f"At stake is all that they hold: {plural(held, 'offset')}, {committed} of them proven committed."
-
-
-def unstartable(planned: Planned) -> Iterator[str]:
-    """What to do about each broker that would not start on its copy, a sentence each."""
-    for one in planned.given.replicas:
-        if one.is_live and one.refused_at is not None:
-            lead = f"{brokers([one.broker]).capitalize()} would not start as it is, {refusal(planned, one.broker)}: copy its log "
-            yield lead + (
-                "directories, move that file out of them (never delete it), copy again and plan again before it starts."
-                if one.refused_at in _MOVABLE
-                else "directories; `kafka-forensics scan` tells what is wrong there."
-            )
 
 
 def verdict(planned: Planned, candidate: Candidate) -> str:
@@ -276,110 +260,3 @@ def _least(planned: Planned) -> str:
     if len(plan.alike) == len(plan.candidates) - 1:
         return f", though every election loses as much ({reasons})"
     return f", which loses least, as {brokers(sorted(plan.alike, key=str))} would ({reasons})"
-
-
-def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
-    """What to do, a step a sentence, without numbers."""
-    todo = planned.steps(candidate)
-    if todo.any_order:
-        yield "Start the brokers in any order: whoever is elected, nothing is lost."
-        yield from unstartable(planned)
-        return
-    if todo.copy_first:
-        yield (
-            f"Stop {brokers(todo.copy_first)} and copy the log directories there, whole, to where nothing touches them: what "
-            "would be lost is in no other place. If they ran since the copies planned on were made, plan again on the new ones."
-        )
-    if todo.plan_again_with:
-        yield (
-            f"Copy the log directories of {brokers(todo.plan_again_with)} as well and plan again before anything below is done: "
-            "what is there may be in no other place."
-        )
-    if todo.keep_stopped:
-        stay = "it stays" if len(todo.keep_stopped) == 1 else "they stay"
-        yield f"Stop {brokers(todo.keep_stopped)}; {stay} down until {brokers([todo.leader])} leads."
-    for broker in todo.set_aside:
-        yield (
-            f"Move the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
-            "directory, once it is copied, so that it copies the leader anew and keeps nothing different or damaged."
-        )
-    yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate) + _rotten(planned, candidate)
-    if todo.unclean:
-        yield _forced(planned, candidate)
-    yield from unstartable(planned)
-    others = todo.start_order[1:]
-    if others:
-        wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
-        yield f"Start the others{wait}, in this order: {', '.join(printable(str(one)) for one in others)}."
-
-
-def _by_itself(planned: Planned, candidate: Candidate) -> str:
-    control = planned.given.control
-    if candidate.election in ("clean", "elr"):
-        return " The controller elects it by itself, cleanly."
-    if candidate.election == "last-known-leader":
-        return " The controller elects it by itself, for it led last and nobody is left in the ISR and the ELR."
-    if candidate.election == "unclean" and control is not None and control.unclean_enabled:
-        return " The topic allows unclean elections, so the controller elects it by itself when no other replica is alive."
-    return ""
-
-
-def _rotten(planned: Planned, candidate: Candidate) -> str:
-    """What becomes of damage in the leader's own log."""
-    ranges = damaged_by(planned, candidate.broker)
-    end = next(one.log_end_offset for one in planned.given.replicas if one.broker == candidate.broker)
-    served, cut = clipped(ranges, 0, end), clipped(ranges, end, NO_END)
-    text = ""
-    if served:
-        text += (
-            f" Its own copy is damaged at offsets {ranges_words(served)}: it serves those bytes as they are, so consumers stop "
-            "there with an error, and followers that have to copy them get no further."
-        )
-    if cut:
-        text += f" Its own copy is damaged at offsets {ranges_words(cut)}: as it starts, recovery cuts its log at {end}."
-    return text
-
-
-def _forced(planned: Planned, candidate: Candidate) -> str:
-    known = candidate.election == "unclean"
-    reason = "It is not in sync" if known else "If the partition has no leader then, it was not in sync"
-    if planned.plan.truncate_by == "high-watermark":
-        return f"{reason}: allow unclean elections for the topic until it leads, and forbid them again."
-    return f"{reason}: have it elected uncleanly (Kafka 2.4 and later)."
-
-
-def commands(planned: Planned, candidate: Candidate) -> list[str]:
-    """Command lines of Kafka's own tools that go with the steps; HOST:PORT stands for a broker, or for ZooKeeper."""
-    topic, todo = shlex.quote(planned.plan.topic), planned.steps(candidate)
-    if planned.plan.truncate_by == "high-watermark":
-        alter = f"kafka-configs.sh --zookeeper {_SERVER} --alter --entity-type topics --entity-name {topic}"
-        forced = [f"{alter} --add-config unclean.leader.election.enable=true"]
-        done = [f"{alter} --delete-config unclean.leader.election.enable"]
-        look = [f"kafka-topics.sh --zookeeper {_SERVER} --describe --topic {topic}"]
-        return [*look, *forced, *look, *done] if todo.unclean else look
-    look = [f"kafka-topics.sh --bootstrap-server {_SERVER} --describe --topic {topic}"]
-    if not todo.unclean:
-        return look
-    wanted = shlex.quote(election_json(planned))
-    elect = f"kafka-leader-election.sh --bootstrap-server {_SERVER} --election-type unclean --path-to-json-file election.json"
-    return [*look, f"printf '%s\\n' {wanted} > election.json", elect, *look]
-
-
-def election_json(planned: Planned) -> str:
-    """The file that `kafka-leader-election.sh` reads."""
-    return json.dumps({"partitions": [{"topic": planned.plan.topic, "partition": planned.plan.partition}]})
-
-
-def steps_object(todo: Steps) -> dict[str, object]:
-    """The steps as JSON has them."""
-    return {
-        "leader": todo.leader,
-        "copy_first": list(todo.copy_first),
-        "keep_stopped": list(todo.keep_stopped),
-        "plan_again_with": list(todo.plan_again_with),
-        "set_aside": list(todo.set_aside),
-        "unclean": todo.unclean,
-        "start_order": list(todo.start_order),
-        "do_not_start": list(todo.do_not_start),
-        "any_order": todo.any_order,
-    }

@@ -108,6 +108,19 @@ def test_an_order_is_given_only_where_it_matters(run: Run) -> None:
     assert "stay" not in flat
 
 
+def test_the_table_tells_the_steps_that_the_other_formats_tell(run: Run, audit: Path) -> None:
+    """The leader that leads now loses nothing of the copies given, but broker 2's is not among them."""
+    copies = audit / "broker-1", audit / "broker-3", "--topic", "audit"
+    (partition,) = json.loads(run(*copies, "--format", "json")[1])["partitions"]
+    flat = " ".join(run(*copies, "--format", "table")[1].split())
+    assert "Missing: the copy of broker 2 is not here, and may hold more." in flat
+    assert "1. Copy the log directories of broker 2 as well and plan again before anything below is done" in flat
+    steps = [f"{number}. {line}" for number, line in enumerate(partition["advice"][1:], 1)]
+    assert " ".join([partition["advice"][0], *steps, *partition["commands"]]) in flat
+    healthy = SAMPLES / "healthy", "--topic", "orders", "--partition", "0", "--format"
+    assert "1. Start the brokers in any order" in run(*healthy, "table")[1]
+
+
 def test_those_that_lose_alike_are_told(run: Run, tmp_path: Path) -> None:
     common = batch(0, 2)
     for broker in (1, 2):
