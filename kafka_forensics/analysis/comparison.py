@@ -239,7 +239,11 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         evidence = dict(one.evidence) | {"held_by": holders}
         severity = one.severity
         if one.kind in _MISSING and high_watermark is not None:
-            evidence |= {"high_watermark": high_watermark, "below_high_watermark": start < high_watermark}
+            evidence |= {
+                "high_watermark": high_watermark,
+                "witness": comparison.witness,
+                "below_high_watermark": start < high_watermark,
+            }
             if start < high_watermark and one.kind in _CRITICAL_BELOW:
                 severity = Severity.CRITICAL
             if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1:
@@ -247,7 +251,7 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         judged.append(replace(one, severity=severity, evidence=evidence))
     for start, end in _held_nowhere(replicas, lost, high_watermark or 0):
         place = replace(_partition(replicas), offset_start=start, offset_end=end)
-        evidence = {"missing": end - start, "high_watermark": high_watermark, "held_by": []}
+        evidence = {"missing": end - start, "high_watermark": high_watermark, "witness": comparison.witness, "held_by": []}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
     return judged
 
@@ -287,7 +291,8 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
 
 _CRITICAL_BELOW = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "RECOVERY_WOULD_TRUNCATE"})
 """Kinds that are critical where they begin below the high watermark."""
-_MISSING = _CRITICAL_BELOW | {"SEGMENT_MISSING", "HW_BEYOND_LEO"}
+_MISSING = _CRITICAL_BELOW | {"SEGMENT_MISSING"}
+"""Kinds that are told the partition's high watermark, and by which witness; `HW_BEYOND_LEO` speaks of its replica's own."""
 _SPOILED = frozenset(
     {
         "BATCH_MAGIC_UNKNOWN",
@@ -305,6 +310,7 @@ _DAMAGED = frozenset({"FRAMING_LOST", "HIDDEN_BYTES", "SEG_HOLE", "RECOVERY_WOUL
 """What had been written where nothing can be read now: its epochs are those of the checkpoint and of the batches around it."""
 _HELD = (_MISSING | _SPOILED | _DAMAGED) | frozenset(
     {
+        "HW_BEYOND_LEO",
         "INTERRUPTED_SWAP",
         "BATCH_CRC_MISMATCH",
         "SEG_SHORT",

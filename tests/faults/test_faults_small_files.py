@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.model.files import AbortedTxn
+from kafka_forensics.wording import message
 from kafka_forensics.writers.indexes import write_transaction_index
 from tests.support.faults import ABORTING, COMMITTING, HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, span, verdict
@@ -155,6 +156,17 @@ def test_f30_names_who_has_what_this_replica_lost(brokers: Brokers) -> None:
     assert said(result) == [("HW_BEYOND_LEO", "critical", 2), ("REPLICA_LAGS", "info", 2)]
     one = only(result, "HW_BEYOND_LEO")
     assert (offsets(one), one.evidence["held_by"]) == ((55, 72), [1, 3])
+
+
+def test_f30_the_high_watermark_told_is_the_replicas_own(brokers: Brokers) -> None:
+    """Broker 2 checkpointed 60 and its log ends at 55; that the others checkpointed 72 is another matter."""
+    delete_segment(brokers, 2, 55)
+    brokers.file(2, 75, "snapshot").unlink()
+    for name, offset in (("recovery-point", 55), ("replication", 60)):
+        write_checkpoint(brokers.log_dir(2), name, offset)
+    one = only(verdict(brokers), "HW_BEYOND_LEO")
+    assert (offsets(one), one.evidence["high_watermark"]) == ((55, 60), 60)
+    assert "the checkpointed high watermark 60 lies beyond the log's end 55" in message(one)
 
 
 def test_f30_in_a_live_copy_the_checkpoint_is_only_newer(brokers: Brokers) -> None:
