@@ -50,7 +50,7 @@ _OF_TRANSACTION: Final = (
 class OpenTransaction:
     """A transaction without a marker: its data lies in `[first_offset, last_offset]`, its first batch at `position` of a segment.
 
-    `producer_epoch` is that of its last batch; timestamps are ms, of its first and last batch.
+    `producer_epoch` is that of its last batch, `first_producer_epoch` of its first; timestamps are ms, of its first and last batch.
     """
 
     producer_id: int
@@ -63,6 +63,7 @@ class OpenTransaction:
     position: int
     size_in_bytes: int
     first_batch_last_offset: int
+    first_producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +290,7 @@ class TransactionsFold:
                 position=int(block[rules.POSITION]),
                 size_in_bytes=int(block[rules.SIZE]),
                 first_batch_last_offset=int(block[rules.FIRST_LAST_OFFSET]),
+                first_producer_epoch=int(block[rules.EPOCH]),
             )
             for row, block in zip(producers, blocks, strict=True)
         ]

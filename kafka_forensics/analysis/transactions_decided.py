@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_facts import PartitionFacts
 from kafka_forensics.model.constants import CONTROL_COMMIT
 from kafka_forensics.model.transaction_log import (
@@ -137,7 +138,7 @@ def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision
     possible = [
         (one.producer_epoch, one.decided_timestamp, number)
         for number, one in enumerate(unmatched)
-        if 0 <= one.producer_epoch - opened.producer_epoch - (one.client_transaction_version >= TV2) <= 1
+        if 0 <= one.producer_epoch - opened.first_producer_epoch - (one.client_transaction_version >= TV2) <= 1
     ]
     earliest = min((epoch for epoch, _, _ in possible), default=-1)
     first = [one for one in possible if one[0] == earliest]
@@ -205,8 +206,11 @@ def _unmatched(
     if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
         return None  # another copy may have it: what that means, the comparison of the copies says
     opened = facts.open.get(decision.producer_id)
-    if opened is not None and ends_open and not _goes_on(log, decision, listed):
-        return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
+    if opened is not None and ends_open:
+        if not _may_be_later(log, decision, listed, opened):
+            return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
+        if opened.first_timestamp <= moment + SKEW_MS:
+            return None  # nobody can say which of the two it is of
     if decision.producer_id in facts.open_elsewhere:
         return None  # nor is it said here that another copy has the records
     if end is None or not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
@@ -264,12 +268,18 @@ def _has_all(facts: PartitionFacts, moment: int, ends_before: bool) -> bool:
     return _was_in_sync(facts, moment) or (facts.all_whole and _are_all(facts))
 
 
-def _goes_on(log: TransactionLog, decision: Decision, listed: TopicPartition) -> bool:
-    """Whether a later transaction of the same id may have written to the partition."""
+def _may_be_later(log: TransactionLog, decision: Decision, listed: TopicPartition, opened: OpenTransaction) -> bool:
+    """Whether what is open in the partition may begin with a later transaction of the same id: not if its first records have an
+    earlier epoch than that, or were made before it."""
     state = log.states.get(decision.transactional_id)
     if decision.transactional_id in log.unknown_ids or state is None or state.metadata is None:
         return True
-    return state.offset > decision.offset and state.metadata.state == "Ongoing" and listed in state.metadata.partitions
+    later = state.metadata
+    if state.offset <= decision.offset or later.state != "Ongoing" or listed not in later.partitions:
+        return False
+    if later.producer_id != opened.producer_id or later.producer_epoch > opened.first_producer_epoch:
+        return False
+    return not 0 <= opened.first_timestamp < later.start_timestamp - SKEW_MS
 
 
 def _emptied(facts: PartitionFacts, decision: Decision, marker: "NDArray[np.int64]") -> tuple[int, int] | None:

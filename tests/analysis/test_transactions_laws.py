@@ -110,6 +110,7 @@ class Plain:
                     first[C.POSITION],
                     first[C.SIZE_IN_BYTES],
                     first[C.LAST_OFFSET],
+                    first[C.PRODUCER_EPOCH],
                 )
             )
         return sorted(answer, key=lambda one: (one.first_offset, one.producer_id))

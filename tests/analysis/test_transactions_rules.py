@@ -154,8 +154,8 @@ def test_open_transactions_come_oldest_first() -> None:
         Log().transactional(9, 0, 0, 2).transactional(3, 1, 0, 2).marker(9, 0, COMMIT).transactional(9, 0, 2).transactional(9, 1, 3)
     )
     assert log.fold(TransactionsFold).open_transactions() == [
-        OpenTransaction(3, 1, 2, 3, START + 2000, START + 2000, 0, 100, 100, 3),
-        OpenTransaction(9, 1, 5, 6, START + 4000, START + 5000, 0, 300, 100, 5),
+        OpenTransaction(3, 1, 2, 3, START + 2000, START + 2000, 0, 100, 100, 3, 1),
+        OpenTransaction(9, 1, 5, 6, START + 4000, START + 5000, 0, 300, 100, 5, 0),
     ]
 
 
