@@ -35,7 +35,7 @@ def test_f44_what_was_written_long_behind_the_end_leaves_nothing_of_it(tmp_path:
 
 
 def goes_on(root: Path, client: int, later: float, written: list[float], *, commit: bool) -> list[Path]:
-    """A transaction at 30 s ended so without a marker in t-0, and one is in hand since `later`; at these times the open was written."""
+    """A transaction at 30 s ended so without a marker in t-0; one is in hand since `later`; `written` is when the open was."""
     log, state, other = DataLog(), CoordinatorLog(), DataLog()
     log.traffic(0)
     for at in written:
