@@ -110,7 +110,7 @@ def _missing_replicas(log_dir: LogDir) -> list[Finding]:
     checkpoint = log_dir.checkpoints.get("replication-offset-checkpoint")
     if checkpoint is None:
         return []
-    there = {(one.topic, one.partition) for one in log_dir.found.partitions}
+    there = _directories_there(log_dir)
     gone = [(key, offset) for key, offset in sorted(checkpoint.offsets.items()) if offset > 0 and key not in there]
     return [
         finding(
@@ -122,13 +122,18 @@ def _missing_replicas(log_dir: LogDir) -> list[Finding]:
     ]
 
 
+def _directories_there(log_dir: LogDir) -> set[tuple[str | None, int | None]]:
+    """Topic and partition of every partition's directory; of one that could not be listed, by its name."""
+    return {(one.topic, one.partition) for one in [*log_dir.found.partitions, *log_dir.found.unlisted]}
+
+
 def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findings: list[Finding]) -> list[Finding]:
     """`findings` with what follows for partitions that checkpoints of several brokers name and of which no directory is there.
 
     Their committed offsets are in no copy; but of a topic that the controller's log no longer knows, nothing is missing. Brokers
     that it assigns replicas to and of which nothing was given are told, too.
     """
-    there = {(each.topic, each.partition) for one in inputs.log_dirs for each in one.found.partitions}
+    there = {key for one in inputs.log_dirs for key in _directories_there(one)}
     gone: dict[tuple[str, int], list[Finding]] = {}
     judged: list[Finding] = []
     for one in findings:

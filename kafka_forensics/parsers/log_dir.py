@@ -107,6 +107,8 @@ class LogDirectory:
     partitions: list[PartitionDirectory]
     unknown: list[Entry]
     irregular: list[Entry]
+    unlisted: list[PartitionName] = field(default_factory=list)
+    """Partitions by the names of directories that are there and could not be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def _search(source: ByteSource, folder: _Folder, depth: int) -> Discovery:
             found.take(_alone(child) if child.is_partition else below)
         return found
     partitions = [child for child, below in zip(members, inner, strict=True) if not below.log_directories]
-    found.log_directories.append(_log_directory(folder, partitions))
+    found.log_directories.append(_log_directory(folder, partitions, [one.path for one in found.incomplete]))
     for below in inner:
         if below.log_directories:
             found.take(below)
@@ -213,8 +215,11 @@ def _alone(folder: _Folder) -> Discovery:
     return Discovery([LogDirectory(folder.path, {}, [_partition_directory(folder, parsed)], [], [])])
 
 
-def _log_directory(folder: _Folder, children: list[_Folder]) -> LogDirectory:
-    """`folder` as a log directory; a child named like no partition is an illegal one, or `unknown` if nothing points to Kafka."""
+def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str]) -> LogDirectory:
+    """`folder` as a log directory; a child named like no partition is an illegal one, or `unknown` if nothing points to Kafka.
+
+    `refused`: paths of directories in it that could not be listed.
+    """
     entries: dict[str, Entry] = {}
     unknown: list[Entry] = []
     for entry, parsed in folder.files:
@@ -224,6 +229,7 @@ def _log_directory(folder: _Folder, children: list[_Folder]) -> LogDirectory:
         else:
             unknown.append(entry)
     partitions = []
+    unlisted = [name for path in refused if (name := parse_partition_name(path.rpartition("/")[2])) is not None]
     by_path = {child.path: child for child in children}
     for entry in folder.directories:
         child = by_path.get(entry.path)
@@ -238,7 +244,7 @@ def _log_directory(folder: _Folder, children: list[_Folder]) -> LogDirectory:
             partitions.append(_partition_directory(unread, None))
         else:
             unknown.append(entry)
-    return LogDirectory(folder.path, entries, partitions, unknown, folder.irregular)
+    return LogDirectory(folder.path, entries, partitions, unknown, folder.irregular, unlisted)
 
 
 def _partition_directory(folder: _Folder, name: PartitionName | None) -> PartitionDirectory:

@@ -28,3 +28,4 @@ def test_a_directory_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch:
     named = f"{broken}/{refused}" if refused else broken
     assert [(one.path, one.reason) for one in result.incomplete] == [(named, "permission denied")]
     assert [replica.broker for replica in result.partitions[0].replicas] == [1, 3]
+    assert [one.kind for one in result.findings if one.severity.rank > 0] == []
