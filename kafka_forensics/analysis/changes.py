@@ -196,14 +196,14 @@ class _Told:
             self.row(kind, offsets, reason=reason, evidence={"batches_differing": len(group)})
         if self.old.state.unread or self.new.state.unread:
             return
-        old_gaps, new_gaps = _gaps(self.old), _gaps(self.new)
+        old_gaps, new_gaps = gaps(self.old), gaps(self.new)
         rotten = [(one.offset, one.end_offset) for one in before if one.kind == "damaged"]
         known = [*rotten, *old_gaps, *self.old.course.eaten.values()]
-        for offsets, evidence in _clipped(_without(self.new.course.eaten.values(), known), limits):
+        for offsets, evidence in _clipped(without(self.new.course.eaten.values(), known), limits):
             self.row(ChangeKind.DAMAGED, offsets, reason="framing", evidence=evidence)
-        for offsets, evidence in _clipped(_without(new_gaps, old_gaps), limits):
+        for offsets, evidence in _clipped(without(new_gaps, old_gaps), limits):
             self.row(ChangeKind.MISSING, offsets, leader_epochs=_epochs(self.old, offsets), evidence=evidence)
-        for offsets, evidence in _clipped(_without(old_gaps, new_gaps), limits):
+        for offsets, evidence in _clipped(without(old_gaps, new_gaps), limits):
             self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(self.new, offsets), reason="gap", evidence=evidence)
         compacted = is_compacted(self.old, self.new)
         if self.found.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
@@ -265,12 +265,12 @@ def _sorted_out(found: Iterable[Difference], new: Replica, reader: BatchReader) 
     return groups
 
 
-def _gaps(replica: Replica) -> list[Range]:
+def gaps(replica: Replica) -> list[Range]:
     """Offsets that no batch covers, in good order."""
     return [(one.start, one.end) for one in replica.course.irregularities if one.kind == "OFFSET_GAP"]
 
 
-def _without(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
+def without(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     """What of `ranges` lies in none of `others`, ascending."""
     rest = sorted(ranges)
     for low, high in sorted(others):

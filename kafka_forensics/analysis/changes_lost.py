@@ -4,18 +4,23 @@ A high watermark never goes back in good order (Partition.maybeIncrementLeaderHW
 but not be cut off. A broker that did cut it recovered from damage and copies it again, or followed a leader that had lost it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.changes import Between
+from kafka_forensics.analysis.changes import Between, Range, gaps, without
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
 from kafka_forensics.analysis.differences import BatchReader, differences
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.changes import Change, ChangeKind
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import PartitionSummary
+
+_RANGES_TOLD: Final = 64
+"""Ranges of offsets that evidence lists; it counts the offsets of all."""
+_GAP: Final = -1
+"""Stands beside the numbers of replicas for what the older log itself lacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,67 +65,125 @@ def committed_end(old: Replica, summary: PartitionSummary) -> tuple[int, str] | 
     return (end, witness) if end > old.log_start_offset else None
 
 
+class _Piece(NamedTuple):
+    """Committed offsets that went from one log, all with the same holders; `high_watermark`: up to where they were committed."""
+
+    went: Went
+    offsets: Range
+    high_watermark: int
+    witness: str
+
+
 def committed_gone(
     went: Sequence[Went], newer: Newer, summary: PartitionSummary, between: Between, changes: list[Change], reader: BatchReader
 ) -> list[Finding]:
     """`COMMITTED_TRUNCATED_SINCE`, one for each set of brokers that still hold what others cut; their rows in `changes` say so too.
 
-    What expired meanwhile is not missed, and a replica that was removed is no loss while any other holds what it had.
+    What expired meanwhile is not missed, and a replica that was removed is no loss while any other holds what it had: offset by
+    offset, for the others may have different parts of it.
     """
-    groups: dict[tuple[int | str, ...], list[tuple[Went, int, int, str]]] = {}
+    groups: dict[tuple[int | str, ...], list[_Piece]] = {}
     for one in went:
         known = committed_end(one.old, summary)
         if known is None:
             continue
-        end, witness = known
-        end = end if one.end is None else min(end, one.end)
+        high_watermark, witness = known
+        end = high_watermark if one.end is None else min(high_watermark, one.end)
         expired = max((each.log_start_offset for each in newer.replicas), default=0)
         start = max(one.start, expired)
         if start >= end:
             continue
-        holders = tuple(each.broker for each in newer.replicas if _holds(one.old, each, (start, end), reader))
-        changes[one.row] = replace(changes[one.row], committed_end=end, held_by=holders)
-        if not (holders and changes[one.row].kind is ChangeKind.DELETED):
-            groups.setdefault(holders, []).append((one, start, end, witness))
+        pieces = _pieces(one.old, newer.replicas, (start, end), reader)
+        changes[one.row] = _with_holders(changes[one.row], end, pieces)
+        for offsets, holders in pieces:
+            if not (holders and changes[one.row].kind is ChangeKind.DELETED):
+                groups.setdefault(holders, []).append(_Piece(one, offsets, high_watermark, witness))
     return [_finding(holders, group, newer, between, changes) for holders, group in sorted(groups.items(), key=repr)]
 
 
-def _holds(old: Replica, new: Replica, offsets: tuple[int, int], reader: BatchReader) -> bool:
-    """Whether the newer replica holds what the older one had at these offsets."""
-    start, end = offsets
-    if new.log_start_offset > start or new.log_end_offset < end or not new.covers(start, end):
-        return False
-    return not any(one.kind == "content" and one.offset < end for one in differences(old, new, reader))
+def _with_holders(row: Change, end: int, pieces: list[tuple[Range, tuple[int | str, ...]]]) -> Change:
+    """The row, and who has the committed part of what it is about."""
+    if not pieces:
+        return row
+    of_each = [set(holders) for _, holders in pieces]
+    every = tuple(each for each in pieces[0][1] if all(each in holders for holders in of_each))
+    lost = [offsets for offsets, holders in pieces if not holders]
+    evidence = dict(row.evidence)
+    if not every and len(lost) < len(pieces):
+        evidence["in_parts_on"] = list(dict.fromkeys(each for _, holders in pieces for each in holders))
+        evidence["lost"] = [list(each) for each in lost[:_RANGES_TOLD]]
+        evidence["lost_offsets"] = sum(high - low for low, high in lost)
+    return replace(row, committed_end=end, held_by=every, evidence=evidence)
+
+
+def _pieces(
+    old: Replica, newer: Sequence[Replica], offsets: Range, reader: BatchReader
+) -> list[tuple[Range, tuple[int | str, ...]]]:
+    """The parts of `offsets` that the older log has, in order, each with the brokers whose newer logs hold all of it."""
+    turns = [(place, _GAP, begins) for gap in gaps(old) for place, begins in zip(gap, (True, False), strict=True)]
+    for index, each in enumerate(newer):
+        for low, high in _held(old, each, offsets, reader):
+            turns += [(low, index, True), (high, index, False)]
+    open_there: set[int] = set()
+    found: list[tuple[Range, tuple[int | str, ...]]] = []
+    position, end = offsets
+    for turn, index, begins in [*sorted(turns), (end, _GAP, True)]:
+        place = min(turn, end)
+        if position < place and _GAP not in open_there:
+            holders = tuple(newer[each].broker for each in sorted(open_there))
+            if found and found[-1][0][1] == position and found[-1][1] == holders:
+                position = found.pop()[0][0]
+            found.append(((position, place), holders))
+        position = max(position, place)
+        (open_there.add if begins else open_there.discard)(index)
+    return found
+
+
+def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> list[Range]:
+    """The parts of `offsets` that the newer log holds as the older one had them, in order."""
+    start, end = max(offsets[0], new.log_start_offset), min(offsets[1], new.log_end_offset)
+    clipped = ((max(run.start_offset, start), min(run.end_offset, end)) for run in new.state.continuity.runs)
+    parts = _union(part for part in clipped if part[0] < part[1])
+    found = differences(old, new, reader)
+    others = [one for one in found if one.kind == "content"]
+    if not others:
+        return parts
+    same_epochs = all(one.epochs[0] == one.epochs[1] for one in others)
+    goes_on = same_epochs and not found.full and not found.ranges_not_compared
+    end_of_others = max(one.end_offset for one in others) if goes_on else max(end, others[0].offset)
+    return without(parts, [(others[0].offset, end_of_others)])
 
 
 def _finding(
     holders: tuple[int | str, ...],
-    group: list[tuple[Went, int, int, str]],
+    group: list[_Piece],
     newer: Newer,
     between: Between,
     changes: list[Change],
 ) -> Finding:
-    start, end = min(each[1] for each in group), max(each[2] for each in group)
-    witness = next(each[3] for each in group if each[2] == end)
-    brokers = [broker for one, *_ in group for broker in one.brokers]
-    context = group[0][0].old.context
-    place = Place(context.topic, context.partition, offset_start=start, offset_end=end)
-    ids = {one.old.context.topic_id for one, *_ in group} | {one.context.topic_id for one in newer.replicas}
+    gone = _union(one.offsets for one in group)
+    committed = max(group, key=lambda one: one.high_watermark)
+    brokers = list(dict.fromkeys(broker for one in group for broker in one.went.brokers))
+    context = group[0].went.old.context
+    place = Place(context.topic, context.partition, offset_start=gone[0][0], offset_end=gone[-1][1])
+    ids = {one.went.old.context.topic_id for one in group} | {one.context.topic_id for one in newer.replicas}
     evidence: dict[str, Any] = {
         "from_snapshot": between.older,
         "to_snapshot": between.newer,
         "brokers": brokers,
-        "missing": end - start,
-        "high_watermark": end,
-        "witness": witness,
-        "replaced_by": sorted({each for one, *_ in group if (each := changes[one.row].replaced_by) is not None}),
+        "missing": sum(end - start for start, end in gone),
+        "high_watermark": committed.high_watermark,
+        "witness": committed.witness,
+        "replaced_by": sorted({each for one in group if (each := changes[one.went.row].replaced_by) is not None}),
         "held_before": brokers,
         "premises": [
-            f"{witness} in snapshot {between.older}",
+            f"{committed.witness} in snapshot {between.older}",
             "one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known",
             "the controller's log names all replicas" if newer.assignment_is_known else "no controller's log names all replicas",
         ],
     }
+    if len(gone) > 1:
+        evidence |= {"scattered": evidence["missing"], "ranges": [list(each) for each in gone[:_RANGES_TOLD]]}
     severity, confidence = Severity.CRITICAL, Confidence.PROVEN if len(ids) == 1 and None not in ids else Confidence.INFERRED
     if holders:
         severity = Severity.WARNING
@@ -131,6 +194,17 @@ def _finding(
     elif not newer.assignment_is_known:
         confidence = Confidence.INFERRED
     return finding("COMMITTED_TRUNCATED_SINCE", place, evidence, severity=severity, confidence=confidence)
+
+
+def _union(ranges: Iterable[Range]) -> list[Range]:
+    """The ranges in order, those that touch joined."""
+    joined: list[Range] = []
+    for start, end in sorted(ranges):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+        else:
+            joined.append((start, end))
+    return joined
 
 
 def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: Between) -> Finding | None:

@@ -80,7 +80,7 @@ class Change:
     committed_end: int | None = None
     """Of offsets that went: up to where the older snapshot proves them committed."""
     held_by: tuple[int | str, ...] = ()
-    """Of committed offsets that went: brokers that have them in the newer snapshot."""
+    """Of committed offsets that went: brokers that have them all in the newer snapshot; those that have parts are in `evidence`."""
     evidence: dict[str, Any] = field(default_factory=dict)
     """More numbers, as JSON knows them, by stable names."""
 

@@ -3,6 +3,7 @@
 from typing import Final
 
 from kafka_forensics.model.changes import Change, ChangeKind
+from kafka_forensics.wording.offset_words import offset_range
 
 REASONS: Final = {
     "retention": "by retention, or as the leader did",
@@ -50,10 +51,24 @@ def change_words(one: Change) -> str:
     counts = [f"{amount} {noun if amount == 1 else plural}" for amount, noun, plural in _counts(one) if amount is not None]
     told += [", ".join(counts)] if counts else []
     if one.committed_end is not None:
-        holders = ", ".join(map(str, one.held_by))
-        told.append(f"committed below {one.committed_end}, {f'still on {holders}' if holders else 'on no replica given any more'}")
+        told.append(f"committed below {one.committed_end}, {_holders(one)}")
     told += [words.format(count, "" if count == 1 else "s") for key, words in _FURTHER.items() if (count := one.evidence.get(key))]
     return "; ".join(told)
+
+
+def _holders(one: Change) -> str:
+    """Who has what was committed of the range: all of it, parts of it, or nobody."""
+    parts = one.evidence.get("in_parts_on")
+    if one.held_by or not parts:
+        return f"still on {', '.join(map(str, one.held_by))}" if one.held_by else "on no replica given any more"
+    holders, lost = ", ".join(map(str, parts)), one.evidence.get("lost") or []
+    if not lost:
+        return f"still on {holders}, a part each"
+    if len(lost) > 1:
+        return (
+            f"still on {holders} but for {one.evidence.get('lost_offsets')} offsets among {offset_range(lost[0][0], lost[-1][1])}"
+        )
+    return f"still on {holders} but for {offset_range(*lost[0])}"
 
 
 def _what(one: Change) -> str:

@@ -4,9 +4,9 @@ from typing import Final
 
 PROSE: Final = """
 COMMITTED_TRUNCATED_SINCE: committed records cut off between snapshots
-    [{offsets}|some offsets] were committed in [snapshot {from_snapshot}|an older snapshot][ ({witness})] and are gone[ on
-    {brokers:brokers}] in [snapshot {to_snapshot}|a newer one][; they are still on {held_by:brokers}|; no copy of the newer one has
-    them, those of {held_before:brokers} in the older one do][, and {not_given:brokers}, not given there, may]
+    [{scattered} of ][{offsets}|some offsets] were committed in [snapshot {from_snapshot}|an older snapshot][ ({witness})] and are
+    gone[ on {brokers:brokers}] in [snapshot {to_snapshot}|a newer one][; they are still on {held_by:brokers}|; no copy of the newer
+    one has them, those of {held_before:brokers} in the older one do][, and {not_given:brokers}, not given there, may]
     > Keep [snapshot {from_snapshot}|the older snapshot] as it is, since it has these records. See who led meanwhile with
     `kafka-forensics metadata PATH...`.
 KEYS_LOST_SINCE: latest records of keys gone between snapshots

@@ -11,6 +11,7 @@ import pytest
 from kafka_forensics.model.changes import ChangeKind
 from kafka_forensics.model.findings import Confidence
 from kafka_forensics.wording import advice, message
+from kafka_forensics.wording.change_words import change_words
 from lab.mutations import in_batch
 from tests.support.faults import DIRECTORY, HEALTHY, HIGH_WATERMARK, LOG_END, Brokers
 from tests.support.snapshot_trees import NEW, OLD, Snapshots, cut, findings, grown, on_each, rows
@@ -71,6 +72,47 @@ def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(
     assert findings(result) == [(KIND, "warning", *gone)]
     (row,) = [one for one in result.changes if one.kind is ChangeKind.REWRITTEN]
     assert row.held_by == (2, 3)
+
+
+def test_of_a_replica_that_vanished_only_what_no_other_has_is_lost(trees: Snapshots) -> None:
+    shorter, forked = cut(HEALTHY, LOST), grown(cut(HEALTHY, LOST), 3, epoch=7, tag="other", roll=True)
+    trees.put(OLD, {1: forked, 2: HEALTHY, 3: shorter})
+    shutil.rmtree(trees.put(NEW, {1: forked, 2: HEALTHY, 3: shorter}) / "b2" / DIRECTORY)
+    result = trees.told()
+    assert rows(result, broker=2) == [(2, "deleted", "replica_gone", 0, LOG_END)]
+    assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK)]
+    assert result.findings[0].evidence["missing"] == HIGH_WATERMARK - LOST
+    (row,) = [one for one in result.changes if one.broker == 2]
+    assert (row.committed_end, row.held_by) == (HIGH_WATERMARK, ())
+    assert row.evidence["lost"] == [[LOST, HIGH_WATERMARK]]
+    assert change_words(row).endswith("committed below 72, still on 1, 3 but for 55 to 71")
+
+
+def test_each_part_of_a_cut_is_judged_by_who_still_has_it(trees: Snapshots) -> None:
+    trees.put(OLD, HEALTHY)
+    new = trees.put(NEW, {1: cut(HEALTHY, 29), 2: cut(HEALTHY, 29), 3: cut(HEALTHY, LOST)})
+    result = trees.told()
+    assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK), (KIND, "warning", 29, LOST)]
+    assert [one.evidence.get("held_by") for one in result.findings] == [None, [3]]
+    assert [one.evidence["brokers"] for one in result.findings] == [[1, 2, 3], [1, 2]]
+    (row,) = [one for one in result.changes if one.broker == 1]
+    assert row.evidence["in_parts_on"] == [3]
+    shutil.rmtree(new / "b3" / DIRECTORY)
+    assert findings(trees.told()) == [(KIND, "critical", 29, HIGH_WATERMARK)]
+
+
+def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
+    log = grown(grown(HEALTHY, 2, roll=True), 2, roll=True)
+    trees.put(OLD, log, LOG_END + 12)
+    new = trees.put(NEW, log, LOG_END + 12)
+    for broker, segment in ((1, 29), (1, LOG_END), (3, 29), (3, LOG_END)):
+        for path in (new / f"b{broker}" / DIRECTORY).glob(f"{segment:020}.*"):
+            path.unlink()
+    shutil.rmtree(new / "b2" / DIRECTORY)
+    (found,) = trees.told().findings
+    assert (found.severity.value, found.place.offset_start, found.place.offset_end) == ("critical", 29, LOG_END + 6)
+    assert (found.evidence["missing"], found.evidence["ranges"]) == (32, [[29, LOST], [LOG_END, LOG_END + 6]])
+    assert message(found).startswith("t-0: 32 of offsets 29 to 80 were committed in snapshot")
 
 
 def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:

@@ -48,7 +48,7 @@ CHANGES_FACT: Final = fact(
         maybe("records", pa.int64(), "in them"),
         maybe("bytes", pa.int64(), "of them"),
         maybe("committed_end", pa.int64(), "up to where the older snapshot proves that what went was committed, exclusive"),
-        column("held_by", pa.list_(pa.string()), "brokers that have what went of it in the newer snapshot"),
+        column("held_by", pa.list_(pa.string()), "brokers that have all of it that went in the newer snapshot"),
         *_at("from", "older"),
         *_at("to", "newer"),
         column("evidence", pa.string(), "more numbers, as a JSON object"),
