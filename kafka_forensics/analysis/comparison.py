@@ -47,11 +47,13 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     loss = None if forked else trailing_epoch_loss(replicas)
     if forked:
         forks, epochs, first = fork_findings(replicas, forked)
-        result.findings += forks
+        result.findings += _records_named(forks, replicas, forked, reader)
+        if len(set(epochs.values())) == 1:
+            first = forks[0].evidence.get("record_offset", first)
         result.agreement = Agreement("conflict", first, epochs)
         rest = unexplained(replicas, forked, forked)
         while rest:
-            result.findings += untold(fork_findings(replicas, rest)[0], result.findings)
+            result.findings += untold(_records_named(fork_findings(replicas, rest)[0], replicas, rest, reader), result.findings)
             rest = unexplained(replicas, rest, forked)
         while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
             result.findings.append(beside)
@@ -74,6 +76,21 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
     _tell_unread(result, max(found.ranges_not_compared for found in pairs.values()))
     return result
+
+
+def _records_named(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
+    """`forks`; different records of one leader epoch with `record_offset`, the first of them in the first batches that differ."""
+    for one in forks:
+        if one.kind == "SAME_EPOCH_DIVERGENCE":
+            first = [(pair, found[0]) for pair, found in conflicts.items() if found[0].offset == one.evidence["offset"]]
+            known = [
+                reader.first_unlike(replicas[i], each.left, replicas[j], each.right)
+                for (i, j), each in first
+                if each.epochs[0] == each.epochs[1]
+            ]
+            offset = min((offset for offset in known if offset is not None), default=None)
+            one.evidence.update({} if offset is None else {"record_offset": offset})
+    return forks
 
 
 def _tell_unread(result: Comparison, ranges: int) -> None:

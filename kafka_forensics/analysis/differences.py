@@ -34,6 +34,11 @@ class BatchReader(Protocol):
     ) -> bool | None:
         """Whether two batches hold equal records (`common`: equal wherever both hold the offset); None if one cannot be read."""
 
+    def first_unlike(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
+    ) -> int | None:
+        """The first offset that two batches both hold, with different records; None if there is none or one cannot be read."""
+
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
         """Whether a batch was read and holds no records that could be decoded."""
 

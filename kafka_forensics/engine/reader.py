@@ -104,6 +104,17 @@ class LogReader:
             return all(left_records[offset] == right_records[offset] for offset in shared)
         return left_records == right_records
 
+    def first_unlike(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
+    ) -> int | None:
+        """The first offset at which two batches hold different records, see `BatchReader`."""
+        ours, theirs = self.decoded(left, left_row), self.decoded(right, right_row)
+        if ours is None or theirs is None:
+            return None
+        left_records, right_records = _records(ours, left_row), _records(theirs, right_row)
+        shared = left_records.keys() & right_records.keys()
+        return min((offset for offset in shared if left_records[offset] != right_records[offset]), default=None)
+
     def _sound(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
         """A batch opened; None if it cannot be, or there is something wrong inside, which is noted."""
         decoded = self.decoded(replica, row)

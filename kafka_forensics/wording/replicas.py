@@ -15,7 +15,8 @@ BATCHES_REENCODED: same records in other batches
     [{brokers:brokers}|the replicas] hold equal records in differently encoded batches[ at {offsets}][;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
 SAME_EPOCH_DIVERGENCE: different records of one leader epoch
-    the replicas hold different records of one leader epoch[ at offset {offset}][ ({versions})], which no election can explain[;
+    the replicas hold different records of one leader epoch[ at offset {record_offset}| in the batch at offset {offset}][
+    ({versions})], which no election can explain[;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
 FORK_ABOVE_HW: logs that part above the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], [and whether that was committed cannot be told, because no high

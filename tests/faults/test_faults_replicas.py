@@ -69,11 +69,13 @@ def test_f36_an_empty_follower_only_lags(tmp_path: Path) -> None:
 def test_f38_other_bytes_under_the_same_epoch(tmp_path: Path, different_on: tuple[int, ...], held_by: list[int]) -> None:
     brokers = healthy(tmp_path)
     for broker in different_on:
-        rewritten(brokers, broker, 40)
+        rewritten(brokers, broker, 40, byte=800)
     result = verdict(brokers)
     assert said(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
     one = only(result, "SAME_EPOCH_DIVERGENCE")
-    assert (offsets(one), one.evidence["held_by"]) == ((39, 42), held_by)
+    assert (offsets(one), one.evidence["held_by"], one.evidence["record_offset"]) == ((39, 42), held_by, 40)
+    assert "different records of one leader epoch at offset 40 (epoch 1 on " in message(one)
+    assert result.partitions[0].agreement.common_end_offset == 40
     assert {row["epoch"] for row in one.evidence["versions"]} == {1}
     assert len(one.evidence["versions"]) == len(different_on) + (len(different_on) == 1)
     places = {place["broker"]: place for version in one.evidence["versions"] for place in version["places"]}

@@ -135,6 +135,15 @@ class Logs:
             return all(ours[offset] == theirs[offset] for offset in ours.keys() & theirs.keys())
         return ours == theirs
 
+    def first_unlike(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
+    ) -> int | None:
+        """The first offset at which two batches hold different records, see `BatchReader`."""
+        if {left.broker, right.broker} & self.unreadable:
+            return None
+        ours, theirs = self._records(left, left_row), self._records(right, right_row)
+        return min((offset for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset]), default=None)
+
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
         return (replica.broker, int(row[BatchColumn.POSITION])) in self.noise

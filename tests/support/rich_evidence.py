@@ -26,6 +26,7 @@ RICH: dict[str, Any] = {
     "to_snapshot": "2026-11-21",
     "witness": "the checkpoint of broker 2",
     "offset": 300,
+    "record_offset": 303,
     "versions": [{"brokers": [1], "epoch": 2}, {"brokers": [2, 3], "epoch": 0}],
     "truncation_offsets": [{"follower": 3, "leader": 1, "from_checkpoint": 300, "from_batches": 290}],
     "behind": 40,
