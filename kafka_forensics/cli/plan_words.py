@@ -42,7 +42,7 @@ _MISSING: Final = {
     "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
     "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used: its cuts are told from its batches",
-    "log_not_read": "the log of broker {} could not be read to its end",
+    "log_not_read": "the log of broker {} could not be read {unread}: what stands there counts as not held",
     "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
     "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
@@ -203,8 +203,16 @@ def missing_words(planned: Planned, one: Missing) -> str:
     """A witness that is not there, as a sentence."""
     reason = refusal(planned, one.broker) if one.kind == "does_not_start" else None
     taken = _taken_for(planned, one.broker) if one.kind == "copy_unnamed" else None
-    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken)
+    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken, unread=_unread(planned, one.broker))
     return f"Missing: {text}."
+
+
+def _unread(planned: Planned, broker: Broker | None) -> str:
+    """What of a log could not be read."""
+    one = next((each for each in planned.given.replicas if each.broker == broker), None)
+    inside = "" if one is None or not one.unread else f"at offsets {ranges_words(one.unread)}"
+    behind = "" if one is None or one.end_is_known else "to its end"
+    return " and ".join(part for part in (inside, behind) if part)
 
 
 def _taken_for(planned: Planned, broker: Broker | None) -> str:

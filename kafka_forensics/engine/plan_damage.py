@@ -1,4 +1,5 @@
-"""Damaged batches of replicas as a plan counts them: their offsets, and whether they are rotten copies of what another holds."""
+"""Damaged batches of replicas as a plan counts them: their offsets, and whether they are rotten copies of what another holds; and
+what of a log could not be read, which is no damage."""
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
@@ -45,11 +46,22 @@ def damaged_offsets(one: Replica) -> Ranges:
 
 
 def _between(one: Replica) -> Iterator[Range]:
-    """What damage between good batches has eaten, unless it is nothing but zeros."""
+    """What damage between good batches has eaten, unless it is nothing but zeros, or was never read."""
     holes = {(segment, damage.position): damage for segment, damage in one.state.framing.damage.get("SEG_HOLE", ())}
+    unread = unread_offsets(one)
     for place, offsets in one.course.eaten.items():
-        if not _is_empty(holes.get(place)) and offsets[1] - offsets[0] <= MAX_RELATIVE_OFFSET:
+        if not _is_empty(holes.get(place)) and offsets[1] - offsets[0] <= MAX_RELATIVE_OFFSET and offsets not in unread:
             yield offsets
+
+
+def unread_offsets(one: Replica) -> Ranges:
+    """Offsets before the log's end that stood, if anywhere, in segments that could not be read, or not to their ends."""
+    found = []
+    for run in one.state.continuity.runs if one.state.unread else ():
+        place = run.after_damage
+        if place in one.course.eaten and any(place[0] <= segment < run.segment for segment in one.state.unread):
+            found.append(one.course.eaten[place])
+    return tuple(found)
 
 
 def _is_empty(damage: Damage | None) -> bool:
@@ -97,8 +109,8 @@ def unproven(replicas: Sequence[Replica], reader: "LogReader") -> dict[tuple[int
 def _same(left: Replica, right: Replica, reader: "LogReader", part: Range) -> list[Range]:
     """What of `part` surely held the same batches in both: they stand in one leader epoch, or their headers keep one CRC."""
     start, end = part
-    epochs = {epoch_at(one.epochs, offset) for one in (left, right) for offset in (start - 1, end)}
-    inside = end < min(left.course.end_offset, right.log_end_offset) and start > left.log_start_offset
+    epochs = {epoch for one in (left, right) for epoch in (_epoch_before(one, start), epoch_at(one.epochs, end))}
+    inside = end < min(left.course.end_offset, right.log_end_offset)
     if inside and len(epochs) == 1 and min((one or 0) if one is not None else -1 for one in epochs) >= 0:
         return [part]
     if end - start > OFFSETS_COMPARED:
@@ -111,6 +123,14 @@ def _same(left: Replica, right: Replica, reader: "LogReader", part: Range) -> li
             if (base, last) in theirs and (crc == theirs[base, last][0] or (0 <= epoch == theirs[base, last][1]))
         )
     )
+
+
+def _epoch_before(one: Replica, start: int) -> int | None:
+    """Leader epoch in which a range begins: that of the good batch before it, or at its start; where the log begins damaged, by its
+    leader-epoch-checkpoint."""
+    batches, file = one.epochs, one.context.epoch_checkpoint or ()
+    tried = (epoch_at(batches, start - 1), epoch_at(batches, start), epoch_at(file, start))
+    return next((epoch for epoch in tried if epoch is not None), None)
 
 
 def _headers(one: Replica, reader: "LogReader", part: Range) -> dict[_Batch, tuple[int, int]]:

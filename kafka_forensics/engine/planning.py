@@ -16,7 +16,7 @@ from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
 from kafka_forensics.engine.plan_controller import why_no_word
-from kafka_forensics.engine.plan_damage import damaged_offsets, has_unknown_bytes, unproven
+from kafka_forensics.engine.plan_damage import damaged_offsets, has_unknown_bytes, unproven, unread_offsets
 from kafka_forensics.engine.plan_witnesses import witnesses_of
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.witnesses import read_witnesses
@@ -264,6 +264,7 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         not (context.clean_shutdown or context.live),
         damaged_offsets(one),
         has_unknown_bytes(one),
+        unread_offsets(one),
     )
 
 

@@ -144,7 +144,7 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
             yield Missing("no_high_watermark", one.broker)
         if regime == "epochs" and one.checkpoint is None and one.log_end_offset > one.log_start_offset:
             yield Missing("no_epoch_checkpoint", one.broker)
-        if not one.end_is_known:
+        if not one.end_is_known or one.unread:
             yield Missing("log_not_read", one.broker)
         if one.has_unknown_bytes:
             yield Missing("unknown_bytes", one.broker)

@@ -64,6 +64,9 @@ class PlanReplica:
     has_unknown_bytes: bool = False
     """Whether bytes are behind its last batch of which nothing tells the offsets."""
 
+    unread: Ranges = ()
+    """Offsets before its log end that could not be read: nothing tells whether it holds them, and they do not count as held."""
+
     @property
     def on_disk(self) -> Ranges:
         """Offsets it holds before any recovery, damaged ones among them, from its log start on."""

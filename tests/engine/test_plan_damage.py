@@ -6,7 +6,10 @@ import pytest
 
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.planning import Amount, Planned, PlanOptions, make_plans
+from kafka_forensics.errors import SourceError
 from kafka_forensics.replication.plans import Missing
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile
 from tests.support.replicas import put_replica
 from tests.support.segments import batch
 
@@ -90,3 +93,59 @@ def test_bytes_behind_the_last_batch_that_nothing_names(tmp_path: Path) -> None:
     planned = planned_of(tmp_path, b"".join(LOG[:2]), bytes(rubble))
     assert Missing("unknown_bytes", 2) in planned.plan.missing
     assert not planned.plan.at_most_is_bound
+
+
+def test_damage_at_the_head_of_a_log_hides_what_the_others_hold(tmp_path: Path) -> None:
+    """Framing is lost in the first batch. The checkpoint knows in which epoch the log begins, and it goes on in that."""
+    zeroed = bytearray(b"".join(LOG[:2]))
+    start = len(LOG[0]) - 8
+    zeroed[start : start + 20] = bytes(20)
+    for broker, log in ((1, bytes(zeroed)), (2, b"".join(LOG[:2]))):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
+        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(LOG[2])
+        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+        stop_cleanly(log_dir)
+    (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
+    assert planned.given.replicas[0].damaged == ((0, 6),)
+    assert planned.given.differing == {}
+    assert (costs(planned, 1), costs(planned, 2)) == ((0, 6), (0, 0))
+    first = planned.candidate(1)
+    assert first is not None
+    assert [(one.start, one.end, one.held_by) for one in first.losses] == [(0, 6, (1, 2))]
+
+
+@pytest.mark.parametrize(("checkpoint", "epoch"), [(None, 0), ("0\n2\n0 0\n1 6\n", 1)])
+def test_damage_at_the_head_that_no_epoch_joins_stays_another_version(tmp_path: Path, checkpoint: str | None, epoch: int) -> None:
+    """Nothing tells in which epoch the log begins, or it goes on in another: another leader may have written what stood there."""
+    zeroed = bytearray(b"".join(LOG[:2]))
+    zeroed[len(LOG[0]) - 8 : len(LOG[0]) + 12] = bytes(20)
+    for broker, log in ((1, bytes(zeroed)), (2, b"".join(LOG[:2]))):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
+        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(batch(6, 4, epoch=epoch))
+        if checkpoint is not None:
+            (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
+        stop_cleanly(log_dir)
+    (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
+    assert planned.given.differing == {(0, 1): ((0, 6),)}
+
+
+def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two segments of broker 1, as without the permission to read it."""
+    for broker in (1, 2):
+        log_dir = put_replica(tmp_path, broker, b"".join(LOG[:2]), high_watermark=10)
+        (log_dir / "orders-0" / f"{6:020d}.log").write_bytes(LOG[2])
+        stop_cleanly(log_dir)
+    real = LocalSource.open
+
+    def refusing(self: LocalSource, path: str) -> ByteFile:
+        if path == f"broker-1/orders-0/{0:020d}.log":
+            raise SourceError(path, "permission denied")
+        return real(self, path)
+
+    monkeypatch.setattr(LocalSource, "open", refusing)
+    (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
+    one = planned.given.replicas[0]
+    assert (one.damaged, one.unread, one.end_is_known) == ((), ((0, 6),), True)
+    assert Missing("log_not_read", 1) in planned.plan.missing
+    assert costs(planned, 2) == (0, 0)
+    assert planned.plan.recommended == 2
