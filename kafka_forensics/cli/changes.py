@@ -55,8 +55,8 @@ def changes(
     """What became of each replica from one snapshot to the next: appended, cut off, cleaned, deleted, moved, damaged.
 
     Scans every snapshot and compares each broker's replicas with themselves over time. Committed records that were cut off are
-    findings; `scan` tells what is wrong within a snapshot. Ends with status 0 if nothing was found between them from --fail-on
-    upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
+    findings; `scan` tells what is wrong within a snapshot. Ends with status 0 if nothing was found from --fail-on upwards, neither
+    between them nor in the newest by itself, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
     spark = options.on_spark(engine, spark_remote, spark_master)
     wanted = chosen_format(format_name, output)
@@ -79,7 +79,7 @@ def changes(
 
         write_changes(result, wanted, to, verbose=verbose or debug)
     _say_summary(result, screen, quiet=quiet)
-    return status_of(result.findings, fail_on, incomplete=result.is_incomplete)
+    return status_of(result.judged, fail_on, incomplete=result.is_incomplete)
 
 
 def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":

@@ -12,7 +12,6 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.change_rows import CHANGE_COLUMNS, change_values
 from kafka_forensics.export.changes_document import document, lines
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
-from kafka_forensics.model.findings import Severity
 from kafka_forensics.wording import advice, message
 from kafka_forensics.wording.change_words import change_words
 from kafka_forensics.wording.offset_words import offset_range
@@ -53,12 +52,12 @@ def summary_lines(result: SnapshotsResult) -> list[str]:
 
 
 def _within_newest(result: SnapshotsResult) -> str:
-    """That the newest snapshot has findings of its own, which say nothing of what changed and would be missed behind `clean`."""
+    """That the newest snapshot has findings of its own, which say nothing of what changed; the verdict counts them too."""
     name, scan = list(result.snapshots.items())[-1]
-    if Severity.WARNING.rank > max((one.severity.rank for one in scan.findings), default=0):
+    if not scan.findings:
         return ""
     told = f"{printable(name)} by itself is {scan.verdict} ({by_severity(scan.findings)})"
-    return f"; but {told}: `kafka-forensics scan PATH...` of that snapshot shows it"
+    return f"; {told}: `kafka-forensics scan PATH...` of that snapshot shows it"
 
 
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:

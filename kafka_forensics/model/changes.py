@@ -116,8 +116,14 @@ class SnapshotsResult(Answer):
 
     @property
     def verdict(self) -> str:
-        """`clean`, or the worst severity among the findings between snapshots."""
-        return verdict_of(self.findings)
+        """`clean`, or the worst severity among the findings between snapshots and those of the newest one's own scan."""
+        return verdict_of(self.judged)
+
+    @property
+    def judged(self) -> list[Finding]:
+        """What the verdict and the exit status are of: what was found between snapshots, and in the newest one by itself."""
+        newest = list(self.snapshots.values())[-1:]
+        return [*self.findings, *(one for scan in newest for one in scan.findings)]
 
     @property
     def is_incomplete(self) -> bool:

@@ -54,7 +54,7 @@ def validated(document: Any) -> None:
 
 def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
     status, out, err = run(BEFORE, AFTER, "--format", "json")
-    assert status == 0
+    assert status == 1  # for what is wrong in the newer one, though nothing went wrong between them
     document = json.loads(out)
     validated(document)
     assert document["summary"]["changes"] == {
@@ -68,13 +68,29 @@ def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
     assert changed == [*grew, *(("audit", broker, "created") for broker in (1, 2, 3))]
     assert (document["findings"], document["notes"]) == ([], [])
     assert err.splitlines()[0] == (
-        "clean: nothing found between 2 snapshots, healthy and unclean-election; but unclean-election by itself is critical"
+        "critical: nothing found between 2 snapshots, healthy and unclean-election; unclean-election by itself is critical"
         " (1 critical, 12 info): `kafka-forensics scan PATH...` of that snapshot shows it"
     )
-    assert document["summary"]["verdict"] == "clean"
-    assert run(AFTER, BEFORE, "--format", "tsv")[2].splitlines()[0] == (
-        "clean: nothing found between 2 snapshots, unclean-election and healthy"
+    assert document["summary"]["verdict"] == "critical"
+    status, _, err = run(AFTER, BEFORE, "--format", "tsv")
+    assert status == 0
+    assert err.splitlines()[0] == (
+        "info: nothing found between 2 snapshots, unclean-election and healthy; healthy by itself is info (6 info):"
+        " `kafka-forensics scan PATH...` of that snapshot shows it"
     )
+
+
+def test_holes_and_rotten_frames_in_the_newest_snapshot_are_in_the_first_line_and_the_status(run: Run, tmp_path: Path) -> None:
+    trees = Snapshots(tmp_path / "damaged")
+    for name in (OLD, NEW):
+        trees.put(name, HEALTHY)
+    for path in (trees.root / NEW / "b2" / "t-0").glob("00000000000000000029.*"):
+        path.unlink()
+    status, _, err = run(trees.root)
+    assert (status, err.split(":")[0]) == (1, "critical")
+    assert "1 missing" in err
+    assert run(trees.root, "--fail-on", "none")[0] == 0
+    assert run(trees.root, "--snapshot", NEW, "--snapshot", OLD)[0] == 0  # it is sound again
 
 
 def test_a_sample_compared_with_a_copy_in_which_committed_records_are_cut(run: Run, tmp_path: Path) -> None:
