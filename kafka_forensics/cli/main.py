@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from kafka_forensics import __version__
 from kafka_forensics.cli.changes import changes
@@ -87,6 +87,22 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class Command(TyperCommand):
+    """A command that takes no option twice which can have one value: the parser would forget the first in silence."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line into `ctx`. Raises UsageError for an option given twice, and what the parser raises."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            for number, each in enumerate(order):
+                several = getattr(each, "multiple", True) or getattr(each, "is_flag", False) or getattr(each, "count", False)
+                if each.param_type_name == "option" and not several and each in order[:number]:
+                    pattern = "one pattern may match several, such as 'a*'" if each.metavar == "GLOB" else "it takes one value"
+                    raise UsageError(f"{each.opts[0]} was given twice", hint=f"{pattern}; else run the command once for each")
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"{PROGRAM} {__version__}")  # noqa: T201 - the answer
@@ -120,12 +136,12 @@ def build_app() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(root)
     for name, (command, short_help) in COMMANDS.items():
-        app.command(name, short_help=short_help)(command)
+        app.command(name, cls=Command, short_help=short_help)(command)
     for name, (commands, short_help) in GROUPS.items():
         group = typer.Typer(cls=Commands, rich_markup_mode=None)
         group.callback()(lambda: None)
         for own_name, (command, own_help) in commands.items():
-            group.command(own_name, short_help=own_help)(command)
+            group.command(own_name, cls=Command, short_help=own_help)(command)
         app.add_typer(group, name=name, help=short_help)
     return app
 

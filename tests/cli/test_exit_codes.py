@@ -51,6 +51,31 @@ def test_clean_is_0(scan: Scan) -> None:
     assert err.startswith("clean: nothing found in 2 partitions, 4 replicas on 2 brokers\n")
 
 
+@pytest.mark.parametrize(
+    "command_line",
+    [
+        "scan x --topic orders --topic payments",
+        "scan x --engine spark --broker 1 --broker=2",
+        "changes x y --topic orders --topic payments",
+        "transactions x --state open --state hanging",
+        "find x --offset 1:2 --offset 5:6",
+        "groups x --group a --group b",
+        "dump x --partition 1 --partition 2",
+        "simulate run hw-lag-loss --svg a.svg --svg b.svg",
+    ],
+)
+def test_an_option_of_one_value_given_twice_is_2(command_line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(command_line.split()) == 2
+    option = re.findall("--[a-z]+", command_line)[-1]
+    assert capsys.readouterr().err.splitlines()[0] == f"error: {option} was given twice"
+
+
+def test_flags_and_options_of_several_values_may_be_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["find", str(tmp_path / "none"), "-q", "-q", "--header", "a", "--header", "b"]
+    assert outcome(given) == 2
+    assert "no such file" in capsys.readouterr().err
+
+
 def test_incomplete_is_3_outranks_1_and_prints_what_was_found(scan: Scan) -> None:
     result = unclean_result()
     result.incomplete.append(Incomplete("copies/broker-9\x1b[2J", "permission denied"))
