@@ -1,0 +1,72 @@
+"""Who is who in a plan: brokers as copies, controllers and users name them, and the controller's last word on a partition."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.errors import UsageError
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionControl
+from kafka_forensics.replication.plans import Broker, PlanControl
+
+if TYPE_CHECKING:
+    from kafka_forensics.engine.inputs import Inputs
+
+_LISTED = 12
+
+
+def check_dead(dead: Collection[str], inputs: "Inputs", controller: ControllerHistory | None) -> None:
+    """Raise UsageError for a broker that is said not to come back, and that neither a copy nor the controller's log knows."""
+    copies = {
+        str(name)
+        for one in inputs.log_dirs
+        for name in (one.broker, None if one.meta is None else one.meta.node_id)
+        if name is not None and any(each.topic != CLUSTER_METADATA_TOPIC for each in one.found.partitions)
+    }
+    said = {
+        str(node)
+        for one in (controller.partitions.values() if controller is not None else ())
+        for node in (*(one.replica_assignment or ()), *(one.isr or ()), *(one.elr or ()))
+    }
+    known = sorted(copies | said, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
+    for broker in sorted(set(dead).difference(known)):
+        text = f"no copy here is of broker {broker}, and no controller's log here gives it a replica"
+        raise UsageError(text, hint=f"brokers known here: {', '.join(known[:_LISTED])}")
+
+
+def nodes_of(names: Collection[str]) -> frozenset[Broker]:
+    """Brokers named on a command line, ids as numbers."""
+    return frozenset(int(one) if one.isdecimal() else one for one in names)
+
+
+def nodes_left(replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None) -> dict[Broker, int]:
+    """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases."""
+    unnamed = [one.broker for one in replicas if one.broker not in nodes and not isinstance(one.broker, int)]
+    assignment = () if control is None or control.assignment is None else control.assignment
+    known = {nodes.get(one.broker, one.broker) for one in replicas}
+    left = [node for node in assignment if node not in known]
+    return {unnamed[0]: left[0]} if len(unnamed) == len(left) == 1 else {}
+
+
+def control_of(control: PartitionControl | None) -> PlanControl | None:
+    """The controller's last word as far as it is known."""
+    if control is None:
+        return None
+    events = [] if control.history is None else control.history.events
+    last = control.leader
+    if last == NO_LEADER and events:
+        last = events[-1].previous_leader
+
+    def listed(ids: list[int] | None) -> tuple[int, ...] | None:
+        return None if ids is None else tuple(ids)
+
+    unclean = control.setting("unclean.leader.election.enable")
+    return PlanControl(
+        control.leader,
+        last if last is not None and last >= 0 else None,
+        control.leader_epoch,
+        listed(control.isr),
+        listed(control.elr),
+        listed(control.replica_assignment),
+        None if unclean is None else unclean.lower() == "true",
+    )

@@ -1,0 +1,43 @@
+"""What would have to be known to make a plan's bounds narrower, and copies that no plan can use as they are."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kafka_forensics.replication.plans import NO_WORD, Missing, PlanPartition, PlanReplica, TruncateBy
+
+
+def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
+    """Witnesses that are not there, of the partition and then replica by replica."""
+    nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
+    assignment = None if given.control is None else given.control.assignment
+    if assignment is None:
+        yield Missing(NO_WORD)
+        present = set(nodes.values())
+        yield from (Missing("dead_copy_absent", node) for node in sorted(given.dead, key=str) if node not in present)
+    else:
+        absent = [broker for broker in assignment if broker not in nodes.values()]
+        unnamed = [broker for broker, node in nodes.items() if not isinstance(node, int)]
+        if len(absent) > len(unnamed):  # else each of the unnamed may be the copy of one of them
+            kinds = [("dead_copy_absent" if broker in given.dead else "copy_absent", broker) for broker in absent]
+            yield from (Missing(kind, broker) for kind, broker in kinds)
+        if unnamed or given.guessed:
+            yield from (Missing("copy_unnamed", broker) for broker in nodes if broker in given.guessed or broker in unnamed)
+    copies = Counter(nodes.values())
+    yield from (Missing("same_broker", broker) for broker, node in nodes.items() if copies[node] > 1)
+    for one in given.replicas:
+        yield from _of_replica(one, regime)
+
+
+def _of_replica(one: PlanReplica, regime: TruncateBy) -> Iterator[Missing]:
+    if one.high_watermark is None:
+        yield Missing("no_high_watermark", one.broker)
+    if regime == "epochs" and one.checkpoint is None and one.log_end_offset > one.log_start_offset:
+        yield Missing("no_epoch_checkpoint", one.broker)
+    if not one.end_is_known or one.unread:
+        yield Missing("log_not_read", one.broker)
+    if one.has_unknown_bytes:
+        yield Missing("unknown_bytes", one.broker)
+    if not one.starts:
+        yield Missing("does_not_start", one.broker)
+    if not one.is_live:
+        yield Missing("not_live", one.broker)
