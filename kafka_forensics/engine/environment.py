@@ -14,6 +14,7 @@ from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.directory_names import loads_as_partition
+from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, NEEDED_FILES
 from kafka_forensics.storage.source import Entry
 
 NAMES_LISTED = 16
@@ -124,7 +125,8 @@ def _missing_replicas(log_dir: LogDir) -> list[Finding]:
 
 def _directories_there(log_dir: LogDir) -> set[tuple[str | None, int | None]]:
     """Topic and partition of every partition's directory; of one that could not be listed, by its name."""
-    return {(one.topic, one.partition) for one in [*log_dir.found.partitions, *log_dir.found.unlisted]}
+    listed = {(one.topic, one.partition) for one in log_dir.found.partitions}
+    return listed | {(one.topic, one.partition) for one in log_dir.found.unlisted}
 
 
 def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findings: list[Finding]) -> list[Finding]:
@@ -199,7 +201,9 @@ def _malformed(damage: list[Damage], broker: int | str, name: str, file: str, pl
     if not damage:
         return []
     first = damage[0]
-    evidence = dict(first.detail) | {"places": len(damage)}
+    evidence: dict[str, Any] = dict(first.detail) | {"places": len(damage)}
+    if file in NEEDED_FILES:
+        evidence["starts"] = False
     where = place or Place(
         broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
     )
@@ -238,6 +242,7 @@ def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
     context = plan.context
     found: list[Finding] = []
     if context.leader_epochs is not None and context.leader_epochs.damage:
-        place = context.place("leader-epoch-checkpoint")
-        found += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, "", place)
+        place = context.place(EPOCHS_FILE)
+        file = "" if context.topic == CLUSTER_METADATA_TOPIC else EPOCHS_FILE
+        found += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, file, place)
     return found

@@ -24,6 +24,7 @@ from kafka_forensics.replication.recovery_facts import (
     MAX_RELATIVE_OFFSET,
     MAX_SEGMENT_BYTES,
     METADATA_SNAPSHOT,
+    NEEDED_FILES,
     NEXT_OFFSET,
     NO_SEGMENT,
     NO_SNAPSHOT,
@@ -64,7 +65,7 @@ def foretell(log: LogFacts) -> Forecast:
     A recovery point or log start that cannot be read counts as 0; without high watermarks or leader epochs the log directory goes
     offline, which is the broker's end if it has no other.
     """
-    needed = [name for name in (HIGH_WATERMARK_FILE, EPOCHS_FILE) if name in log.unreadable]
+    needed = [name for name in NEEDED_FILES if name in log.unreadable]
     if needed:
         return Forecast(None, None, None, None, steps=(Step(CHECKPOINT_UNREADABLE, "refuse", needed[0]),), refused=True)
     ignored = [name for name in (LOG_START_FILE, RECOVERY_POINT_FILE) if name in log.unreadable]

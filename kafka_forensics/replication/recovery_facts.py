@@ -44,6 +44,8 @@ HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+NEEDED_FILES: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
+"""Without which a log directory goes offline, if they are there and break their format."""
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 

@@ -288,6 +288,15 @@ def _defect(finding: Finding) -> str | None:
     return (words or _amount(reason, "")) + (f" (line {_clean(line)})" if isinstance(line, int) else "")
 
 
+def _stops(finding: Finding) -> str | None:
+    """Nothing, where a broker does not start."""
+    return "" if finding.evidence.get("starts") is False else None
+
+
+def _without(finding: Finding) -> str | None:
+    return small_files.WITHOUT.get(str(finding.place.file).rpartition("/")[2])
+
+
 def _compare(finding: Finding) -> str:
     place = finding.place
     if place.topic is None or place.partition is None:
@@ -317,9 +326,11 @@ _DERIVED: Final[dict[str, Callable[[Finding], str | None]]] = {
         _file,
         _not_whole,
         _offsets,
+        _stops,
         _successor,
         _topic,
         _versions,
+        _without,
     )
 }
 _FORMATS: Final[dict[str, Callable[[Any], str | None]]] = {

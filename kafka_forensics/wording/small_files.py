@@ -25,6 +25,16 @@ DEFECTS: Final = {
     "zeros": "it is filled with zeros",
 }
 """What the reasons say that reading a checkpoint or identity file gives."""
+WITHOUT: Final = {
+    "leader-epoch-checkpoint": (
+        "without it Kafka knows no leader epochs of this log, and as a follower cuts it at its high watermark, not at a fork"
+    ),
+    "replication-offset-checkpoint": (
+        "without it Kafka takes each log's start for its high watermark until replicas have fetched again, and before version 0.11"
+        " a follower is cut there"
+    ),
+}
+"""What it costs to start without a file."""
 PROSE: Final = """
 INDEX_MISMATCH: index that contradicts its log
     {file} does not fit its log[ ({reason})][ at entry {entry}][, which is harmless if {harmless_if}]; no record is harmed and
@@ -66,6 +76,8 @@ CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
     [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log][, which is harmless if {harmless_if}]
     > Check whether the copy was taken from a running broker (--live) before looking for a fault.
 CHECKPOINT_MALFORMED: unreadable checkpoint or identity file
-    {file} cannot be read as what it should be[: {defect}], so what it says is unknown
-    > [See its content with {dump}]
+    {file} cannot be read as what it should be[: {defect}], so what it says is unknown[{stops}; Kafka takes the log directory
+    offline over it, and a broker without another one does not start]
+    > [{stops}Before this broker starts, copy its log directory elsewhere and move (never delete) this file out of it:
+    {without}. ][See its content with {dump}]
 """
