@@ -53,7 +53,9 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
         result.agreement = Agreement("conflict", first, epochs)
         rest = unexplained(replicas, forked, forked)
         while rest:
-            result.findings += untold(_records_named(fork_findings(replicas, rest)[0], replicas, rest, reader), result.findings)
+            result.findings += untold(
+                _records_named(fork_findings(replicas, rest, forked)[0], replicas, rest, reader), result.findings
+            )
             rest = unexplained(replicas, rest, forked)
         while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
             result.findings.append(beside)

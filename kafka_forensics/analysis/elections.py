@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.differences import BatchReader, Conflicts
-from kafka_forensics.analysis.forks import lineage
+from kafka_forensics.analysis.fork_cuts import lineage
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent

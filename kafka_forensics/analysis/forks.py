@@ -6,90 +6,28 @@ own watermark loses committed records; anything else below a watermark is a fork
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import compaction_premise
-from kafka_forensics.analysis.differences import DIFFERENCES_KEPT, Conflicts, Difference
+from kafka_forensics.analysis.differences import DIFFERENCES_KEPT, Conflicts
 from kafka_forensics.analysis.epoch_ends import epoch_at
+from kafka_forensics.analysis.fork_cuts import cut_under, last_epoch, lineage, truncation
+from kafka_forensics.analysis.fork_versions import Version, goes_on_with, versions_at
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.replication.epochs import truncation_offset
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
-@dataclass(slots=True)
-class Version:
-    """Replicas that hold the same batch at the fork."""
-
-    replicas: list[Replica]
-    epoch: int
-    batches: "list[NDArray[np.int64]]"
-    """The batch of each replica, with its segment in a last row."""
-
-    @property
-    def witness(self) -> int:
-        """Highest watermark any of them checkpointed: it speaks for this version of the log only."""
-        return max(one.context.high_watermark or 0 for one in self.replicas)
-
-    @property
-    def log_end_offset(self) -> int:
-        """End of the longest copy."""
-        return max(one.log_end_offset for one in self.replicas)
-
-    @property
-    def committed_end(self) -> int:
-        """Up to where its records are known to have been committed."""
-        return min(self.witness, self.log_end_offset)
-
-    @property
-    def witness_bearer(self) -> Replica:
-        """Whose log and watermark prove the most of it."""
-        return max(self.replicas, key=lambda one: min(one.context.high_watermark or 0, one.log_end_offset))
-
-    @property
-    def head(self) -> Replica:
-        """The one of the latest epoch: it speaks for the others, who will follow it or whoever it follows."""
-        return max(self.replicas, key=_last_epoch)
-
-    @property
-    def brokers(self) -> list[int | str]:
-        """Who holds it."""
-        return [one.broker for one in self.replicas]
-
-    def as_evidence(self) -> dict[str, Any]:
-        """The row of `evidence.versions`."""
-        return {
-            "brokers": self.brokers,
-            "epoch": self.epoch,
-            "log_end_offset": self.log_end_offset,
-            "high_watermark": self.witness,
-            "places": [_batch_place(one, batch) for one, batch in zip(self.replicas, self.batches, strict=True)],
-        }
-
-
-def _batch_place(replica: Replica, batch: "NDArray[np.int64]") -> dict[str, Any]:
-    """File and bytes of a batch."""
-    context, start = replica.context, int(batch[BatchColumn.POSITION])
-    file = f"{context.directory}/{context.log_file(int(batch[-1]))}"
-    return {"broker": replica.broker, "file": file, "byte_start": start, "byte_end": start + int(batch[BatchColumn.SIZE_IN_BYTES])}
 
 
 def fork_findings(
-    replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]]
+    replicas: list[Replica], conflicts: Conflicts, every: Conflicts | None = None
 ) -> tuple[list[Finding], dict[str, int], int]:
-    """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ.
+    """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ,
+    `every` all of them, if those are more.
 
     Where several versions lose committed records, one finding each, the longest loss first.
     """
     first = min(found[0].offset for found in conflicts.values())
-    versions = _versions(replicas, conflicts, first)
+    versions = versions_at(replicas, conflicts, conflicts if every is None else every, first)
     epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
     known = sorted({version.epoch for version in versions})
     evidence: dict[str, Any] = {
@@ -148,9 +86,7 @@ def _holders(version: Version, replicas: list[Replica], conflicts: Conflicts) ->
     return [one.broker for one in version.replicas if one.log_end_offset >= end and not apart.below(one, proving, end)]
 
 
-def unexplained(
-    replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]], every: dict[tuple[int, int], list[Difference]]
-) -> dict[tuple[int, int], list[Difference]]:
+def unexplained(replicas: list[Replica], conflicts: Conflicts, every: Conflicts) -> Conflicts:
     """Those of `conflicts` that the first fork in them does not explain: their sides hold one version of it, or a side none.
 
     `every` holds all pairs that differ.
@@ -158,29 +94,18 @@ def unexplained(
     A replica that does not hold the fork's offset is of the version it agrees with, unless its watermark proves more than theirs.
     """
     first = min(found[0].offset for found in conflicts.values())
-    versions = _versions(replicas, conflicts, first)
+    versions = versions_at(replicas, conflicts, every, first)
     side_of = {id(one): number for number, version in enumerate(versions) for one in version.replicas}
     for index, one in enumerate(replicas):
-        agreeing = [number for number, version in enumerate(versions) if _belongs(index, version, replicas, every)]
-        if agreeing:
-            side_of.setdefault(id(one), agreeing[0])
+        for number, version in enumerate(versions):
+            if (one.context.high_watermark or 0) <= version.witness and goes_on_with(index, version, replicas, every):
+                side_of.setdefault(id(one), number)
 
     def explained(i: int, j: int) -> bool:
         left, right = side_of.get(id(replicas[i])), side_of.get(id(replicas[j]))
         return left is not None and right is not None and left != right
 
     return {pair: found for pair, found in conflicts.items() if not explained(*pair)}
-
-
-def _belongs(index: int, version: Version, replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]]) -> bool:
-    """Whether a replica shares offsets with all of a version, differs from none of them and knows no higher watermark."""
-    one = replicas[index]
-    for other in version.replicas:
-        at = next(k for k, replica in enumerate(replicas) if replica is other)
-        shared = min(one.log_end_offset, other.log_end_offset) > max(one.first_batch_offset, other.first_batch_offset)
-        if at == index or not shared or (min(at, index), max(at, index)) in conflicts:
-            return False
-    return (one.context.high_watermark or 0) <= version.witness
 
 
 def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int], offsets: tuple[int, int]) -> bool:
@@ -195,36 +120,17 @@ def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int],
     return False
 
 
-def _versions(replicas: list[Replica], conflicts: dict[tuple[int, int], list[Difference]], first: int) -> list[Version]:
-    """Groups of replicas that hold offset `first` and do not conflict with each other there, ordered by broker."""
-    at = {pair: next((one for one in found if one.offset == first), None) for pair, found in conflicts.items()}
-    batches: dict[int, NDArray[np.int64]] = {}
-    for (i, j), one in at.items():
-        if one is not None:
-            batches[i], batches[j] = one.left, one.right
-    epoch_of = {index: int(batch[BatchColumn.PARTITION_LEADER_EPOCH]) for index, batch in batches.items()}
-    versions: list[tuple[int, list[int]]] = []
-    for index in sorted(epoch_of):
-        for epoch, members in versions:
-            if epoch == epoch_of[index] and all(at.get((min(m, index), max(m, index))) is None for m in members):
-                members.append(index)
-                break
-        else:
-            versions.append((epoch_of[index], [index]))
-    return [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in versions]
-
-
 def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[tuple[Version, list[Replica], int]]:
     """Versions with committed records at `first` that the leader of the latest epoch, be it empty, would make cut there or before,
     whose log that is, and where it would; the one that loses most comes first.
 
     Of several logs with that epoch it is the one that keeps most, or those that do.
     """
-    latest = max(map(_last_epoch, replicas), default=-1)
-    leaders = [one for one in replicas if _last_epoch(one) == latest]
+    latest = max(map(last_epoch, replicas), default=-1)
+    leaders = [one for one in replicas if last_epoch(one) == latest]
     losers = []
     for version in versions:
-        cuts = [(_cut(version.head, one), one) for one in leaders] if first < version.committed_end else []
+        cuts = [(cut_under(version.head, one), one) for one in leaders] if first < version.committed_end else []
         start = max((cut for cut, _ in cuts if cut is not None), default=first + 1)
         if start <= first:
             losers.append((version, [one for cut, one in cuts if cut == start], start))
@@ -234,10 +140,10 @@ def _losers(versions: list[Version], replicas: list[Replica], first: int) -> lis
 def _threat(following: list[Replica], leaders: list[Replica]) -> dict[str, Any]:
     """Evidence of a loss: who has the latest epoch and makes `following` cut, and where."""
     longest = max(leaders, key=lambda one: one.log_end_offset)
-    rows = [_truncation(one, longest) for one in following]
+    rows = [truncation(one, longest) for one in following]
     return {
         "leaders": [one.broker for one in leaders],
-        "latest_epoch": _last_epoch(longest),
+        "latest_epoch": last_epoch(longest),
         "truncation_offsets": [row for row in rows if row is not None],
     }
 
@@ -251,49 +157,15 @@ def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
     if len(committed) != 1:
         return []
     leader = committed[0].head
-    cuts = [_cut(one, leader) for version in versions if version is not committed[0] for one in version.replicas]
+    others = [one for version in versions if version is not committed[0] for one in (*version.replicas, *version.behind)]
+    cuts = [cut_under(one, leader) for one in others]
     return committed[0].brokers if all(cut is not None and cut <= first for cut in cuts) else []
-
-
-def _cut(follower: Replica, leader: Replica) -> int | None:
-    """Where `follower` would cut its log under `leader`; None unless the leader's last epoch is higher."""
-    mine, theirs = lineage(follower), lineage(leader)
-    if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:
-        return None
-    return truncation_offset(mine, follower.log_end_offset, theirs, leader.log_end_offset)
-
-
-def lineage(replica: Replica) -> list[EpochEntry]:
-    """Epochs of the batches, with the checkpoint's last epoch if it began at the log end and has written nothing yet."""
-    entries = list(replica.epochs)
-    checkpoint = replica.context.epoch_checkpoint
-    if checkpoint:
-        last = max(checkpoint)
-        if last.start_offset == replica.log_end_offset and (not entries or last.leader_epoch > entries[-1].leader_epoch):
-            entries.append(last)
-    return entries
-
-
-def _last_epoch(replica: Replica) -> int:
-    """The last epoch of its lineage, -1 without any."""
-    entries = lineage(replica)
-    return entries[-1].leader_epoch if entries else -1
 
 
 def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
     """For each version under each other with a higher last epoch: where it would cut."""
-    rows = [_truncation(version.head, other.head) for version in versions for other in versions if version is not other]
+    rows = [truncation(version.head, other.head) for version in versions for other in versions if version is not other]
     return [row for row in rows if row is not None]
-
-
-def _truncation(follower: Replica, leader: Replica) -> dict[str, Any] | None:
-    """Where a replica would cut under another, by its checkpoint and its batches; None unless that one's last epoch is higher."""
-    by_batches = _cut(follower, leader)
-    if by_batches is None:
-        return None
-    entries, ours, theirs = sorted(follower.context.epoch_checkpoint or []), follower.log_end_offset, leader.log_end_offset
-    by_file = truncation_offset(entries, ours, lineage(leader), theirs) if entries else None
-    return {"follower": follower.broker, "leader": leader.broker, "from_batches": by_batches, "from_checkpoint": by_file}
 
 
 def trailing_epoch_loss(
@@ -305,7 +177,7 @@ def trailing_epoch_loss(
     """
     worst: Finding | None = None
     apart = _Apart(replicas, conflicts or {})
-    latest = max(map(_last_epoch, replicas), default=-1)
+    latest = max(map(last_epoch, replicas), default=-1)
     for leader in replicas:
         entries = lineage(leader)
         if not leader.end_is_known or not entries or entries[-1].leader_epoch < latest:
@@ -313,7 +185,7 @@ def trailing_epoch_loss(
         if entries[-1].start_offset != leader.log_end_offset or entries[-1] in leader.epochs:
             continue
         for follower in replicas:
-            cut = _cut(follower, leader)
+            cut = cut_under(follower, leader)
             end = min(follower.context.high_watermark or 0, follower.log_end_offset)
             if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
                 continue

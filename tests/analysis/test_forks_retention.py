@@ -1,0 +1,47 @@
+"""Forks of which some replicas begin behind: what retention removed there says nothing, but what is left names the version."""
+
+import pytest
+
+from kafka_forensics.analysis.comparison import compare
+from kafka_forensics.analysis.forks import fork_findings
+from kafka_forensics.model.findings import Severity
+from tests.support.replica_logs import Logs, batches, conflicts_of
+
+
+@pytest.mark.parametrize("start", [0, 3, 5])
+@pytest.mark.parametrize(("watermark", "tail"), [(6, ""), (7, ""), (6, "u")])
+def test_what_the_present_leader_removed_makes_no_fork_critical(start: int, watermark: int, tail: str) -> None:
+    """A stale log of a lost epoch, a follower that lags (with an uncommitted tail, too), and the leader, with all or the rest."""
+    logs = Logs()
+    whole = batches((0, "aaaaaa"), (6, "n"))
+    replicas = [
+        logs.add(1, whole[start:], high_watermark=watermark, checkpoint=[(0, start), (6, 6)]),
+        logs.add(2, batches((2, "zz")), high_watermark=0, checkpoint=[(2, 0)]),
+        logs.add(3, batches((0, "aaaaaa" + tail)), high_watermark=6, checkpoint=[(0, 0)]),
+    ]
+    found = compare(replicas, logs).findings
+    assert {(one.kind, one.severity) for one in found} == {("FORK_ABOVE_HW", Severity.INFO)}
+    assert all(one.evidence["committed_on"] for one in found if one.evidence["offset"] == 0)
+
+
+def test_a_later_leader_of_the_other_version_leaves_the_fork_critical() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((2, "zzz"), (6, "n"))[2:], high_watermark=4, checkpoint=[(2, 2), (6, 3)]),
+        logs.add(2, batches((2, "zzz")), high_watermark=0, checkpoint=[(2, 0)]),
+        logs.add(3, batches((3, "aaa")), high_watermark=3, checkpoint=[(3, 0)]),
+    ]
+    kinds = [(one.kind, one.place.offset_end, one.evidence["held_by"]) for one in compare(replicas, logs).findings]
+    assert kinds[0] == ("UNCLEAN_LOSS", 3, [3])
+
+
+def test_a_log_that_goes_on_with_either_version_speaks_for_none() -> None:
+    """Both grew together again behind the fork, so that a log that begins there is of both."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "a"), (4, "cc")), high_watermark=3),
+        logs.add(2, batches((1, "b"), (4, "cc")), high_watermark=0),
+        logs.add(3, batches((0, "a"), (4, "cc"), (6, "n"))[1:], high_watermark=3),
+    ]
+    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (found.kind, found.severity, found.evidence["held_by"]) == ("FORK_BELOW_HW", Severity.CRITICAL, [1])
