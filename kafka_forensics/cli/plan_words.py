@@ -41,7 +41,7 @@ _MISSING: Final = {
     "copy_absent": "the copy of broker {} is not here, and may hold more",
     "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
-    "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used: its cuts are told from its batches",
+    "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used{epochs}",
     "log_not_read": "the log of broker {} could not be read {unread}: what stands there counts as not held",
     "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
     "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
@@ -168,7 +168,7 @@ def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan)
         kept = f", with its records at {ranges_words(one.kept)} in it, which are damaged in the leader's,"
     text += f"{kept} and copies the leader from {one.truncation_offset} on"
     if one.disagrees:
-        text += f" (by its checkpoint; by the epochs in its batches it would cut at {one.by_batches})"
+        text += f" (by the checkpoints that brokers load; by the epochs in the batches it would cut at {one.by_batches})"
     if one.below_leaders_start:
         text += f"; it deletes {plural(one.below_leaders_start, 'offset')} below the leader's log start"
     return f"{who} {text}."
@@ -203,8 +203,19 @@ def missing_words(planned: Planned, one: Missing) -> str:
     """A witness that is not there, as a sentence."""
     reason = refusal(planned, one.broker) if one.kind == "does_not_start" else None
     taken = _taken_for(planned, one.broker) if one.kind == "copy_unnamed" else None
-    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken, unread=_unread(planned, one.broker))
+    epochs, unread = _epochs_known(planned, one.broker), _unread(planned, one.broker)
+    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs)
     return f"Missing: {text}."
+
+
+def _epochs_known(planned: Planned, broker: Broker | None) -> str:
+    """What a broker without a checkpoint of its epochs knows of them."""
+    one = next((each for each in planned.given.replicas if each.broker == broker), None)
+    if one is None or not (one.starts and one.is_live):
+        return ""
+    if one.epochs_without_checkpoint:
+        return ": " + ("its recovery takes epochs" if one.crashed else "its epochs are taken") + " from the batches"
+    return ": it loads none, and knows no leader epochs as it starts"
 
 
 def _unread(planned: Planned, broker: Broker | None) -> str:

@@ -248,13 +248,14 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
     context, outlook = one.context, None if one.context.live else one.recovery
     end = one.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
     checkpoint = context.epoch_checkpoint
+    epochs = _brokers_epochs(one, checkpoint)
     return PlanReplica(
         context.broker,
         one.log_start_offset,
         end,
         context.high_watermark,
         tuple(one.epochs),
-        None if checkpoint is None else _loaded(one, checkpoint),
+        None if checkpoint is None else epochs,
         _held(one),
         tuple(witnesses),
         is_live,
@@ -265,19 +266,23 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         damaged_offsets(one),
         has_unknown_bytes(one),
         unread_offsets(one),
+        epochs if checkpoint is None else (),
     )
 
 
-def _loaded(one: Replica, checkpoint: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
-    """The epochs of a checkpoint as a broker has them once it runs: after an unclean stop, segments from that of the recovery point
-    on are walked. A broker that was running when it was copied has the file's."""
+def _brokers_epochs(one: Replica, checkpoint: Sequence[EpochEntry] | None) -> tuple[EpochEntry, ...]:
+    """The epochs a broker knows once it runs. It loads a checkpoint that is not there as an empty one; after an unclean stop,
+    segments from that of the recovery point on are walked. One that was running when it was copied has the file's, and its batches'
+    where the copy has none: running brokers write it with every epoch that begins (LeaderEpochFileCache.assign)."""
     context = one.context
+    if context.live and checkpoint is None:
+        return tuple(one.epochs)
     if context.clean_shutdown or context.live:
-        return tuple(checkpoint)
+        return tuple(checkpoint or ())
     point = context.recovery_point or 0
     walked_from = max((base for base in context.segment_base_offsets if base <= point), default=0)
     runs = ((run.leader_epoch, run.start_offset, run.end_offset) for run in one.state.epochs.runs)
-    return recovered_epochs(checkpoint, runs, walked_from)
+    return recovered_epochs(checkpoint or (), runs, walked_from)
 
 
 def _held(one: Replica) -> Ranges:

@@ -165,14 +165,12 @@ class _Planning:
         self._on_disk = [one.on_disk for one in given.replicas]
         self._damaged = [one.damaged and clipped(one.damaged, one.log_start_offset, NO_END) for one in given.replicas]
         self._batches = [[each for each in one.epochs if each.start_offset < one.log_end_offset] for one in given.replicas]
-        self._files = [
-            None if one.checkpoint is None else loaded_epochs(one.checkpoint, one.log_end_offset) for one in given.replicas
-        ]
+        self._files = [loaded_epochs(one.brokers_epochs, one.log_end_offset) for one in given.replicas]
         self._alike = [file == batches for file, batches in zip(self._files, self._batches, strict=True)]
         self._witnesses = [_capped(one, held) for one, held in zip(given.replicas, self._on_disk, strict=True)]
         self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
         self._proven_end = max([one.end_offset for witnesses in self._witnesses for one in witnesses], default=0)
-        known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *(one.checkpoint or ()))]
+        known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *one.brokers_epochs)]
         told = None if given.control is None else given.control.leader_epoch
         self._next_epoch = max([-1 if told is None else told, *known]) + 1
 
@@ -180,9 +178,7 @@ class _Planning:
         """The election of one replica."""
         one = self._replicas[leader]
         begun = [EpochEntry(self._next_epoch, one.log_end_offset)]
-        epochs = self._batches[leader] + begun
-        file = self._files[leader]
-        loaded = None if file is None else file + begun
+        epochs, loaded = self._batches[leader] + begun, self._files[leader] + begun
         sound = clipped(self._on_disk[leader], one.log_start_offset, one.log_end_offset)
         rotten = self._damaged[leader]
         if rotten:
@@ -197,7 +193,7 @@ class _Planning:
         return Candidate(one.broker, kind, followers, losses, counted(own) if own else 0)
 
     def _follower(
-        self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry] | None
+        self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry]
     ) -> FollowerPlan:
         """What one replica does under a leader whose good batches and epochs are these."""
         one, new = self._replicas[number], self._replicas[leader]
@@ -205,14 +201,12 @@ class _Planning:
         by_file = by_batches = None
         halts = disagrees = False
         if self._regime == "epochs":
-            by_batches, file = self._cut(number, leader, self._batches, epochs), self._files[number]
-            if self._alike[number] and self._alike[leader]:
-                by_file = by_batches
-            elif file is not None and loaded is not None:
+            by_file = by_batches = self._cut(number, leader, self._batches, epochs)
+            if not (self._alike[number] and self._alike[leader]):
                 by_file = self._cut(number, leader, self._files, loaded)
                 below = max(one.log_start_offset, new.log_start_offset)
                 disagrees = not self._given.compacted and max(by_file, below) != max(by_batches, below)
-            cut = by_batches if by_file is None else by_file
+            cut = by_file
         else:
             cut, halts = high_watermark_truncation(one.log_end_offset, one.high_watermark, new.log_end_offset)
         if not (one.is_live and one.starts):
@@ -223,7 +217,7 @@ class _Planning:
         kept = kept if one.is_live else ()
         return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees)
 
-    def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry] | None], begun: list[EpochEntry]) -> int:
+    def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry]], begun: list[EpochEntry]) -> int:
         """Where a replica cuts by one of the two ways to know epochs; `begun` are the leader's, with the one it begins.
 
         Equal epochs need no asking. A log still longer than the leader's is out of its range, and cut to its end."""
@@ -231,7 +225,7 @@ class _Planning:
         own = known[number]
         if own and own == known[leader]:
             return min(one.log_end_offset, end)
-        return min(end, truncation_offset(own or (), one.log_end_offset, begun, end, follower_high_watermark=one.high_watermark))
+        return min(end, truncation_offset(own, one.log_end_offset, begun, end, follower_high_watermark=one.high_watermark))
 
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""

@@ -45,7 +45,7 @@ class PlanReplica:
     epochs: tuple[EpochEntry, ...] = ()
     """As the batches show them."""
     checkpoint: tuple[EpochEntry, ...] | None = None
-    """As its `leader-epoch-checkpoint` says; None: there is none, or one that Kafka refuses."""
+    """As its `leader-epoch-checkpoint` says, after recovery; None: there is none, or one that Kafka refuses."""
     held: Ranges | None = None
     """Offsets of its good batches on disk; None: all of `[log_start_offset, log_end_offset)`."""
     witnesses: tuple[Witness, ...] = ()
@@ -66,6 +66,14 @@ class PlanReplica:
 
     unread: Ranges = ()
     """Offsets before its log end that could not be read: nothing tells whether it holds them, and they do not count as held."""
+    epochs_without_checkpoint: tuple[EpochEntry, ...] = ()
+    """Where `checkpoint` is None, what its broker knows all the same: brokers load a file that is not there as an empty one, but
+    recovery adds the epochs it meets, and a broker that was running when it was copied need load none."""
+
+    @property
+    def brokers_epochs(self) -> tuple[EpochEntry, ...]:
+        """The epochs its broker knows once it runs, to be loaded as `planner.loaded_epochs` does."""
+        return self.epochs_without_checkpoint if self.checkpoint is None else self.checkpoint
 
     @property
     def on_disk(self) -> Ranges:
@@ -141,7 +149,7 @@ class FollowerPlan(NamedTuple):
     """None: its broker is not there, or does not start on this copy."""
     log_end_offset: int
     by_checkpoint: int | None
-    """By the checkpoints brokers load; None where one of the two has none, and with high-watermark truncation."""
+    """By the checkpoints brokers load, one that is not there as an empty one; None with high-watermark truncation."""
     by_batches: int | None
     """By the epochs in the batches."""
     lost: Ranges

@@ -74,8 +74,9 @@ def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -
     other = [*LOG[:2], batch(6, 4, epoch=1, value=b"other")]
     mine = b"".join([*LOG, batch(10, 2)])
     place = len(LOG[0]) + len(LOG[1]) + 70
-    for broker, log in ((1, b"".join(other)), (2, flipped(mine, place))):
+    for broker, log, epochs in ((1, b"".join(other), "2\n0 0\n1 6\n"), (2, flipped(mine, place), "1\n0 0\n")):
         log_dir = put_replica(tmp_path, broker, log, high_watermark=10)
+        (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(f"0\n{epochs}")
         stop_cleanly(log_dir)
     (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
     first = planned.candidate(1)

@@ -264,6 +264,34 @@ def test_a_stale_checkpoint_is_mended_by_recovery_alone(tmp_path: Path, clean: b
     assert not second.losses, "it copies the same again"
 
 
+@pytest.mark.parametrize(
+    ("state", "known", "cut"),
+    [("clean", [], 8), ("crashed", [(0, 0), (2, 4)], 4), ("recovered from 4 on", [(2, 4)], 4), ("live", [(0, 0), (2, 4)], 4)],
+)
+def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
+    tmp_path: Path, state: str, known: list[tuple[int, int]], cut: int
+) -> None:
+    """The leader has no file: the epochs of its batches count as far as recovery, or a broker that runs on, knows them."""
+    common, ours = batch(0, 4), batch(4, 4, epoch=2, value=b"ours")
+    first = put_replica(tmp_path, 1, common, partition="t-0", high_watermark=4)
+    (first / "t-0" / f"{4:020d}.log").write_bytes(ours)
+    second = put_replica(tmp_path, 2, common + batch(4, 4, value=b"theirs"), partition="t-0", high_watermark=4)
+    (second / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    (second / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    if state == "clean":
+        (first / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    if state == "recovered from 4 on":
+        (first / "recovery-point-offset-checkpoint").write_bytes(write_offset_checkpoint({("t", 0): 4}))
+    (planned,) = make_plans([str(tmp_path)], ScanOptions(live=state == "live"), PlanOptions()).planned
+    (replica,) = (one for one in planned.given.replicas if one.broker == 1)
+    assert [(one.leader_epoch, one.start_offset) for one in replica.brokers_epochs] == known
+    assert (replica.checkpoint, planned.plan.truncate_by) == (None, "epochs")
+    leads = planned.candidate(1)
+    assert leads is not None
+    assert (leads.followers[0].truncation_offset, leads.followers[0].kept) == (cut, ((4, 8),) if cut == 8 else ())
+    assert Missing("no_epoch_checkpoint", 1) in planned.plan.missing
+
+
 def test_brokers_that_will_not_come_back(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     put_replica(tmp_path, 2, legacy_entry(0) + legacy_entry(1))

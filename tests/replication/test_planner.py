@@ -149,10 +149,28 @@ def test_checkpoint_and_batches_that_cut_differently_are_told() -> None:
     assert plan.matters
     cleaned = plan_partition(replace(partition(stale, leader), compacted=True))
     assert not any(one.disagrees for each in cleaned.candidates for one in each.followers)
-    without = plan_partition(partition(replace(stale, checkpoint=None), leader))
-    (follower,) = by_broker(without)[2].followers
-    assert (follower.by_checkpoint, follower.truncation_offset, follower.disagrees) == (None, 8, False)
-    assert Missing("no_epoch_checkpoint", 1) in without.missing
+
+
+def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one() -> None:
+    """Without epochs a follower cuts to its high watermark, and a leader corrects nobody."""
+    lagging = replica(1, 10, (0, 0), hw=4)
+    leader = replica(2, 12, (0, 0), (2, 8))
+    apart = {(0, 1): ((8, 10),)}
+    (follower,) = by_broker(plan_partition(partition(lagging, leader, differing=apart)))[2].followers
+    assert (follower.truncation_offset, follower.kept, follower.disagrees) == (8, (), False)
+
+    no_file = partition(replace(lagging, checkpoint=None), leader, differing=apart)
+    plan = plan_partition(no_file)
+    (follower,) = by_broker(plan)[2].followers
+    assert (follower.by_checkpoint, follower.by_batches, follower.truncation_offset, follower.disagrees) == (4, 8, 4, True)
+    assert Missing("no_epoch_checkpoint", 1) in plan.missing
+
+    (follower,) = by_broker(plan_partition(partition(lagging, replace(leader, checkpoint=None), differing=apart)))[2].followers
+    assert (follower.by_checkpoint, follower.by_batches, follower.kept) == (10, 8, ((8, 10),))
+
+    walked = replace(leader, checkpoint=None, epochs_without_checkpoint=entries((2, 8)))
+    (follower,) = by_broker(plan_partition(partition(lagging, walked, differing=apart)))[2].followers
+    assert (follower.truncation_offset, follower.kept) == (8, ())
 
 
 def test_epochs_that_cannot_see_a_difference_leave_it_for_good() -> None:
