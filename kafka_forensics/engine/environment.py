@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan
+from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.engine.not_given import replicas_not_given
 from kafka_forensics.engine.topic_ids import topic_ids_explained
 from kafka_forensics.model.batches import Damage
@@ -45,6 +45,9 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
             one.evidence.update({"also_in": names[:NAMES_LISTED]} if names else {})
     for broker, names in inputs.clashes:
         found.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
+    for node, node_ids, names in misnamed(inputs.log_dirs):
+        evidence = {"node_ids": node_ids, "named": node, "log_dirs": names}
+        found.append(finding("NODE_ID_MISMATCH", Place(broker=node, log_dir=names[0], file="meta.properties"), evidence))
     return found
 
 

@@ -1,5 +1,6 @@
 """From paths to replicas: which brokers, which log directories, which partitions, and what their small files say."""
 
+import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ __all__ = [
     "broker_order",
     "gather",
     "gather_log_dirs",
+    "misnamed",
     "require_asked",
     "typed_path",
 ]
@@ -170,7 +172,20 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
             named.setdefault(given, []).extend(inputs.log_dirs[before:])
     _require_one_broker_a_name(named)
     _separate_clashes(inputs)
+    for broker, node_ids, names in misnamed(inputs.log_dirs):
+        told = f"{listed(names)} was given as broker {broker} and is node {listed(map(str, node_ids))}'s by meta.properties"
+        logging.getLogger(__name__).warning("note: %s: steps and findings call it %s", told, broker)
     return inputs
+
+
+def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
+    """(number given as the broker's name, node ids by meta.properties, log directories) where the two differ."""
+    found: dict[int, list[tuple[int, str]]] = {}
+    for one in log_dirs:
+        node_id = None if one.meta is None else one.meta.node_id
+        if isinstance(one.broker, int) and node_id not in (None, one.broker):
+            found.setdefault(one.broker, []).append((node_id, one.name))
+    return [(broker, sorted({each for each, _ in told}), [name for _, name in told]) for broker, told in sorted(found.items())]
 
 
 def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:

@@ -37,7 +37,7 @@ CONFLICTS: Final = frozenset(
 )
 """Findings that say where replicas hold different things."""
 _OF_EVERY_PARTITION: Final = frozenset(
-    {"CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "EVIDENCE_CHANGED", "CHECKPOINT_MALFORMED", "HW_UNKNOWN"}
+    {"CLUSTER_ID_MISMATCH", "NODE_ID_CLASH", "NODE_ID_MISMATCH", "EVIDENCE_CHANGED", "CHECKPOINT_MALFORMED", "HW_UNKNOWN"}
 )
 """Findings without a partition that still bear on the comparison of one."""
 _WINDOW: Final = 4096

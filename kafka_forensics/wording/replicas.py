@@ -32,8 +32,8 @@ UNCLEAN_LOSS: committed records that a new leader lacks
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
     be cut off at offset {cut} when that copy follows {successor}][ ({versions})][; of these, {not_whole}]
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
-    no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; the
-    directories on {directories_missing_on:brokers} are gone][, which is harmless if {harmless_if}]
+    no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; its
+    directory is gone on {directories_missing_on:brokers}][, which is harmless if {harmless_if}]
     > Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Then scan them together.
 TOPIC_ID_MISMATCH: different topics of one name
     the copies are of different topics with the same name[ ({topic_ids:list})][; by the controller's log
@@ -50,6 +50,11 @@ CLUSTER_ID_MISMATCH: copies of different clusters
 NODE_ID_CLASH: two brokers with one id
     log directories that are not one broker's claim the same node id[ ({node_id})][: {log_dirs:list}]
     > Name them apart with NAME=PATH, or leave one out if it is an older copy of the other.
+NODE_ID_MISMATCH: a broker given under another's number
+    [{log_dirs:list}|a log directory] was given as broker [{named}|of another number], and meta.properties says that it is node
+    [{node_ids:list}|another]; all that is said of broker [{named}|that number] is about this directory
+    > Leave the name out, or give the number in meta.properties: else what is advised for broker [{named}|that number] would be done
+    on another machine. A name that is no number, such as old=PATH, claims nothing.
 REPLICA_MISSING: replica whose directory is gone
     {file} of this copy gives the partition[ {high_watermark} committed offsets], but its directory is not there
     > Look for the directory on the broker itself; if it is gone there too, keep every other replica as it is.

@@ -178,3 +178,25 @@ def test_two_log_directories_of_one_broker_may_share_a_name(run: Run, copies: Pa
     shutil.move(copies / "broker-1" / "codec-zstd-0", other / "codec-zstd-0")
     status, out, _ = run("scan", f"A={copies}/broker-1", f"A={other}", "--format", "json")
     assert (status, sorted(replicas(out))) == (0, ["codec-zstd-A", "orders-A"])
+
+
+def test_a_broker_given_under_anothers_number_is_told(run: Run) -> None:
+    one, two, three = (HEALTHY / f"broker-{number}" for number in (1, 2, 3))
+    given = [f"1={two}", f"2={one}", f"old={three}"]
+    status, out, err = run("scan", *given, "--format", "json", "--fail-on", "none")
+    assert status == 0
+    found = [each for each in json.loads(out)["findings"] if each["kind"] == "NODE_ID_MISMATCH"]
+    assert [(each["broker"], each["severity"], each["evidence"]) for each in found] == [
+        (1, "warning", {"named": 1, "node_ids": [2], "log_dirs": [str(two)]}),
+        (2, "warning", {"named": 2, "node_ids": [1], "log_dirs": [str(one)]}),
+    ]
+    told = f"note: {two} was given as broker 1 and is node 2's by meta.properties: "
+    assert told in err
+    for command in ("plan", "compare", "transactions", "epochs"):
+        assert told in run(command, *given, "--topic", "orders", "--partition", "0")[2]
+
+
+def test_a_broker_given_under_its_own_number_or_another_name_is_not(run: Run) -> None:
+    given = [f"1={HEALTHY / 'broker-1'}", f"second={HEALTHY / 'broker-2'}", HEALTHY / "broker-3"]
+    status, out, err = run("scan", *given, "--format", "tsv")
+    assert (status, "NODE_ID_MISMATCH" in out, "note:" in err) == (0, False, False)
