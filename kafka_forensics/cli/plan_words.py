@@ -39,6 +39,7 @@ _MISSING: Final = {
     "controller_log_damaged": "a controller's log is here, but too damaged to say who is in sync, and what replicas there are",
     "controller_log_silent": "the controller's log here does not say of this partition who is in sync, and what replicas there are",
     "copy_absent": "the copy of broker {} is not here, and may hold more",
+    "dead_copy_absent": "broker {} will not come back, and no copy of it is here: what only it held is lost unseen",
     "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
     "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used{epochs}",
@@ -46,6 +47,7 @@ _MISSING: Final = {
     "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
     "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
+    "same_broker": "the copy {} is not the only one of {node} (NODE_ID_CLASH): that starts on one of them, so plan on that one",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
 MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
@@ -204,7 +206,9 @@ def missing_words(planned: Planned, one: Missing) -> str:
     reason = refusal(planned, one.broker) if one.kind == "does_not_start" else None
     taken = _taken_for(planned, one.broker) if one.kind == "copy_unnamed" else None
     epochs, unread = _epochs_known(planned, one.broker), _unread(planned, one.broker)
-    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs)
+    text = _MISSING[one.kind].format(
+        printable(str(one.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs, node=_node(planned, one.broker)
+    )
     return f"Missing: {text}."
 
 
@@ -216,6 +220,11 @@ def _epochs_known(planned: Planned, broker: Broker | None) -> str:
     if one.epochs_without_checkpoint:
         return ": " + ("its recovery takes epochs" if one.crashed else "its epochs are taken") + " from the batches"
     return ": it loads none, and knows no leader epochs as it starts"
+
+
+def _node(planned: Planned, broker: Broker | None) -> str:
+    """The broker of a copy, by its id."""
+    return "" if broker is None else brokers([planned.given.nodes.get(broker, broker)])
 
 
 def _unread(planned: Planned, broker: Broker | None) -> str:

@@ -15,15 +15,14 @@ from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
+from kafka_forensics.engine.plan_brokers import check_dead, control_of, nodes_left, nodes_of
 from kafka_forensics.engine.plan_controller import why_no_word
 from kafka_forensics.engine.plan_damage import damaged_offsets, has_unknown_bytes, unproven, unread_offsets
 from kafka_forensics.engine.plan_witnesses import witnesses_of
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.witnesses import read_witnesses
-from kafka_forensics.errors import UsageError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
@@ -38,7 +37,6 @@ from kafka_forensics.replication.plans import (
     Loss,
     Missing,
     Plan,
-    PlanControl,
     PlanPartition,
     PlanReplica,
     TruncateBy,
@@ -68,6 +66,7 @@ BEARING: Final = CONTRADICTING | {
     "UNCLEAN_LOSS",
 }
 """Findings of a scan that bear on elections."""
+ABSENT: Final = ("copy_absent", "dead_copy_absent")
 LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
 _COUNTED_OFFSETS: Final = 1 << 20
@@ -142,12 +141,10 @@ class PlanOptions:
 
 def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progress: Progress | None = None) -> Plans:
     """Plan the elections of every partition that `options` leave. Raises UsageError for paths that make no sense, and for dead
-    brokers that hold nothing here."""
+    brokers that neither the copies nor the controller's log know."""
     inputs = gather(paths, options)
-    brokers = {str(one.context.broker) for one in inputs.replicas}
-    for broker in sorted(asked.dead - brokers):
-        raise UsageError(f"broker {broker} holds no copy here", hint=f"brokers are {', '.join(sorted(brokers)[:12])}")
     witnesses = read_witnesses(inputs)
+    check_dead(asked.dead, inputs, witnesses.controller)
     plan_of = {id(one.context): one for one in inputs.replicas}
     found = Plans()
     no_word = cache(partial(why_no_word, inputs, witnesses.controller))
@@ -164,7 +161,7 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         rest = [replicas[number] for group in groups if group is not best for number in group]
         one.plan = _with_missing(one.plan, [Missing("other_topic", each.broker) for each in rest])
         found.partitions += 1
-        found.absent.update(each.broker for each in one.plan.missing if each.kind == "copy_absent" and each.broker is not None)
+        found.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
         if len(found.planned) == 1 and not found.planned[0].plan.matters:
             found.planned.clear()
         if one.plan.matters or found.partitions == 1:
@@ -191,18 +188,19 @@ def _planned(
     apart = _apart(replicas, reader) if conflicts else {}
     for pair, ranges in unproven(replicas, reader).items():
         apart[pair] = normalised((*apart.get(pair, ()), *ranges))
-    control = _control(context.control)
+    control = control_of(context.control)
     nodes: dict[Broker, int] = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
-    guessed = _nodes_left(replicas, nodes, control)
+    guessed = nodes_left(replicas, nodes, control)
+    nodes |= guessed
 
     def given(sought: bool) -> PlanPartition:
         values = []
         for one in replicas:
             told = witnesses_of(one, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
-            values.append(_value(one, str(one.broker) not in asked.dead, told))
+            values.append(_value(one, {str(one.broker), str(nodes.get(one.broker))}.isdisjoint(asked.dead), told))
         compacted = any(one.context.compacted for one in replicas)
         return PlanPartition(
-            context.topic, context.partition, values, apart, control, compacted, nodes | guessed, guessed=frozenset(guessed)
+            context.topic, context.partition, values, apart, control, compacted, nodes, frozenset(guessed), nodes_of(asked.dead)
         )
 
     partition = given(sought=False)
@@ -217,15 +215,6 @@ def _planned(
                 if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                     planned.amounts[_key(loss)] = _amount(by_broker[loss.held_by[0]], reader, loss)
     return planned
-
-
-def _nodes_left(replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None) -> dict[Broker, int]:
-    """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases."""
-    unnamed = [one.broker for one in replicas if one.broker not in nodes and not isinstance(one.broker, int)]
-    assignment = () if control is None or control.assignment is None else control.assignment
-    known = {nodes.get(one.broker, one.broker) for one in replicas}
-    left = [node for node in assignment if node not in known]
-    return {unnamed[0]: left[0]} if len(unnamed) == len(left) == 1 else {}
 
 
 def _runs(losses: Sequence[Loss]) -> list[Loss]:
@@ -291,30 +280,6 @@ def _held(one: Replica) -> Ranges:
     if held and one.context.compacted:
         return normalised(((min(one.log_start_offset, held[0][0]), held[0][1]), *held[1:]))
     return held
-
-
-def _control(control: PartitionControl | None) -> PlanControl | None:
-    """The controller's last word as far as it is known."""
-    if control is None:
-        return None
-    events = [] if control.history is None else control.history.events
-    last = control.leader
-    if last == NO_LEADER and events:
-        last = events[-1].previous_leader
-
-    def listed(ids: list[int] | None) -> tuple[int, ...] | None:
-        return None if ids is None else tuple(ids)
-
-    unclean = control.setting("unclean.leader.election.enable")
-    return PlanControl(
-        control.leader,
-        last if last is not None and last >= 0 else None,
-        control.leader_epoch,
-        listed(control.isr),
-        listed(control.elr),
-        listed(control.replica_assignment),
-        None if unclean is None else unclean.lower() == "true",
-    )
 
 
 def _apart(replicas: list[Replica], reader: LogReader) -> dict[tuple[int, int], Ranges]:

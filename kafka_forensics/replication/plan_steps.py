@@ -19,7 +19,7 @@ class Steps:
 
     leader: Broker
     copy_first: tuple[Broker, ...]
-    """Whose log directories hold what the election would lose."""
+    """Whose log directories hold what the election would lose; of who will not come back there is nothing to copy any more."""
     keep_stopped: tuple[Broker, ...]
     """Who must not run before the candidate leads: they would be elected in its place. Brokers without a copy here among them."""
     unclean: bool
@@ -63,7 +63,7 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     holders = {broker for one in candidate.losses for broker in one.held_by}
     return Steps(
         candidate.broker,
-        tuple(one.broker for one in given.replicas if one.broker in holders),
+        tuple(one.broker for one in given.replicas if one.broker in holders and one.is_live),
         () if any_order else tuple(sorted(rivals, key=before)),
         candidate.election in ("unclean", "unknown"),
         tuple(absent),

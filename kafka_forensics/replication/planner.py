@@ -14,16 +14,15 @@ from typing import Final
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import assign_epoch, truncation_offset
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
+from kafka_forensics.replication.plan_missing import missing_witnesses
 from kafka_forensics.replication.plans import (
     CHOSEN_BY,
     NO_END,
-    NO_WORD,
     AlreadyLost,
     Broker,
     Candidate,
     FollowerPlan,
     Loss,
-    Missing,
     Plan,
     PlanControl,
     PlanPartition,
@@ -124,34 +123,6 @@ def election_kind(control: PlanControl | None, node: Broker, *, crashed: bool = 
     if node in elr and not crashed:
         return "elr"
     return "unclean" if control.isr or elr - {node} or node != control.last_leader else "last-known-leader"
-
-
-def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
-    """What would have to be known to make the bounds narrower."""
-    assignment = None if given.control is None else given.control.assignment
-    if assignment is None:
-        yield Missing(NO_WORD)
-    else:
-        present = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
-        absent = [broker for broker in assignment if broker not in present.values()]
-        unnamed = [broker for broker, node in present.items() if not isinstance(node, int)]
-        if len(absent) > len(unnamed):  # else each of the unnamed may be the copy of one of them
-            yield from (Missing("copy_absent", broker) for broker in absent)
-        if unnamed or given.guessed:
-            yield from (Missing("copy_unnamed", broker) for broker in present if broker in given.guessed or broker in unnamed)
-    for one in given.replicas:
-        if one.high_watermark is None:
-            yield Missing("no_high_watermark", one.broker)
-        if regime == "epochs" and one.checkpoint is None and one.log_end_offset > one.log_start_offset:
-            yield Missing("no_epoch_checkpoint", one.broker)
-        if not one.end_is_known or one.unread:
-            yield Missing("log_not_read", one.broker)
-        if one.has_unknown_bytes:
-            yield Missing("unknown_bytes", one.broker)
-        if not one.starts:
-            yield Missing("does_not_start", one.broker)
-        if not one.is_live:
-            yield Missing("not_live", one.broker)
 
 
 class _Planning:

@@ -11,7 +11,9 @@ TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
 NO_WORD: Final = "no_controller_log"
 UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent")
-UNBOUNDED: Final = frozenset({*UNSAID, "copy_absent", "copy_unnamed", "log_not_read", "unknown_bytes"})
+UNSEEN: Final = frozenset({"copy_absent", "copy_unnamed", "dead_copy_absent", "log_not_read", "unknown_bytes"})
+"""What of a plan's `Missing` means that records may be where nobody looked."""
+UNBOUNDED: Final = UNSEEN.union(UNSAID)
 """What of a plan's `Missing` leaves it open how much may be lost at most."""
 CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "election", "high_watermark", "assignment", "order")
 """What decides between candidates that lose alike, in this order: see `planner._Planning.preference`."""
@@ -119,6 +121,8 @@ class PlanPartition:
     """What the controller calls a broker, where that is not its name here."""
     guessed: frozenset[Broker] = frozenset()
     """Whose `nodes` are only concluded: they do not say who they are, and one replica alone has no other copy."""
+    dead: frozenset[Broker] = frozenset()
+    """Brokers that will not come back, as the controller calls them; of whom a copy is here, that is not live."""
 
 
 class Loss(NamedTuple):
@@ -226,8 +230,9 @@ class Missing:
     """A witness that is not there and makes the bounds wider.
 
     `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and whoever read it says so instead) ·
-    `copy_absent` · `copy_unnamed` (nothing in the copy says whose it is) · `no_high_watermark` · `no_epoch_checkpoint` ·
-    `log_not_read` · `unknown_bytes` · `does_not_start` · `not_live` · `other_topic`
+    `copy_absent` · `dead_copy_absent` (and it will not come back) · `copy_unnamed` (nothing in the copy says whose it is) ·
+    `same_broker` (another copy is of the same broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
+    `unknown_bytes` · `does_not_start` · `not_live` · `other_topic`
     """
 
     kind: str

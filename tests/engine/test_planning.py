@@ -23,6 +23,11 @@ def planned_on(paths: Sequence[Path], topic: str | None = None, asked: PlanOptio
     return make_plans([str(path) for path in paths], ScanOptions(topic), asked or PlanOptions())
 
 
+def planned_on_named(named: dict[str, Path], others: Sequence[Path], asked: PlanOptions) -> Plans:
+    paths = [f"{name}={path}" for name, path in named.items()]
+    return make_plans([*paths, *map(str, others)], ScanOptions("audit"), asked)
+
+
 def one_of(found: Plans) -> Planned:
     (planned,) = found.planned
     return planned
@@ -300,8 +305,32 @@ def test_brokers_that_will_not_come_back(tmp_path: Path) -> None:
     assert [one.broker for one in planned.plan.candidates] == [1]
     assert losses(planned, 1) == [(1, 2, (2,), 0)]
     assert planned.plan.candidates[0].losses[0].kept_by == ()
-    with pytest.raises(UsageError, match="broker 7 holds no copy here"):
+    with pytest.raises(UsageError, match="no copy here is of broker 7, and no controller's log here gives it a replica") as caught:
         planned_on([tmp_path], asked=replace(asked, dead=frozenset({"7"})))
+    assert caught.value.hint == "brokers known here: 1, 2"
+
+
+def test_a_broker_without_a_copy_may_be_the_one_that_will_not_come_back() -> None:
+    """Broker 1 led; the controller's log on the others knows it."""
+    others = [SAMPLES / "unclean-election" / f"broker-{broker}" for broker in (2, 3)]
+    planned = one_of(planned_on(others, "audit", PlanOptions(dead=frozenset({"1"}))))
+    assert planned.plan.missing == (Missing("dead_copy_absent", 1),)
+    assert not planned.plan.at_most_is_bound
+    best = planned.recommended
+    assert best is not None
+    steps = planned.steps(best)
+    assert (steps.plan_again_with, steps.keep_stopped, steps.start_order) == ((), (), (2, 3))
+
+
+def test_a_dead_broker_is_known_by_its_id_as_by_the_name_of_its_copy() -> None:
+    first, *others = brokers("unclean-election")
+    for name in ("rack-1", "1"):
+        planned = one_of(planned_on_named({"rack-1": first}, others, PlanOptions(dead=frozenset({name}))))
+        assert [one.is_live for one in planned.given.replicas] == [True, True, False]
+        assert losses(planned, 2) == [(300, 345, ("rack-1",), 45)]
+        best = planned.recommended
+        assert best is not None
+        assert planned.steps(best).copy_first == (), "its copy is here, and nothing else of it will be"
 
 
 def test_a_torn_tail_is_dropped_before_anyone_leads(tmp_path: Path) -> None:
