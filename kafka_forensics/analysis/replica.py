@@ -7,6 +7,7 @@ from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.continuity import ContinuityFold, Course, Run, judge
 from kafka_forensics.analysis.digests import BlockDigests
 from kafka_forensics.analysis.epoch_bumps import EpochBumps
+from kafka_forensics.analysis.epoch_starts import epoch_starts
 from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.framing import FramingFold
 from kafka_forensics.analysis.indexes import BadEntry, IndexFold, ZeroTail
@@ -137,7 +138,7 @@ class Replica:
     log_start_offset: int
     log_end_offset: int
     epochs: list[EpochEntry]
-    """As the batches show them."""
+    """As the batches show them; where none are, as the checkpoint says."""
     findings: list[Finding] = field(default_factory=list)
     recovery: RecoveryOutlook | None = None
     """What a start on this copy would make of it, once that is judged."""
@@ -193,7 +194,7 @@ def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
         end = tail.end_offset
     if not state.framing.batches:
         end = max(end, start)
-    return Replica(context, state, course, start, end, state.epochs.lineage())
+    return Replica(context, state, course, start, end, epoch_starts(state.epochs, context.epoch_checkpoint, start))
 
 
 def _named_start(context: ReplicaContext, state: ReplicaState) -> list[Run]:

@@ -202,7 +202,7 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     if checkpoint is None or epochs.dropped_runs or epochs.batches_without_epoch:
         return found
     stray_epochs = {run.leader_epoch for run, _ in strays}
-    lineage = [entry for entry in replica.epochs if entry.leader_epoch not in stray_epochs]
+    lineage = [entry for entry in epochs.lineage() if entry.leader_epoch not in stray_epochs]
     start, end = replica.log_start_offset, replica.log_end_offset
     damaged = bool(replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread)
     reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or damaged)

@@ -70,6 +70,22 @@ def test_the_winning_side_is_damaged(tmp_path: Path) -> None:
     assert not [one for one in result.findings if one.kind in ("REPLICA_DIFFERS", "REPLICA_LAGS")]
 
 
+@pytest.mark.parametrize("injure", ["flip", "frame"])
+def test_a_fork_that_lost_nothing_stays_harmless_where_the_winners_first_batch_is_damaged(tmp_path: Path, injure: str) -> None:
+    """The checkpoint says where the epoch began whose first batch is damaged; the old records behind that were never committed."""
+    longer = history(*COMMON, ("new", 2), ("new", 2), records=3)
+    brokers = histories(tmp_path, {1: longer, 2: OLD, 3: longer}, {1: 18, 2: 12, 3: 18})
+    if injure == "flip":
+        brokers.flip(1, longer.at(12), 100)
+    else:
+        brokers.overwrite(1, longer.at(12), b"\xff" * 30)
+    result = verdict(brokers)
+    assert {kind for kind, severity, _ in said(result) if severity == "critical"} == set()
+    assert only(result, "FORK_ABOVE_HW").severity.value == "info"
+    damage = only(result, "BATCH_CRC_MISMATCH" if injure == "flip" else "FRAMING_LOST")
+    assert damage.evidence["held_by"] == [3]
+
+
 def test_a_lost_frame_beside_another_history_is_held_by_nobody(tmp_path: Path) -> None:
     brokers = unclean(tmp_path)
     brokers.overwrite(2, OLD.at(12), b"\xff" * 30)
