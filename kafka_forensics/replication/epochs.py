@@ -1,7 +1,8 @@
 """Two rules of leader epochs: where an epoch ends, where a follower cuts (LeaderEpochFileCache, AbstractFetcherThread)."""
 
-import itertools
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kafka_forensics.model.files import EpochEntry
@@ -17,6 +18,7 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+_EPOCH: Final = attrgetter("leader_epoch")
 UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
@@ -29,10 +31,8 @@ def end_offset_for(entries: Sequence[EpochEntry], leader_epoch: int, log_end_off
         return EpochEndOffset(leader_epoch, log_end_offset)
     if leader_epoch < entries[0].leader_epoch:
         return EpochEndOffset(leader_epoch, entries[0].start_offset)
-    for entry, following in itertools.pairwise(entries):
-        if following.leader_epoch > leader_epoch:
-            return EpochEndOffset(entry.leader_epoch, following.start_offset)
-    raise AssertionError("epochs are ascending")
+    behind = bisect_right(entries, leader_epoch, key=_EPOCH)
+    return EpochEndOffset(entries[behind - 1].leader_epoch, entries[behind].start_offset)
 
 
 def assign_epoch(cache: list[EpochEntry], entry: EpochEntry) -> None:
@@ -58,15 +58,12 @@ def truncation_offset(
     before KIP-101), 0 if that is unknown. Epochs that begin at the follower's end have written nothing and ask for nothing.
     Where no epoch is left to ask for, a log that is too long is cut to the leader's end.
     """
-    end, answered = follower_end, UNDEFINED_EPOCH
+    end = follower_end
     if not follower:
         return min(end, follower_high_watermark or 0)
-    while known := [entry for entry in follower if entry.start_offset < end]:
-        asked = known[-1].leader_epoch
-        if asked == answered:  # it would be answered, and cut, alike
-            break
-        answer = end_offset_for(leader, asked, leader_end)
-        answered = answer.leader_epoch
+    known = [entry for entry in follower if entry.start_offset < end]
+    while known:
+        answer = end_offset_for(leader, known[-1].leader_epoch, leader_end)
         if answer == UNDEFINED:
             return min(end, follower_high_watermark or 0)
         own = end_offset_for(known, answer.leader_epoch, end)
@@ -74,4 +71,8 @@ def truncation_offset(
         if cut >= end:
             break
         end = cut
+        while known and known[-1].start_offset >= end:
+            known.pop()
+        if known and known[-1].leader_epoch == answer.leader_epoch:  # asked for again, it would be answered alike
+            break
     return min(end, leader_end)
