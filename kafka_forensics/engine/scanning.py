@@ -16,6 +16,7 @@ from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.environment import changed_findings, environment_findings, lost_partitions
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order
+from kafka_forensics.engine.lost_beyond_copies import lost_beyond_copies
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
 from kafka_forensics.engine.placement import TopicPlacements, partition_keys
@@ -110,6 +111,8 @@ class Scan:
         inputs, controller = self.inputs, self.witnesses.controller
         around = [one for one in environment_findings(inputs) if concerns(one.place, self.options)]
         findings = lost_partitions(inputs, controller, around) + self.witnesses.findings + self.findings
+        if self.options.broker is None and not self.options.live:
+            findings += lost_beyond_copies(inputs, findings, self.partitions, [*inputs.incomplete, *self.incomplete])
         findings = self._across.finish(findings, self.partitions) + self._placements.finish()
         self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}

@@ -4,10 +4,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
-from tests.support.faults import healthy
+from tests.support.faults import LOG_END, healthy, write_checkpoint
 
 
 def test_a_replica_whose_directory_is_gone_is_told(tmp_path: Path) -> None:
@@ -59,3 +64,45 @@ def test_what_was_not_asked_for_is_not_told(tmp_path: Path) -> None:
     assert told(topic_glob="t", partition=0) == set()
     assert told(topic_glob="t", broker="2") == {("REPLICA_MISSING", "t", 1, 2)}
     assert len(told()) == 8
+
+
+def test_a_checkpoint_of_a_replica_that_is_gone_proves_what_no_copy_holds(tmp_path: Path) -> None:
+    """Broker 2's directory is gone, its checkpoint says 100; the copies left end at 75."""
+    brokers = healthy(tmp_path)
+    shutil.rmtree(brokers.log_dir(2) / "t-0")
+    write_checkpoint(brokers.log_dir(2), "replication", 100)
+    paths = [str(path) for path in brokers.log_dirs]
+    result = scan(paths, ScanOptions())
+    [lost] = [one for one in result.findings if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    assert (lost.place.offset_start, lost.place.offset_end, lost.confidence.value) == (LOG_END, 100, "inferred")
+    assert lost.evidence["witness"] == "replication-offset-checkpoint of broker 2"
+    assert (lost.evidence["directories_missing_on"], lost.evidence["held_by"]) == ([2], [])
+    assert "its directory is gone on broker 2." in message(lost)
+    [partition] = result.partitions
+    assert (partition.verdict, partition.high_watermark_at_least) == ("critical", 100)
+    brokers.crash(1)
+    [lost] = [one for one in scan(paths, ScanOptions()).findings if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    assert (lost.confidence.value, "while their brokers ran" in lost.evidence["harmless_if"]) == ("suspected", True)
+    for asked in ({"live": True}, {"broker": "2"}, {"broker": "1"}):
+        assert "COMMITTED_LOST_EVERYWHERE" not in {one.kind for one in scan(paths, ScanOptions(**asked)).findings}
+
+
+@pytest.mark.parametrize("refused", ["t-0", f"t-0/{55:020d}.log"])
+def test_a_copy_that_cannot_be_read_may_hold_what_the_others_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    brokers = healthy(tmp_path)
+    shutil.rmtree(brokers.log_dir(2) / "t-0")
+    write_checkpoint(brokers.log_dir(2), "replication", 100)
+    opening, listing = LocalSource.open, LocalSource.list
+
+    def unless_refused(self: LocalSource, path: str) -> str:
+        if (self.name, path) == (str(brokers.log_dir(3)), refused):
+            raise SourceError(path, "permission denied")
+        return path
+
+    monkeypatch.setattr(LocalSource, "open", lambda self, path: opening(self, unless_refused(self, path)))
+    monkeypatch.setattr(LocalSource, "list", lambda self, path="": listing(self, unless_refused(self, path)))
+    result = scan([str(path) for path in brokers.log_dirs], ScanOptions())
+    assert {one.reason for one in result.incomplete} == {"permission denied"}
+    assert "COMMITTED_LOST_EVERYWHERE" not in {one.kind for one in result.findings}
