@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.differences import BatchReader, Difference, Differences, differences
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.fork_cuts import lineage
 from kafka_forensics.analysis.range_counts import Counts, counted
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.changes import Change, ChangeKind, ReplicaAt
+from kafka_forensics.replication.epochs import epoch_at
 
 Range = tuple[int, int]
 

@@ -7,11 +7,11 @@ bears it out; a damaged batch of a believed epoch and another replica's batch of
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.spans import outside
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
     import numpy as np

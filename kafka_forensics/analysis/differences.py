@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.damaged_forks import of_two_histories
 from kafka_forensics.analysis.digests import differing_blocks
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,11 +6,6 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import UNDEFINED_EPOCH, end_offset_for
 
 
-def epoch_at(entries: Sequence[EpochEntry], offset: int) -> int | None:
-    """Leader epoch of an offset by these entries, in any order; None before the first."""
-    return max((entry.leader_epoch for entry in entries if entry.start_offset <= offset), default=None)
-
-
 def differing_end(left: Sequence[EpochEntry], right: Sequence[EpochEntry], log_end_offset: int) -> tuple[int, int, int]:
     """The first epoch to which two lineages of one log give different ends, and both ends; the last epoch if they never do.
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.differences import Conflicts
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.fork_cuts import last_epoch
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,10 +2,10 @@
 
 from kafka_forensics.analysis.continuity import Irregularity
 from kafka_forensics.analysis.differences import BLOCK_OFFSETS, BatchReader
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
+from kafka_forensics.replication.epochs import epoch_at
 
 
 def uncover_gaps(replicas: list[Replica], reader: BatchReader) -> None:

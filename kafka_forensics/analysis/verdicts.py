@@ -4,13 +4,14 @@ from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.epoch_ends import differing_end, epoch_at
+from kafka_forensics.analysis.epoch_ends import differing_end
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction
 from kafka_forensics.analysis.indexes import BadEntry
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.replication.epochs import epoch_at
 
 _COMPACTED_INDEX_REASONS: Final = frozenset({"position_inside_batch", "out_of_order", "beyond_log"})
 _TAIL_KINDS: Final = frozenset({"beyond_log"})

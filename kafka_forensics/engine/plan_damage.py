@@ -6,9 +6,9 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.continuity import MAX_RELATIVE_OFFSET
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
 
 if TYPE_CHECKING:

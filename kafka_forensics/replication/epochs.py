@@ -35,6 +35,11 @@ def end_offset_for(entries: Sequence[EpochEntry], leader_epoch: int, log_end_off
     return EpochEndOffset(entries[behind - 1].leader_epoch, entries[behind].start_offset)
 
 
+def epoch_at(entries: Sequence[EpochEntry], offset: int) -> int | None:
+    """Leader epoch of an offset by these entries, in any order; None before the first."""
+    return max((entry.leader_epoch for entry in entries if entry.start_offset <= offset), default=None)
+
+
 def assign_epoch(cache: list[EpochEntry], entry: EpochEntry) -> None:
     """Note in a log's epochs, in place, that one begins (LeaderEpochFileCache.assign): those behind it that are not older, or start
     not below it, are dropped."""

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import assign_epoch, truncation_offset
+from kafka_forensics.replication.epochs import assign_epoch, epoch_at, truncation_offset
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.plan_missing import missing_witnesses
 from kafka_forensics.replication.plans import (
@@ -264,17 +264,25 @@ class _Planning:
 
     def _committed(self, members: Sequence[int], start: int, end: int) -> tuple[int, Witness | None]:
         """How far `[start, end)` of a version is proven committed, and by what: a witness of its own logs, or of one that has a
-        hole there, as far as that does not part from it."""
+        hole there, as far as that does not part from it, nor has other epochs."""
         if start >= self._proven_end:
             return start, None
         proofs = [(each.end_offset, each) for number in members for each in self._witnesses[number]]
         for number in self._holed:
             if number not in members and self._on_disk[number][0][0] < start:
                 parted = self._differing(number, members[0])
-                agreed = parted[0][0] if parted else NO_END
+                agreed = min(parted[0][0] if parted else NO_END, self._same_epochs(number, members[0], start))
                 proofs.extend([(min(each.end_offset, agreed), each) for each in self._witnesses[number]])
         proven = min(end, max([reach for reach, _ in proofs], default=start))
         return (proven, next(each for reach, each in proofs if reach >= proven)) if proven > start else (start, None)
+
+    def _same_epochs(self, left: int, right: int, start: int) -> int:
+        """Offset up to which two logs have the same epochs from `start` on; logs without epochs (before 0.11) do not differ."""
+        ours, theirs = self._batches[left], self._batches[right]
+        if not ours or not theirs:
+            return NO_END
+        begun = sorted({start, *(each.start_offset for each in (*ours, *theirs) if each.start_offset > start)})
+        return next((offset for offset in begun if epoch_at(ours, offset) != epoch_at(theirs, offset)), NO_END)
 
     def already_lost(self) -> Iterator[AlreadyLost]:
         """Versions proven committed of which other replicas hold less, and that differently."""

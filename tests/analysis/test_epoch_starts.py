@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.epoch_starts import epoch_starts
 from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.model.batches import BatchColumn as Columns
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.epochs import epoch_at
 from tests.support.segments import columns_of
 
 

@@ -197,6 +197,15 @@ def test_holes_and_what_recovery_drops() -> None:
     assert plan.recommended == 2
 
 
+@pytest.mark.parametrize(("theirs", "proven"), [(((1, 0),), 0), (((1, 0), (2, 4)), 2), ((), 2)], ids=["other", "same", "none"])
+def test_a_log_with_a_hole_speaks_only_for_records_of_its_own_epochs(theirs: tuple[tuple[int, int], ...], proven: int) -> None:
+    """Epoch 2 of broker 3 begins in its hole at [4, 6); [4, 6) of broker 2 is another history if it is of epoch 1."""
+    holed = replace(replica(3, 10, (1, 0), (2, 4), hw=10), held=((0, 4), (6, 10)))
+    plan = plan_partition(partition(replica(1, 4, (1, 0)), replica(2, 6, *theirs), holed, control=CONTROL), "epochs")
+    one = by_broker(plan)[1]
+    assert {(each.start, each.end, each.committed) for each in one.losses if each.held_by == (2,)} == {(4, 6, proven)}
+
+
 def test_damaged_batches_are_held_and_at_risk() -> None:
     """The only copy of [300, 370) is damaged: whoever leads, nobody can read it any more."""
     one, two, three = AUDIT.replicas
