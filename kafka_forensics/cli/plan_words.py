@@ -48,6 +48,7 @@ _MISSING: Final = {
     "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
     "same_broker": "the copy {} is not the only one of {node} (NODE_ID_CLASH): that starts on one of them, so plan on that one",
+    "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
 MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)

@@ -1,6 +1,6 @@
 """Reading the controller's log: every copy of `__cluster_metadata` once, one replay of what they agree on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -132,6 +132,22 @@ def last_word(replicas: list[Replica]) -> LastWord:
     if control is None:
         return None, None, None, None
     return control.leader, control.leader_epoch, control.isr, control.replica_assignment
+
+
+def present_topic(groups: Sequence[Sequence[int]], replicas: Sequence[Replica]) -> tuple[int, bool]:
+    """Of groups of replicas by topic id (`environment.identity_groups`): which is of the present topic, and whether that is known.
+
+    It is the one whose id is the controller's, or the only one of which the controller's log can speak; else that of most copies.
+    """
+
+    def spoken_of(group: Sequence[int]) -> int:
+        contexts = [replicas[number].context for number in group]
+        said = [(one.control.topic_id, one.topic_id) for one in contexts if one.control is not None]
+        return 2 if any(ours == theirs for ours, theirs in said) else 1 if said else 0
+
+    ranks = [spoken_of(group) for group in groups]
+    known = max(ranks) > 0 and ranks.count(max(ranks)) == 1
+    return max(range(len(groups)), key=lambda number: (ranks[number], len(groups[number]))), known
 
 
 def _in_reading_order(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:

@@ -8,7 +8,7 @@ from kafka_forensics.analysis.group_offsets import group_findings
 from kafka_forensics.analysis.missing_behind import uncover_gaps
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
-from kafka_forensics.engine.controller import cleanup_policy, last_word
+from kafka_forensics.engine.controller import cleanup_policy, last_word, present_topic
 from kafka_forensics.engine.environment import identity_groups, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.leftovers import leftovers_judged, lone_indexes_judged
@@ -67,7 +67,7 @@ def judge_partition(
         held = with_holders(members, found, compared)
         findings += judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs))
         comparisons.append(compared)
-    comparison = _over_groups(comparisons)
+    comparison = _over_groups(comparisons, present_topic(groups, replicas)[0])
     findings = _once(findings)
     context = replicas[0].context
     inputs = snapshots[0].inputs
@@ -98,13 +98,14 @@ def judge_partition(
     return PartitionResult(summary, findings, counted, reader.incomplete)
 
 
-def _over_groups(comparisons: list[Comparison]) -> Comparison:
-    """What is said of a partition whose replicas were compared in groups: a conflict in one is one; and not all were compared."""
+def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
+    """What is said of a partition whose replicas were compared in groups: a conflict in one is one; and not all were compared.
+    What was committed is told of the present topic, which is one of them."""
     if len(comparisons) == 1:
         return comparisons[0]
-    best = max(comparisons, key=lambda one: one.high_watermark or 0)
+    told = comparisons[present]
     conflict = next((one.agreement for one in comparisons if one.agreement.kind == "conflict"), Agreement("not_compared"))
-    return Comparison(conflict, [], best.high_watermark, best.witness)
+    return Comparison(conflict, [], told.high_watermark, told.witness)
 
 
 def summarise(replica: Replica) -> ReplicaSummary:

@@ -10,6 +10,7 @@ from typing import Final
 from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences
 from kafka_forensics.analysis.recovery import refused_at
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.controller import present_topic
 from kafka_forensics.engine.environment import identity_groups
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
@@ -153,13 +154,15 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
             return  # controllers elect among themselves, by Raft
         groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
-        best = max(groups, key=len)
+        present, known = present_topic(groups, replicas)
+        best = groups[present]
         one = _planned([replicas[number] for number in best], reader, result, asked, witnesses.transaction_log)
         if one.given.control is None or one.given.control.assignment is None:
             missing = tuple(replace(each, kind=no_word()) if each.kind == NO_WORD else each for each in one.plan.missing)
             one.plan = replace(one.plan, missing=missing)
         rest = [replicas[number] for group in groups if group is not best for number in group]
-        one.plan = _with_missing(one.plan, [Missing("other_topic", each.broker) for each in rest])
+        undecided = [] if known or not rest else [Missing("topic_undecided")]
+        one.plan = _with_missing(one.plan, [*undecided, *(Missing("other_topic", each.broker) for each in rest)])
         found.partitions += 1
         found.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
         if len(found.planned) == 1 and not found.planned[0].plan.matters:

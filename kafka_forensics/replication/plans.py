@@ -232,7 +232,8 @@ class Missing:
     `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and whoever read it says so instead) ·
     `copy_absent` · `dead_copy_absent` (and it will not come back) · `copy_unnamed` (nothing in the copy says whose it is) ·
     `same_broker` (another copy is of the same broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
-    `unknown_bytes` · `does_not_start` · `not_live` · `other_topic`
+    `unknown_bytes` · `does_not_start` · `not_live` · `topic_undecided` (which of several of this name is the present one) ·
+    `other_topic`
     """
 
     kind: str

@@ -11,6 +11,9 @@ from kafka_forensics.engine.planning import Amount, Planned, PlanOptions, Plans,
 from kafka_forensics.errors import UsageError
 from kafka_forensics.replication.plans import Missing, Witness
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from tests.support.controller_log import CONTROLLER, ControllerLog, topic
+from tests.support.controller_log import partition as controlled_partition
+from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, legacy_entry
@@ -237,8 +240,26 @@ def test_copies_of_another_topic_are_left_out(tmp_path: Path) -> None:
     put_replica(tmp_path, 3, batch(0, 9), topic_id="AAAAAAAAAAAAAAAAAAAAAg")
     planned = one_of(planned_on([tmp_path]))
     assert [one.broker for one in planned.plan.candidates] == [1, 2]
-    assert Missing("other_topic", 3) in planned.plan.missing
+    assert planned.plan.missing[-2:] == (Missing("topic_undecided"), Missing("other_topic", 3))
     assert not planned.plan.matters
+
+
+@pytest.mark.parametrize("stale", [(1,), (1, 2)])
+def test_the_topic_planned_is_the_one_that_the_controller_knows(tmp_path: Path, stale: tuple[int, ...]) -> None:
+    """As many copies, or more, are left of a topic of this name that was deleted; their high watermark is not the new one's."""
+    log = ControllerLog().lead([CONTROLLER]).append(topic(), controlled_partition([*stale, 3], 3))
+    log.put(tmp_path / f"controller-{CONTROLLER}")
+    for broker in stale:
+        put_replica(tmp_path, broker, batch(0, 9), partition="t-0", high_watermark=9, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+    put_replica(tmp_path, 3, batch(0, 3), partition="t-0", high_watermark=3, topic_id=TOPIC_ID)
+    found = planned_on([tmp_path])
+    planned = one_of(found)
+    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(3, "leads")]
+    missing = {one for one in planned.plan.missing if one.kind.endswith("absent") or "topic" in one.kind}
+    assert missing == {Missing(kind, broker) for broker in stale for kind in ("copy_absent", "other_topic")}
+    assert found.result is not None
+    (summary,) = (one for one in found.result.partitions if one.topic == "t")
+    assert (summary.high_watermark_at_least, summary.high_watermark_witness) == (3, "replication-offset-checkpoint of broker 3")
 
 
 @pytest.mark.parametrize("compacted", [True, False])
