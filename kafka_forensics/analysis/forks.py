@@ -11,11 +11,11 @@ from typing import Any
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import compaction_premise
 from kafka_forensics.analysis.differences import DIFFERENCES_KEPT, Conflicts
-from kafka_forensics.analysis.epoch_ends import epoch_at
 from kafka_forensics.analysis.fork_cuts import cut_under, last_epoch, lineage, truncation
 from kafka_forensics.analysis.fork_versions import Version, goes_on_with, versions_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.replication.epochs import epoch_at
 
 
 def fork_findings(
@@ -124,10 +124,12 @@ def _losers(versions: list[Version], replicas: list[Replica], first: int) -> lis
     """Versions with committed records at `first` that the leader of the latest epoch, be it empty, would make cut there or before,
     whose log that is, and where it would; the one that loses most comes first.
 
-    Of several logs with that epoch it is the one that keeps most, or those that do.
+    Of several logs with that epoch it is the one that keeps most, or those that do; one that begins behind the fork says nothing
+    of it if another does not.
     """
     latest = max(map(last_epoch, replicas), default=-1)
     leaders = [one for one in replicas if last_epoch(one) == latest]
+    leaders = [one for one in leaders if one.first_batch_offset <= first] or leaders
     losers = []
     for version in versions:
         cuts = [(cut_under(version.head, one), one) for one in leaders] if first < version.committed_end else []

@@ -35,6 +35,18 @@ def test_a_later_leader_of_the_other_version_leaves_the_fork_critical() -> None:
     assert kinds[0] == ("UNCLEAN_LOSS", 3, [3])
 
 
+def test_what_another_log_of_the_latest_epoch_removed_does_not_hide_a_loss() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((6, "nnnnn"))[3:], high_watermark=5, checkpoint=[(6, 3)]),
+        logs.add(3, batches((6, "nnnnn")), high_watermark=5, checkpoint=[(6, 0)]),
+        logs.add(4, batches((5, "o")), high_watermark=1, checkpoint=[(5, 0)]),
+    ]
+    (found,) = [one for one in compare(replicas, logs).findings if one.kind != "REPLICA_LAGS"]
+    assert (found.kind, found.place.offset_start, found.place.offset_end) == ("UNCLEAN_LOSS", 0, 1)
+    assert (found.evidence["held_by"], found.evidence["leaders"]) == ([4], [3])
+
+
 def test_a_log_that_goes_on_with_either_version_speaks_for_none() -> None:
     """Both grew together again behind the fork, so that a log that begins there is of both."""
     logs = Logs()
