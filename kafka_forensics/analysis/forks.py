@@ -153,7 +153,8 @@ def _threat(following: list[Replica], leaders: list[Replica]) -> dict[str, Any]:
 def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
     """Brokers of the one version that was committed at `first`, if its epochs make every other replica of the fork cut there.
 
-    So it is after a failover once the new leader has gone on: what the old one had not committed gives way to what was.
+    So it is after a failover once the new leader has gone on: what the old one had not committed gives way to what was. What a
+    follower keeps below the leader's log start goes, too, since it takes that over with what it fetches.
     """
     committed = [version for version in versions if first < version.committed_end]
     if len(committed) != 1:
@@ -161,7 +162,8 @@ def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
     leader = committed[0].head
     others = [one for version in versions if version is not committed[0] for one in (*version.replicas, *version.behind)]
     cuts = [cut_under(one, leader) for one in others]
-    return committed[0].brokers if all(cut is not None and cut <= first for cut in cuts) else []
+    gone = max(first, leader.log_start_offset)
+    return committed[0].brokers if all(cut is not None and cut <= gone for cut in cuts) else []
 
 
 def _truncations(versions: list[Version]) -> list[dict[str, Any]]:

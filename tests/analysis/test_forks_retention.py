@@ -47,6 +47,18 @@ def test_what_another_log_of_the_latest_epoch_removed_does_not_hide_a_loss() -> 
     assert (found.evidence["held_by"], found.evidence["leaders"]) == ([4], [3])
 
 
+def test_what_is_kept_below_the_leaders_log_start_is_no_fork_for_good() -> None:
+    """The stale log ends where the leader's begins, so that nothing of it is cut."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "zz")), high_watermark=0, checkpoint=[(0, 0)]),
+        logs.add(2, batches((1, "aaa")), high_watermark=2, checkpoint=[(1, 0)]),
+        logs.add(4, batches((1, "aaaa"))[2:], high_watermark=2, checkpoint=[(1, 2), (3, 4)]),
+    ]
+    (found,) = [one for one in compare(replicas, logs).findings if one.kind != "REPLICA_LAGS"]
+    assert (found.kind, found.severity, found.evidence["committed_on"]) == ("FORK_ABOVE_HW", Severity.INFO, [2])
+
+
 def test_a_log_that_goes_on_with_either_version_speaks_for_none() -> None:
     """Both grew together again behind the fork, so that a log that begins there is of both."""
     logs = Logs()
