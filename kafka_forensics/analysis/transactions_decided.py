@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.transaction_rules import COMMIT, DATA_EPOCH, UNREADABLE
 from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_facts import PartitionFacts
 from kafka_forensics.model.constants import CONTROL_COMMIT
@@ -205,6 +206,11 @@ def _unmatched(
     strange = facts.elsewhere
     if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
         return None  # another copy may have it: what that means, the comparison of the copies says
+    if (ending := _ended_by_a_later(facts, decision)) is not None:
+        segment, position, kind, size, offset = (int(value) for value in ending[:5])
+        if (kind == COMMIT) == decision.commit:
+            return None
+        return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size), reaching)
     opened = facts.open.get(decision.producer_id)
     if opened is not None and ends_open:
         if not _may_be_later(log, decision, listed, opened):
@@ -219,6 +225,16 @@ def _unmatched(
     first = facts.first_marker_timestamp
     since_creation = first is None or first > decision.decided_timestamp - SKEW_MS
     return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching, since_creation=since_creation)
+
+
+def _ended_by_a_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
+    """The row of `ended` of a decision's records where the marker of a later transaction ended them, its own being lost; None where
+    there is none. Before transaction version 2 nothing tells whose records a marker ended."""
+    if decision.client_transaction_version < TV2:
+        return None
+    ours = (facts.ended[:, 6] == decision.producer_id) & (facts.ended[:, DATA_EPOCH] == decision.producer_epoch - 1)
+    rows = facts.ended[ours & (facts.ended[:, 7] > decision.producer_epoch) & (facts.ended[:, 2] != UNREADABLE)]
+    return rows[0] if len(rows) else None
 
 
 def _goes_on_behind(facts: PartitionFacts, moment: int) -> bool:

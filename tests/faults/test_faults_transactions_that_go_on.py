@@ -34,6 +34,30 @@ def test_f44_what_was_written_long_behind_the_end_leaves_nothing_of_it(tmp_path:
     assert [one for one in said(result) if one[1] != "info"] == [("TXN_PARTLY_LOST", "critical", 1)]
 
 
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("later", [True, False])
+def test_f44_the_marker_of_the_next_transaction_ended_what_the_lost_one_should_have(
+    tmp_path: Path, commit: bool, later: bool
+) -> None:
+    """In version 2 the marker's epoch tells whose it was. That the records ended as decided was luck, and did no harm."""
+    log, state, other = DataLog(), CoordinatorLog(), DataLog()
+    log.traffic(0)
+    log.data(30)
+    log.data(50, epoch=1)
+    log.marker(50.07, commit=later, epoch=2)
+    log.traffic(72)
+    other.traffic(72)
+    state.transaction(0, (0,), commit=True, name=OTHER)
+    state.transaction(30, (0,), commit=commit, client=2)
+    state.transaction(50, (0,), commit=later, epoch=1, client=2)
+    result = scan(write_cluster(tmp_path, cluster(log, other, state)))
+    told = [one for one in said(result) if one[1] != "info"]
+    assert told == ([] if commit == later else [("TXN_TORN", "critical" if commit else "error", 1)])
+    if told:
+        one = only(result, "TXN_TORN")
+        assert (one.evidence["reason"], one.evidence["coordinator_offset"], offsets(one)) == ("opposite_marker", 4, (7, 8))
+
+
 def goes_on(root: Path, client: int, later: float, written: list[float], *, commit: bool) -> list[Path]:
     """A transaction at 30 s ended so without a marker in t-0; one is in hand since `later`; `written` is when the open was."""
     log, state, other = DataLog(), CoordinatorLog(), DataLog()

@@ -217,7 +217,7 @@ def _transactions(
         named = {
             (one.evidence["producer_id"], one.place.offset_start)
             for one in findings
-            if one.kind in OPEN and one.place.partition == partition.number
+            if one.kind in OPEN and one.place.partition == partition.number and one.evidence.get("reason") != "opposite_marker"
         }
         spoken = {broker: expected.transactions(one.batches) for broker, one in partition.replicas.items()}
         opened = {(one.producer_id, one.first_offset) for each in spoken.values() for one in each if one.state == "open"}
