@@ -20,7 +20,20 @@ from tests.support.rich_evidence import RICH
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
-COMMANDS = {"scan", "epochs", "find", "metadata", "dump", "compare", "groups", "explain", "doctor", "transactions", "changes"}
+COMMANDS = {
+    "scan",
+    "epochs",
+    "find",
+    "metadata",
+    "dump",
+    "compare",
+    "groups",
+    "explain",
+    "plan",
+    "doctor",
+    "transactions",
+    "changes",
+}
 OPTIONS = {
     "--key",
     "--topic",
@@ -113,9 +126,34 @@ def test_unclean_loss_reads_like_a_colleague() -> None:
         " copy follows the new leader (epoch 2 on broker 1 against epoch 0 on broker 2)."
     )
     assert wording.advice(loss) == (
-        "Do not start broker 2, and copy its log directory elsewhere first: no other good copy is known. See what every replica"
-        " holds there with `kafka-forensics compare PATH... --topic audit --partition 0`."
+        "Do not start broker 2, and copy its log directory elsewhere first: no other good copy is known. Copy those of the other"
+        " brokers, too, before any of them starts. Weigh what each election would cost with `kafka-forensics plan PATH... --topic"
+        " audit --partition 0`. See what every replica holds there with `kafka-forensics compare PATH... --topic audit"
+        " --partition 0`."
     )
+
+
+def test_a_loss_names_what_the_other_side_has_committed() -> None:
+    sides = [
+        {"brokers": [1], "epoch": 2, "log_end_offset": 345, "high_watermark": 350},
+        {"brokers": [2, 3], "epoch": 0, "log_end_offset": 370, "high_watermark": 370},
+        {"brokers": [4], "epoch": 1, "log_end_offset": 310, "high_watermark": 300},
+    ]
+    for kind in ("UNCLEAN_LOSS", "LRS_LOSS"):
+        loss = finding(
+            kind, Place("audit", 0, offset_start=300, offset_end=370), {"held_by": [2], "offset": 300, "versions": sides}
+        )
+        assert wording.message(loss).endswith("; other records are committed at offsets 300 to 344 on broker 1.")
+
+
+@pytest.mark.parametrize("kind", ["UNCLEAN_LOSS", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"])
+@pytest.mark.parametrize(
+    ("holders", "all_told"), [(None, "of all brokers"), ([], "Copy them all"), ([2], "Copy those"), ([2, 3], "Copy those")]
+)
+def test_where_an_election_decides_all_is_copied_and_the_plan_weighs(kind: str, holders: list[int] | None, all_told: str) -> None:
+    text = wording.advice(finding(kind, Place("audit", 0), {} if holders is None else {"held_by": holders})) or ""
+    assert all_told in text
+    assert "Weigh what each election would cost with `kafka-forensics plan PATH... --topic audit --partition 0`." in text
 
 
 def test_a_fork_without_epochs_and_holders_admits_that_nobody_can_tell() -> None:

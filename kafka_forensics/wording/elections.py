@@ -15,12 +15,16 @@ UNCLEAN_ELECTION: election of a leader from outside the ISR
 ISR_MEMBER_MISSING_COMMITTED: replica in sync that lacks committed records
     this replica counts as in sync[ (ISR {isr:list})] but lacks [{offsets}|some offsets], once committed[ according to {witness}];
     electing it would be clean and would lose them[, which is harmless if {harmless_if}]<held>
+    > <weigh>
 LRS_RISK: last electable replica that is too short
     no other replica than this one may be elected[ (ISR {isr:list})], and it lacks [{offsets}|some offsets], once committed[
     according to {witness}]; once it leads, the others cut them off[, which is harmless if {harmless_if}]<held>
+    > <weigh>
 LRS_LOSS: committed records cut by a last replica
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader], since
-    [broker {new_leader}|a replica] came back without them and was elected as the last of the ISR[ at {election_ms:time}]
+    [broker {new_leader}|a replica] came back without them and was elected as the last of the ISR[ at {election_ms:time}][; other
+    records are committed at {rivals}]
+    > <weigh>
 RISKY_CONFIG: settings that allow a loss
     records of [{topics:list}|some topics] can be lost by [{risks:list}|their settings][, as {explains:list} may show]
     > Where these records matter, raise min.insync.replicas above 1 and leave unclean elections off.

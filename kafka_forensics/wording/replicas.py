@@ -28,9 +28,12 @@ FORK_BELOW_HW: logs that part below the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], below what was committed, and differ in [{offsets}|committed
     offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown][; of these,
     {not_whole}][; {ranges_not_compared:further range} of offsets in between differ and were not read]
+    > <weigh>
 UNCLEAN_LOSS: committed records that a new leader lacks
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
-    be cut off at offset {cut} when that copy follows {successor}][ ({versions})][; of these, {not_whole}]
+    be cut off at offset {cut} when that copy follows {successor}][ ({versions})][; of these, {not_whole}][; other
+    records are committed at {rivals}]
+    > <weigh>
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
     no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; its
     directory is gone on {directories_missing_on:brokers}][, which is harmless if {harmless_if}]

@@ -114,7 +114,8 @@ def test_a_loss_names_the_leader_of_the_latest_epoch_and_where_it_cuts() -> None
         ]
     assert wording.message(found[0]) == (
         "t-0: offsets 1 to 3, once committed, can be had only from broker 1 and would be cut off at offset 1 when that copy follows"
-        " the new leader, broker 3 in epoch 7 (epoch 0 on broker 1 against epoch 1 on broker 2)."
+        " the new leader, broker 3 in epoch 7 (epoch 0 on broker 1 against epoch 1 on broker 2); other records are committed at"
+        " offsets 2 to 3 on broker 2."
     )
 
 

@@ -1,0 +1,66 @@
+"""What a fork's evidence says, in words: its versions, who holds them, and where Kafka cuts."""
+
+from typing import Any
+
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.wording.values import LIST_LIMIT, clean, listed, named_brokers, span
+
+
+def versions_held(finding: Finding) -> str | None:
+    """`epoch 2 on broker 1 against epoch 0 on brokers 2 and 3`."""
+    texts = []
+    for side in _sides(finding)[:LIST_LIMIT]:
+        brokers, epoch = named_brokers(side.get("brokers")), side.get("epoch", -1)
+        if brokers:
+            texts.append(brokers if epoch in (-1, None) else f"epoch {clean(epoch)} on {brokers}")
+    return " against ".join(texts) or None
+
+
+def not_whole(finding: Finding) -> str | None:
+    """`offsets 300 to 309 lie damaged on broker 2`: of holders of which none has all."""
+    rows = finding.evidence.get("not_whole")
+    told: dict[str, list[str]] = {}
+    for row in rows[:LIST_LIMIT] if isinstance(rows, (list, tuple)) else []:
+        offsets = span(row.get("offset_start"), row.get("offset_end"), "offset") if isinstance(row, dict) else None
+        if offsets is not None:
+            told.setdefault(clean(row.get("broker")), []).append(offsets)
+    return " and ".join(f"{listed(spans)} lie damaged on broker {broker}" for broker, spans in told.items()) or None
+
+
+def truncation(finding: Finding) -> str | None:
+    """Where a follower would be cut; both offsets where the checkpoint file and the batches say different ones."""
+    rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
+    known: set[int] = set()
+    for row in rows if isinstance(rows, list) else [rows]:
+        if isinstance(row, dict) and (not isinstance(holders, list) or row.get("follower", holders[0]) in holders):
+            cuts = (row.get("from_batches"), row.get("from_checkpoint"))
+            known.update(each for each in cuts if isinstance(each, int) and each >= 0)
+    return " or ".join(map(clean, sorted(known))) or None
+
+
+def successor(finding: Finding) -> str:
+    """Whom the holders of a loss will follow: by name where the sides of the fork do not say it."""
+    leaders, sides = finding.evidence.get("leaders"), _sides(finding)
+    told = [one for one in sides if one.get("brokers") == leaders]
+    brokers, epoch = named_brokers(leaders), finding.evidence.get("latest_epoch")
+    if brokers is None or (told and len(sides) == 2):
+        return "the new leader"
+    return f"the new leader, {brokers}{f' in epoch {clean(epoch)}' if isinstance(epoch, int) and epoch >= 0 else ''}"
+
+
+def rivals(finding: Finding) -> str | None:
+    """`offsets 300 to 344 on broker 1`: what is committed of the versions that no holder of the loss has."""
+    start, holders, texts = finding.evidence.get("offset"), finding.evidence.get("held_by"), []
+    if not isinstance(start, int) or start < 0 or not isinstance(holders, list):
+        return None
+    for side in _sides(finding)[:LIST_LIMIT]:
+        brokers = named_brokers(side.get("brokers"))
+        ends = [each for each in (side.get("high_watermark"), side.get("log_end_offset")) if isinstance(each, int)]
+        if brokers and len(ends) == 2 and min(ends) > start and not any(each in holders for each in side["brokers"]):
+            texts.append(f"{span(start, min(ends), 'offset')} on {brokers}")
+    return " and ".join(texts) or None
+
+
+def _sides(finding: Finding) -> list[dict[str, Any]]:
+    versions = finding.evidence.get("versions")
+    return [side for side in versions if isinstance(side, dict)] if isinstance(versions, (list, tuple)) else []
