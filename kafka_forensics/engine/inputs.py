@@ -21,6 +21,7 @@ from kafka_forensics.parsers.file_names import FileKind, parse_partition_name
 from kafka_forensics.parsers.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
 from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
 from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, PartitionDirectory, SegmentFiles
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.manifest import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
 
@@ -167,7 +168,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         for log_directory in found.log_directories:
             inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
         for entry in found.files:
-            inputs.log_dirs.append(_lone_file(source, entry, given))
+            inputs.log_dirs.append(_lone_file(inputs, source, entry, given))
         if given is not None:
             named.setdefault(given, []).extend(inputs.log_dirs[before:])
     _require_one_broker_a_name(named)
@@ -213,14 +214,19 @@ def broker_order(broker: int | str) -> tuple[int, int, str]:
 def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
     name = typed_path(source, found.path)
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
+    if folder in {".", ".."}:
+        folder = os.path.basename(os.path.abspath(name)) or name
+    alone = any(one.path == found.path for one in found.partitions) and parse_partition_name(folder) is not None
+    if alone:
+        folder = _folder_around(source, name) or folder
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     log_dir.has_snapshots = any(one.snapshots for one in found.partitions)
     entry = found.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)
-        if given is None and log_dir.meta is not None and log_dir.meta.node_id is not None:
-            log_dir.broker = log_dir.meta.node_id
-            log_dir.identified = True
+    elif alone:
+        log_dir.meta = _meta_around(inputs, source, name)
+    _identify(log_dir, given)
     entry = found.entries.get(".kafka_cleanshutdown")
     if entry is not None:
         log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
@@ -232,7 +238,36 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     return log_dir
 
 
-def _lone_file(source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
+def _identify(log_dir: LogDir, given: int | str | None) -> None:
+    """Call a log directory that was given no name by its node id, where that is known."""
+    if given is None and log_dir.meta is not None and log_dir.meta.node_id is not None:
+        log_dir.broker = log_dir.meta.node_id
+        log_dir.identified = True
+
+
+def _folder_around(source: ByteSource, path: str) -> str:
+    """What the folder around `path` is called; nothing of what is no folder of a file system or storage service."""
+    if "://" in path:
+        return path.rstrip("/").rpartition("/")[0].rpartition("://")[2].rpartition("/")[2]
+    return os.path.basename(os.path.dirname(os.path.abspath(path))) if isinstance(source, LocalSource) else ""
+
+
+def _meta_around(inputs: Inputs, source: ByteSource, path: str) -> MetaProperties | None:
+    """The meta.properties beside a partition directory that was given by itself; None if it cannot be read, or not all of it."""
+    if not isinstance(source, LocalSource):
+        return None
+    around = LocalSource(os.path.dirname(os.path.realpath(path)))
+    try:
+        entry = around.stat("meta.properties")
+        with around.open(entry.path) as file:
+            meta = parse_meta_properties(file)
+    except SourceError:
+        return None
+    inputs.manifest.record(around, entry)
+    return None if meta.damage else meta
+
+
+def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
     """A single `.log` file given by itself, as a partition directory that holds nothing else."""
     absolute = os.path.abspath(source.name)
     base, folder = os.path.basename(absolute), os.path.basename(os.path.dirname(absolute))
@@ -244,9 +279,12 @@ def _lone_file(source: ByteSource, entry: Entry, given: int | str | None) -> Log
     topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
     directory = PartitionDirectory("", folder, topic, partition, None, None, segments, [], {}, [], [], [], [], legal=bool(segments))
     found = LogDirectory("", {}, [directory], [], [])
-    return LogDir(
-        source, source.name, found, given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
-    )
+    name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
+    log_dir = LogDir(source, source.name, found, name, identified=given is not None)
+    if parsed is not None:
+        log_dir.meta = _meta_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
+    _identify(log_dir, given)
+    return log_dir
 
 
 def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:

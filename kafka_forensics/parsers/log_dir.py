@@ -3,6 +3,7 @@
 Content decides before names do: a folder `broker-1` reads like partition 1 of topic `broker`. No file is opened, no link followed.
 """
 
+import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -143,7 +144,8 @@ def discover(source: ByteSource) -> Discovery:
         return Discovery(files=[root])
     if root.kind is not EntryKind.DIRECTORY:
         return Discovery(irregular=[root])
-    name = _ARCHIVE_SUFFIX.sub("", source.name.rstrip("/").rpartition("/")[2])
+    last = source.name.rstrip("/").rpartition("/")[2]
+    name = os.path.basename(os.path.abspath(source.name)) if last in {".", ".."} else _ARCHIVE_SUFFIX.sub("", last)
     return _search(source, _folder("", name, source.list("")), depth=0)
 
 

@@ -200,3 +200,29 @@ def test_a_broker_given_under_its_own_number_or_another_name_is_not(run: Run) ->
     given = [f"1={HEALTHY / 'broker-1'}", f"second={HEALTHY / 'broker-2'}", HEALTHY / "broker-3"]
     status, out, err = run("scan", *given, "--format", "tsv")
     assert (status, "NODE_ID_MISMATCH" in out, "note:" in err) == (0, False, False)
+
+
+def brokers(out: str) -> list[object]:
+    return [each["broker"] for each in json.loads(out)["input"]["brokers"]]
+
+
+def test_a_partition_directory_or_file_is_called_after_the_log_directory_around_it(
+    run: Run, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copies / "broker-1" / "orders-0"
+    log = min(directory.glob("*.log"))
+    for given in (directory, log):
+        assert brokers(run("scan", given, "--format", "json")[1]) == [1]
+        assert brokers(run("scan", f"x={given}", "--format", "json")[1]) == ["x"]
+    monkeypatch.chdir(directory)
+    assert brokers(run("scan", ".", "--format", "json")[1]) == [1]
+    (copies / "broker-1" / "meta.properties").unlink()
+    for path in (str(directory), str(log), "."):
+        assert brokers(run("scan", path, "--format", "json")[1]) == ["broker-1"]
+    shutil.move(directory, copies / "orders-0 of one")
+    assert brokers(run("scan", copies / "orders-0 of one", "--format", "json")[1]) == ["orders-0 of one"]
+
+
+def test_partition_directories_of_two_brokers_are_compared(run: Run, copies: Path) -> None:
+    status, out, _ = run("scan", *copies.glob("broker-*/orders-0"), "--format", "json")
+    assert (status, replicas(out)) == (0, ["orders-1", "orders-2"])
