@@ -171,11 +171,14 @@ def checkpoint_contradiction(
     """Why the checkpoint's entries cannot belong to these batches, or None.
 
     Left alone: entries at or beyond the log end (a leader's empty epoch), entries before the log start, the first entry's start
-    (it is raised to the log start), and on compacted logs starts that moved up to the first batch kept.
+    (it is raised to the log start), all entries where records were deleted up to the log end, and on compacted logs starts that
+    moved up to the first batch kept.
     """
     for left, right in itertools.pairwise(checkpoint):
         if left.leader_epoch >= right.leader_epoch or left.start_offset > right.start_offset:
             return "order"
+    if log_start >= log_end:
+        return None
     inside = _from(log_start, [entry for entry in checkpoint if entry.start_offset < log_end])
     above = [entry for entry in lineage if entry.start_offset >= log_start]
     present = above if compacted else _from(log_start, lineage)

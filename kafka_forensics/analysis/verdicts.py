@@ -252,6 +252,8 @@ def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: li
     bases = replica.context.segment_base_offsets
     if start <= replica.log_start_offset or (len(bases) > 1 and start >= bases[1]):
         return False
+    if start >= replica.log_end_offset and checkpoint[0].leader_epoch not in {entry.leader_epoch for entry in lineage[-1:]}:
+        return False  # a file that was made anew, with the epoch that began then, looks the same
     return checkpoint_contradiction(checkpoint, lineage, start, replica.log_end_offset, compacted=False) is None
 
 

@@ -30,8 +30,8 @@ class EpochRow:
     """One leader epoch on one replica. Offsets and times (ms) are None where the witness does not know the epoch.
 
     `status` says how checkpoint and batches agree: `agrees` · `start_removed` (records at its start are gone by retention or
-    compaction) · `at_log_end`, `below_log_start`, `wrote_nothing`, `compacted_away` (an entry without batches, as it may be) ·
-    `no_checkpoint` · `controller_only` · `continues` (behind a batch of another epoch) · and those in `DISAGREEMENTS`.
+    compaction) · `below_log_start` (all of it is) · `at_log_end`, `wrote_nothing`, `compacted_away` (an entry without batches, as
+    it may be) · `no_checkpoint` · `controller_only` · `continues` (behind a batch of another epoch) · and those in `DISAGREEMENTS`.
     """
 
     topic: str
@@ -154,11 +154,11 @@ class _Told:
             return "continues"
         if self._checkpoint is None:
             return "no_checkpoint"
+        log_start = self._replica.log_start_offset
         if entry is None:
-            return "not_in_checkpoint"
+            return "below_log_start" if run.end_offset <= log_start else "not_in_checkpoint"
         if entry.start_offset == run.start_offset:
             return "agrees"
-        log_start = self._replica.log_start_offset
         if entry.start_offset > run.start_offset:
             return "start_removed" if entry.start_offset <= log_start else "starts_differ"
         removed = self._replica.context.compacted or run.start_offset <= log_start or run is self._first
@@ -175,7 +175,8 @@ class _Told:
         return "compacted_away" if self._replica.context.compacted else "no_batches"
 
     def cuts(self, epoch: int, run: EpochRun | None, status: str) -> tuple[int | None, int | None]:
-        """Where a follower cuts that asks for `epoch`, by the checkpoint and by the batches, if that is not the same."""
+        """Where a follower cuts that asks for `epoch`, by the checkpoint and by the batches, if that is not the same; below the log
+        start there is nothing to cut."""
         harmless = self._replica.context.compacted and status not in DISAGREEMENTS
         elsewhere = (run is None and status != "no_batches") or status == "continues"
         if self._checkpoint is None or harmless or elsewhere:
@@ -183,7 +184,8 @@ class _Told:
         end = self._replica.log_end_offset
         both = (self._around(entries, epoch) for entries in (self._checkpoint, self._replica.epochs))
         by_file, by_batches = (end_offset_for(entries, epoch, end).end_offset for entries in both)
-        return (None, None) if by_file == by_batches else (by_file, by_batches)
+        deleted = min(by_file, by_batches) >= 0 and max(by_file, by_batches) <= self._replica.log_start_offset
+        return (None, None) if by_file == by_batches or deleted else (by_file, by_batches)
 
     @staticmethod
     def _around(entries: list[EpochEntry], epoch: int) -> list[EpochEntry]:

@@ -212,7 +212,7 @@ def caches(draw: st.DrawFn) -> Cache:
             if draw(st.booleans()):
                 cache.assign(epoch, cache.end)
         elif cache.end > cache.log_start:
-            cache.delete_records(draw(st.integers(cache.log_start, cache.end - 1)), with_batches=action == "retain")
+            cache.delete_records(draw(st.integers(cache.log_start, cache.end)), with_batches=action == "retain")
     return cache
 
 
@@ -274,3 +274,5 @@ def test_the_log_start_hides_what_was_deleted_before_it() -> None:
     assert checkpoint_contradiction([EpochEntry(1, 50), EpochEntry(2, 60)], lineage, 50, 100, compacted=False) is None
     assert checkpoint_contradiction([EpochEntry(2, 60)], lineage, 60, 100, compacted=False) is None
     assert checkpoint_contradiction([EpochEntry(2, 60)], lineage, 50, 100, compacted=False) == "entry_missing"
+    for left in ([EpochEntry(2, 100)], [EpochEntry(3, 100)]):
+        assert checkpoint_contradiction(left, lineage, 100, 100, compacted=False) is None

@@ -82,6 +82,27 @@ def test_what_retention_and_compaction_remove_is_no_disagreement() -> None:
     assert {row.truncation_offset_by_checkpoint for row in rows} == {None}
 
 
+@pytest.mark.parametrize(
+    ("log_start", "checkpoint", "told"),
+    [
+        (5, [(2, 5)], [(0, "below_log_start"), (1, "below_log_start"), (2, "start_removed")]),
+        (4, [(2, 4)], [(0, "below_log_start"), (1, "below_log_start"), (2, "agrees")]),
+        (6, [(2, 6)], [(0, "below_log_start"), (1, "below_log_start"), (2, "start_removed")]),
+        (6, [(3, 6)], [(0, "below_log_start"), (1, "below_log_start"), (2, "below_log_start"), (3, "at_log_end")]),
+        (3, [(2, 4)], [(0, "below_log_start"), (1, "not_in_checkpoint"), (2, "agrees")]),
+    ],
+)
+def test_what_deleting_records_leaves_in_a_segment_is_no_disagreement(
+    log_start: int, checkpoint: list[tuple[int, int]], told: list[tuple[int, str]]
+) -> None:
+    replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=checkpoint)
+    replica.log_start_offset = log_start
+    rows = replica_rows(replica)
+    assert statuses(rows) == told
+    agree = not any(row.status in DISAGREEMENTS for row in rows)
+    assert agree == all(row.truncation_offset_by_checkpoint is None for row in rows)
+
+
 def test_both_cuts_where_they_differ() -> None:
     first, second = rows_of((0, "ab"), (1, "cd"), checkpoint=[(0, 0), (1, 3)])
     assert (first.truncation_offset_by_checkpoint, first.truncation_offset_by_batches) == (3, 2)

@@ -14,7 +14,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_leader_epochs
 from kafka_forensics.writers.indexes import write_offset_index
-from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, Brokers, Log, histories
+from tests.support.faults import BASE_TIMESTAMP, DIRECTORY, Brokers, Log, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
 
 COMMON = [("p", 0)] * 4
@@ -159,6 +159,18 @@ def test_epochs_cut_before_the_moved_log_start_was_written(tmp_path: Path) -> No
     assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "error", 1)]
     brokers.crash(1)
     assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "info", 1)]
+
+
+@pytest.mark.parametrize(("epoch", "severity"), [(1, "info"), (2, "error")])
+def test_records_deleted_up_to_the_log_end(tmp_path: Path, epoch: int, severity: str) -> None:
+    """A checkpoint with one entry at the log end: nothing of it contradicts a log that starts there; before that was written, it
+    must be of the last batch's epoch, or the file may have been made anew."""
+    brokers = histories(tmp_path, {1: history(("p", 0), ("p", 0), ("p", 1), ("p", 1))}, {1: 12})
+    brokers.named(1, "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(epoch, 12)]))
+    brokers.crash(1)
+    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", severity, 1)]
+    write_checkpoint(brokers.log_dir(1), "log-start", 12)
+    assert said(verdict(brokers)) == []
 
 
 def test_split_points_inside_one_large_batch_are_all_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
