@@ -91,11 +91,11 @@ def _say_rest(found: "Plans", screen: "Destination", *, quiet: bool, absent: boo
     """What stdout does not say; `absent`: whose copies are not here among it."""
     from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines
-    from kafka_forensics.cli.plan_list import absent_lines, summary_line
+    from kafka_forensics.cli.plan_list import summary_line, unseen_lines
 
     lines = [] if quiet else [summary_line(found)]
     if absent and not quiet and found.partitions != 1:
-        lines += absent_lines(found)
+        lines += unseen_lines(found)
     if found.result is not None:
         lines += incomplete_lines(found.result)
     say(screen, lines)

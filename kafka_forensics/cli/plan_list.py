@@ -2,13 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Final
 
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.plain_table import table_lines
-from kafka_forensics.cli.rows import cell
 from kafka_forensics.engine.planning import Planned, Plans
 from kafka_forensics.replication.plans import Broker, Candidate, costs_of
+
+_UNSAID: Final = {
+    "no_controller_log": "No controller's log is here to say for {}",
+    "controller_log_damaged": "The controller's log here is too damaged to say for {}",
+    "controller_log_silent": "The controller's log here does not say for {}",
+}
 
 
 def overview(plans: Plans, width: int) -> Iterator[str]:
@@ -16,7 +22,8 @@ def overview(plans: Plans, width: int) -> Iterator[str]:
     lead; then whose copies are not here."""
     heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
     yield from table_lines(heads, (*heads[3:5], *heads[6:]), [_row(one) for one in plans.planned], width)
-    yield from (line + "\n" for line in absent_lines(plans))
+    for line in unseen_lines(plans):
+        yield from words.wrapped(line, width)
 
 
 def _row(planned: Planned) -> list[str]:
@@ -26,7 +33,8 @@ def _row(planned: Planned) -> list[str]:
         committed, _, lost = costs_of(planned.plan.at_stake)
         told = [str(lost), str(committed)]
         return [partition, "", "nobody can", *told, "", *told]
-    costs = [[cell(one.broker), str(one.at_most), str(one.committed)] for one in (best, worst)]
+    called = words.labels(planned)
+    costs = [[called[one.broker], str(one.at_most), str(one.committed)] for one in (best, worst)]
     return [partition, costs[0][0], words.election(planned, best), *costs[0][1:], *costs[1]]
 
 
@@ -34,8 +42,9 @@ def _costs(one: Candidate) -> tuple[int, int]:
     return one.committed, one.at_most
 
 
-def absent_lines(plans: Plans) -> Iterator[str]:
-    """Whose copies are not here, a sentence for brokers that lack as many."""
+def unseen_lines(plans: Plans) -> Iterator[str]:
+    """Whose copies are not here, a sentence for brokers that lack as many; who would not start; where no controller says whether
+    there are more replicas."""
     lacking: defaultdict[int, list[Broker]] = defaultdict(list)
     for broker, count in sorted(plans.absent.items(), key=str):
         lacking[count].append(broker)
@@ -44,23 +53,34 @@ def absent_lines(plans: Plans) -> Iterator[str]:
         they = "it holds" if len(brokers) == 1 else "they hold"
         text = f"The {verb} of {words.brokers(brokers)} {whose} not here for {plural(count, 'partition')}"
         yield f"{text}: what only {they} would be lost unseen."
+    for broker, count in sorted(plans.refused.items(), key=str):
+        copies = f"{'copy' if count == 1 else 'copies'} of {plural(count, 'partition')}"
+        who = words.brokers([broker]).capitalize()
+        yield f"{who} would not start on its {copies}: what it would do, once that is mended, is not planned."
+    for kind, count in plans.unsaid.items():
+        yield f"{_UNSAID[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 
 
 def summary_line(plans: Plans) -> str:
     """What is said on stderr at the end."""
     partitions, planned = plans.partitions, plans.planned
+    if not partitions and plans.by_raft:
+        return "nothing to plan: the leader of __cluster_metadata is elected by the controllers among themselves"
     if not partitions:
         return "nothing to plan: no partition was found, or none is asked for"
     costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
     leaderless = sum(not each.plan.candidates for each in planned)
     odd = sum(any(follower.disagrees for one in each.plan.candidates for follower in one.followers) for each in planned)
-    parts = [f"an election could lose records of {costly}"] if costly else []
+    alone = partitions == 1
+    parts = ["an election could lose records" + ("" if alone else f" of {costly}")] if costly else []
     if leaderless:
-        parts.append(f"nobody can lead {leaderless}, so that all there is at stake")
+        what = "it, so that all it" if alone else f"{leaderless}, so that all " + ("it" if leaderless == 1 else "they")
+        parts.append(f"nobody can lead {what} hold{'s' if leaderless == 1 else ''} is at stake")
     if not parts:
-        parts.append("no election would lose anything" + (" that the copies here hold" if plans.absent else ""))
+        no_election = "no election" + (" of a broker that would start" if plans.refused else "")
+        parts.append(f"{no_election} would lose anything" + (" that the copies here hold" if plans.absent or plans.unsaid else ""))
     if odd:
-        parts.append(f"checkpoints and batches disagree where to cut in {odd}")
+        parts.append("checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}"))
     if partitions > 1 and planned:
         parts.append("with --topic and --partition, one is shown in full")
     return f"{plural(partitions, 'partition')}: {'; '.join(parts)}"

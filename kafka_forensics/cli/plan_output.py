@@ -1,21 +1,21 @@
 """Plans in every format: a table of candidates with the recommendation, rows, one JSON document, an object a partition."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from kafka_forensics.cli import plan_step_words as way
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name
-from kafka_forensics.cli.plan_list import absent_lines, overview
-from kafka_forensics.cli.rows import cell, markdown, markdown_lines, tsv_lines
+from kafka_forensics.cli.plan_list import overview, unseen_lines
+from kafka_forensics.cli.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.planning import Planned, Plans
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text
 from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
-from kafka_forensics.replication.plans import Candidate, FollowerPlan, Loss, PlanReplica, costs_of
+from kafka_forensics.replication.plans import Candidate, Loss, PlanReplica, costs_of
 from kafka_forensics.wording.offset_words import offset_range
 
 Json = dict[str, Any]
@@ -78,31 +78,26 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
         return
     for planned in plans.planned:
         shown = shown_of(planned, elect)
-        yield from _wrapped(words.title(planned), to.width)
+        yield from words.wrapped(words.title(planned), to.width)
         yield from _candidates(planned, shown, to)
         for line in words.notes(planned, shown, every_follower=elect is not None):
-            yield from _wrapped(line, to.width)
+            yield from words.wrapped(line, to.width)
         chosen = _chosen(planned, elect)
         if chosen is None:
             for line in (*words.nobody(planned), *way.unstartable(planned)):
-                yield from _wrapped(line, to.width)
+                yield from words.wrapped(line, to.width)
             return
         yield "\n"
-        yield from _wrapped(words.verdict(planned, chosen), to.width)
+        yield from words.wrapped(words.verdict(planned, chosen), to.width)
         yield from _steps(planned, chosen, to.width)
 
 
 def _steps(planned: Planned, chosen: Candidate, width: int) -> Iterator[str]:
     for number, line in enumerate(way.step_lines(planned, chosen), 1):
-        yield from _wrapped(f"{number}. {line}", width, "   ")
+        yield from words.wrapped(f"{number}. {line}", width, "   ")
     yield "\n"
     for line in way.commands(planned, chosen):
         yield f"  {printable(line)}\n"
-
-
-def _wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
-    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    yield from (line + "\n" for line in lines)
 
 
 def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -> Iterator[str]:
@@ -114,7 +109,8 @@ def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -
     for head in _HEADS:
         table.add_column(Text(head), overflow="fold", justify="right" if head in _RIGHT else "left")
     for one in shown:
-        table.add_row(*(Text("\n".join(lines)) for lines in _cells(planned, one)))
+        for line in zip_longest(*_cells(planned, one), fillvalue=""):
+            table.add_row(*map(Text, line))
     console = to.console()
     with console.capture() as page:
         console.print(table)
@@ -123,23 +119,21 @@ def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -
 
 def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
     """Lines of each cell of a candidate's row."""
+    called = words.labels(planned)
+    cutting = [each for each in one.followers if each.truncation_offset not in (None, each.log_end_offset)]
     mark = " *" if one.broker == planned.plan.recommended else ""
     losses = [(each, planned.amount(each)) for each in one.losses[:_LOSSES_SHOWN]]
     more = [f"{len(one.losses) - len(losses)} more"] if len(one.losses) > len(losses) else []
     return [
-        [cell(one.broker) + mark],
+        [called[one.broker] + mark],
         [words.election(planned, one)],
-        [_cut(each) for each in one.followers if each.truncation_offset not in (None, each.log_end_offset)],
+        [f"{called[each.broker]} at {each.truncation_offset}" for each in cutting],
         [*(offset_range(each.start, each.end) for each, _ in losses), *more] or ["none"],
-        [printable(", ".join(map(str, each.held_by))) for each, _ in losses],
+        [", ".join(called[broker] for broker in each.held_by) for each, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
         ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],
         [str(each.committed) for each, _ in losses],
     ]
-
-
-def _cut(one: FollowerPlan) -> str:
-    return f"{cell(one.broker)} at {one.truncation_offset}"
 
 
 def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
@@ -343,7 +337,7 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
     """A section a partition as Markdown: candidates, notes, what to do."""
     yield "# kafka-forensics: plan\n"
     if plans.partitions != 1:
-        yield from (f"\n{markdown(line)}\n" for line in absent_lines(plans))
+        yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
     for planned in plans.planned:
         shown = shown_of(planned, elect)
         yield f"\n## {markdown(name(planned.plan.topic, planned.plan.partition))}\n\n{markdown(words.title(planned))}.\n\n"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafka_forensics.cli.output_words import name
-from kafka_forensics.cli.plan_words import MOVABLE, brokers, damaged_by, ranges_words, refusal
+from kafka_forensics.cli.plan_words import MOVABLE, brokers, damaged_by, offsets_words, refusal
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import Planned
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.plan_steps import Steps
-from kafka_forensics.replication.plans import NO_END, Candidate
+from kafka_forensics.replication.plans import NO_END, Broker, Candidate
 
 _SERVER: Final = "HOST:PORT"
 
@@ -19,45 +19,88 @@ _SERVER: Final = "HOST:PORT"
 def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
     """What to do, a step a sentence, without numbers."""
     todo = planned.steps(candidate)
+    yield from unstartable(planned, movable=True, until="anything below is done")
+    yield from _unread(planned)
     if todo.any_order:
-        yield "Start the brokers in any order: whoever is elected, nothing is lost."
-        yield from unstartable(planned)
+        yield "Start the brokers in any order: whoever is elected, nothing is lost." + _without_force(planned, candidate)
         return
     if todo.copy_first:
         yield (
             f"Stop {brokers(todo.copy_first)} and copy the log directories there, whole, to where nothing touches them: what "
             "would be lost is in no other place. If they ran since the copies planned on were made, plan again on the new ones."
         )
+    yield from _left(planned, candidate)
     if todo.plan_again_with:
         yield (
             f"Copy the log directories of {brokers(todo.plan_again_with)} as well and plan again before anything below is done: "
             "what is there may be in no other place."
         )
     if todo.keep_stopped:
-        stay = "it stays" if len(todo.keep_stopped) == 1 else "they stay"
-        yield f"Stop {brokers(todo.keep_stopped)}; {stay} down until {brokers([todo.leader])} leads."
-    for broker in todo.set_aside:
-        yield (
-            f"Move the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
-            "directory, once it is copied, so that it copies the leader anew and keeps nothing different or damaged."
-        )
+        yield _kept_down(todo)
+    yield from (_moved_out(planned, todo, broker) for broker in todo.set_aside)
     yield f"Start {brokers([todo.leader])}, if it is not running." + _by_itself(planned, candidate) + _rotten(planned, candidate)
     if todo.unclean:
         yield _forced(planned, candidate)
-    yield from unstartable(planned)
+    yield from unstartable(planned, movable=False)
     others = todo.start_order[1:]
     if others:
         wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
-        yield f"Start the others{wait}, in this order: {', '.join(printable(str(one)) for one in others)}."
+        listed = ", ".join(printable(str(one)) for one in others)
+        yield f"Start {brokers(others)}{wait}." if len(others) == 1 else f"Start the others{wait}, in this order: {listed}."
 
 
-def unstartable(planned: Planned) -> Iterator[str]:
-    """What to do about each broker that would not start on its copy, a sentence each."""
+def _without_force(planned: Planned, candidate: Candidate) -> str:
+    """How another than the recommended one comes to lead where nobody need be forced."""
+    if candidate.broker == planned.plan.recommended:
+        return ""
+    return f" {brokers([candidate.broker]).capitalize()} can be made the leader without force once it is in the ISR."
+
+
+def _unread(planned: Planned) -> Iterator[str]:
+    """What must be read before anything else is done."""
+    unread = [one.broker for one in planned.plan.missing if one.kind == "log_not_read" and one.broker is not None]
+    if unread:
+        yield f"See to it that the log of {brokers(unread)} can be read whole, and plan again before anything below is done."
+
+
+def _left(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """What of the losses only copies here hold, of brokers that will not come back."""
+    holders = {broker for one in candidate.losses for broker in one.held_by}
+    dead = [one.broker for one in planned.given.replicas if one.broker in holders and not one.is_live]
+    if dead:
+        copy = "copy" if len(dead) == 1 else "copies"
+        yield f"Keep the {copy} of {brokers(dead)} given here: of what would be lost, no more than that is left."
+
+
+def _kept_down(todo: Steps) -> str:
+    """Who stays down, of whom those that were copied are stopped already."""
+    running = [one for one in todo.keep_stopped if one not in todo.copy_first]
+    verb = "stays" if len(todo.keep_stopped) == 1 else "stay"
+    until = f"{verb} down until {brokers([todo.leader])} leads."
+    if len(running) == len(todo.keep_stopped):
+        return f"Stop {brokers(running)}; {'it' if len(running) == 1 else 'they'} {until}"
+    all_of_them = brokers(todo.keep_stopped)
+    return f"Stop {brokers(running)}; {all_of_them} {until}" if running else f"{all_of_them.capitalize()} {until}"
+
+
+def _moved_out(planned: Planned, todo: Steps, broker: Broker) -> str:
+    """How a follower comes to copy the leader anew."""
+    verb = "Move" if broker in (*todo.keep_stopped, *todo.copy_first) else f"Stop {brokers([broker])} and move"
+    when = ", once it is copied," if broker in todo.copy_first else " (never delete it),"
+    return (
+        f"{verb} the directory {name(planned.plan.topic, planned.plan.partition)} of {brokers([broker])} out of its log "
+        f"directory{when} so that it copies the leader anew and nothing stays different, damaged or missing."
+    )
+
+
+def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "it starts") -> Iterator[str]:
+    """What to do about each broker that would not start on its copy, a sentence each; `movable`: only about those of which a file
+    has to be moved out of the way, or about the others; `until`: before what."""
     for one in planned.given.replicas:
-        if one.is_live and one.refused_at is not None:
+        if one.is_live and one.refused_at is not None and movable in (None, one.refused_at in MOVABLE):
             lead = f"{brokers([one.broker]).capitalize()} would not start as it is, {refusal(planned, one.broker)}: copy its log "
             yield lead + (
-                "directories, move that file out of them (never delete it), copy again and plan again before it starts."
+                f"directories, move that file out of them (never delete it), copy again and plan again before {until}."
                 if one.refused_at in MOVABLE
                 else "directories; `kafka-forensics scan` tells what is wrong there."
             )
@@ -82,11 +125,11 @@ def _rotten(planned: Planned, candidate: Candidate) -> str:
     text = ""
     if served:
         text += (
-            f" Its own copy is damaged at offsets {ranges_words(served)}: it serves those bytes as they are, so consumers stop "
+            f" Its own copy is damaged at {offsets_words(served)}: it serves those bytes as they are, so consumers stop "
             "there with an error, and followers that have to copy them get no further."
         )
     if cut:
-        text += f" Its own copy is damaged at offsets {ranges_words(cut)}: as it starts, recovery cuts its log at {end}."
+        text += f" Its own copy is damaged at {offsets_words(cut)}: as it starts, recovery cuts its log at {end}."
     return text
 
 

@@ -1,5 +1,6 @@
 """A plan in words: what each election costs, what followers do, whom to elect. All of it safe to print."""
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -47,7 +48,6 @@ _MISSING: Final = {
     "unknown_bytes": "behind the last batch of broker {} lie bytes that may hold records, and nothing tells their offsets",
     "does_not_start": "broker {} would not start on this copy, {reason}; it cannot lead",
     "not_live": "broker {} will not come back: it cannot lead, and what only it holds counts as lost",
-    "same_broker": "the copy {} is not the only one of {node} (NODE_ID_CLASH): that starts on one of them, so plan on that one",
     "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
@@ -62,6 +62,25 @@ def ranges_words(ranges: Ranges) -> str:
     return told + (f" and {len(ranges) - 3} more ranges" if len(ranges) > 3 else "")
 
 
+def offsets_words(ranges: Ranges) -> str:
+    """The first few of a set of offsets, called that: `offset 5`, `offsets 0 to 2, 7 and 3 more ranges`."""
+    one = len(ranges) == 1 and ranges[0][1] - ranges[0][0] == 1
+    return f"{'offset' if one else 'offsets'} {ranges_words(ranges)}"
+
+
+def labels(planned: Planned) -> dict[Broker, str]:
+    """Brokers as tables call them: a copy that is named by its path by as much of the end of it as tells it apart."""
+    names = [one.broker for one in planned.given.replicas]
+    parts = {one: str(one).rstrip("/").split("/") for one in names}
+    found = {}
+    for one in names:
+        ends = range(1, len(parts[one]) + 1)
+        alone = (end for end in ends if sum(each[-end:] == parts[one][-end:] for each in parts.values()) == 1)
+        end = next(alone, len(parts[one]))
+        found[one] = printable("/".join(parts[one][-end:]))
+    return found
+
+
 def brokers(names: Sequence[Broker]) -> str:
     """`broker 1`, `brokers 1 and 2`, `brokers 1, 2 and 3`."""
     told = [printable(str(one)) for one in names]
@@ -73,13 +92,16 @@ def brokers(names: Sequence[Broker]) -> str:
 def witness_words(one: Witness) -> str:
     """Who says that something was committed."""
     whose = printable(str(one.broker))
+    if one.said is not None:
+        whose += f", whose log ends at {one.end_offset}"
+    offset = one.end_offset if one.said is None else one.said
     match one.kind:
         case "group_offset":
-            return f"offset {one.end_offset} committed by group {printable(one.name or '')}"
+            return f"offset {offset} committed by group {printable(one.name or '')}"
         case "transaction_marker":
-            return f"transaction marker {one.end_offset - 1} of {printable(one.name or '')} on broker {whose}"
+            return f"transaction marker {offset - 1} of {printable(one.name or '')} on broker {whose}"
         case _:
-            return f"high watermark {one.end_offset} of broker {whose}"
+            return f"high watermark {offset} of broker {whose}"
 
 
 def election(planned: Planned, one: Candidate) -> str:
@@ -110,14 +132,14 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def loss_words(planned: Planned, one: Loss) -> str:
-    """What one loss is: `70 records at offsets 300 to 369, on broker 2 alone, 70 proven committed (…)`."""
+    """What one loss is: `70 records at offsets 300 to 369, on broker 2 alone, all proven committed (…)`."""
     amount = planned.amount(one)
-    many = plural(one.end - one.start, "offset") if amount.records is None else plural(amount.records, "record")
+    many = "" if amount.records is None else plural(amount.records, "record") + " at "
     alone = " alone" if len(one.held_by) == 1 else ""
     damaged = [each for each in one.held_by if holds(damaged_by(planned, each), one.start)]
     if damaged:
         alone += ", damaged there" if len(damaged) == len(one.held_by) else f" (damaged on {brokers(damaged)})"
-    text = f"{many} at offsets {offset_range(one.start, one.end)}, on {brokers(one.held_by)}{alone}"
+    text = f"{many}{offsets_words(((one.start, one.end),))}, on {brokers(one.held_by)}{alone}"
     if one.committed and one.witness is not None:
         part = "all" if one.committed_end == one.end else f"those at {offset_range(one.start, one.committed_end)}"
         text += f", {part} proven committed ({witness_words(one.witness)})"
@@ -138,7 +160,7 @@ def damage_lines(planned: Planned) -> Iterator[str]:
         ranges = damaged_by(planned, one.broker)
         if ranges:
             yield (
-                f"Damaged: {brokers([one.broker])} holds offsets {ranges_words(ranges)} in batches whose bytes are not what was "
+                f"Damaged: {brokers([one.broker])} holds {offsets_words(ranges)} in batches whose bytes are not what was "
                 "written. They count as held and as at risk: what can be saved of them is in that copy, unless another has them."
             )
 
@@ -183,7 +205,7 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         absent = f" and nothing at {offset_range(one.replaced_end, one.end)}" if one.replaced_end < one.end else ""
         other = f"other records at {offset_range(one.start, one.replaced_end)}" if one.replaced_end > one.start else "none"
         yield (
-            f"Already happened: {brokers(one.brokers)} has lost offsets {offset_range(one.start, one.end)}, which were committed "
+            f"Already happened: {brokers(one.brokers)} has lost {offsets_words(((one.start, one.end),))}, which were committed "
             f"({witness_words(one.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
             f"{other}{absent}. {brokers(one.held_by).capitalize()} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
         )
@@ -195,7 +217,8 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
             own = plural(candidate.own_cut, "offset")
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
     yield from damage_lines(planned)
-    yield from (missing_words(planned, one) for one in planned.plan.missing)
+    yield from (missing_words(planned, one) for one in planned.plan.missing if one.kind != "same_broker")
+    yield from _clashes(planned)
     contradictions = [one for one in planned.findings if one.kind in CONTRADICTING]
     yield from (f"Contradiction: {one.kind}: {printable(message(one))}" for one in contradictions[:CONTRADICTIONS_SHOWN])
     if len(contradictions) > CONTRADICTIONS_SHOWN:
@@ -207,9 +230,7 @@ def missing_words(planned: Planned, one: Missing) -> str:
     reason = refusal(planned, one.broker) if one.kind == "does_not_start" else None
     taken = _taken_for(planned, one.broker) if one.kind == "copy_unnamed" else None
     epochs, unread = _epochs_known(planned, one.broker), _unread(planned, one.broker)
-    text = _MISSING[one.kind].format(
-        printable(str(one.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs, node=_node(planned, one.broker)
-    )
+    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs)
     return f"Missing: {text}."
 
 
@@ -223,15 +244,24 @@ def _epochs_known(planned: Planned, broker: Broker | None) -> str:
     return ": it loads none, and knows no leader epochs as it starts"
 
 
-def _node(planned: Planned, broker: Broker | None) -> str:
-    """The broker of a copy, by its id."""
-    return "" if broker is None else brokers([planned.given.nodes.get(broker, broker)])
+def _clashes(planned: Planned) -> Iterator[str]:
+    """Copies of one broker, which can start on one of them alone."""
+    copies: dict[Broker, list[Broker]] = {}
+    for one in planned.plan.missing:
+        if one.kind == "same_broker" and one.broker is not None:
+            copies.setdefault(planned.given.nodes.get(one.broker, one.broker), []).append(one.broker)
+    for node, names in copies.items():
+        listed = " and ".join(printable(str(one)) for one in names)
+        yield (
+            f"Several copies of one broker (NODE_ID_CLASH): {listed} are all of {brokers([node])}, which can start on one of them "
+            "alone. Plan again without the others: what they hold counts here as if a broker of its own held it."
+        )
 
 
 def _unread(planned: Planned, broker: Broker | None) -> str:
     """What of a log could not be read."""
     one = next((each for each in planned.given.replicas if each.broker == broker), None)
-    inside = "" if one is None or not one.unread else f"at offsets {ranges_words(one.unread)}"
+    inside = "" if one is None or not one.unread else f"at {offsets_words(one.unread)}"
     behind = "" if one is None or one.end_is_known else "to its end"
     return " and ".join(part for part in (inside, behind) if part)
 
@@ -274,18 +304,52 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         return f"{lead}. Nothing that the copies hold would be lost{whoever}."
     told = "; ".join(loss_words(planned, one) for one in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
-    least = _least(planned) if best else ""
-    return f"{lead}{least}: {told}{rest}. {bounds(planned, candidate)}"
+    least = _least(planned, candidate) if best else ""
+    return f"{lead}{least}: {told}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "")
 
 
-def _least(planned: Planned) -> str:
+def _least(planned: Planned, candidate: Candidate) -> str:
     """Why it is the recommended one."""
     plan = planned.plan
     if len(plan.candidates) == 1:
         return ", the only one that can lead"
+    least = _of_what(planned, candidate)
     if not plan.chosen_by:
-        return ", which loses least"
+        return least
     reasons = "; ".join(CHOICES[one] for one in plan.chosen_by)
     if len(plan.alike) == len(plan.candidates) - 1:
         return f", though every election loses as much ({reasons})"
-    return f", which loses least, as {brokers(sorted(plan.alike, key=str))} would ({reasons})"
+    return f"{least}, as {brokers(sorted(plan.alike, key=str))} would ({reasons})"
+
+
+def _of_what(planned: Planned, candidate: Candidate) -> str:
+    """What it loses least of: of all, or of what decides before that."""
+    costs = [one.costs() for one in planned.plan.candidates]
+    if candidate.at_most == min(at_most for _, _, at_most in costs):
+        return ", which loses least"
+    if not candidate.committed:
+        return ", which loses nothing that is proven committed"
+    if any(at_most < candidate.at_most for committed, _, at_most in costs if committed == candidate.committed):
+        return ", which loses least of what is proven committed and on no copy that stays"
+    return ", which loses least of what is proven committed"
+
+
+def _doubt(planned: Planned, candidate: Candidate) -> str:
+    """What speaks against a recommendation that loses more offsets than another would: proof that may only be missing."""
+    fewest = min(planned.plan.candidates, key=lambda one: one.at_most)
+    unproven = {one.broker for one in planned.plan.missing if one.kind == "no_high_watermark"}
+    holders = {broker for one in candidate.losses if one.committed < one.end - one.start for broker in one.held_by}
+    silent = [one.broker for one in planned.given.replicas if one.broker in holders & unproven]
+    if fewest.at_most >= candidate.at_most or not silent:
+        return ""
+    has, it = ("has", "it holds") if len(silent) == 1 else ("have", "they hold")
+    return (
+        f" That is open to doubt: {brokers(silent)} {has} no checkpointed high watermark to prove what {it} committed, and "
+        f"electing {brokers([fewest.broker])} would lose fewer offsets, {fewest.at_most}."
+    )
+
+
+def wrapped(text: str, width: int, indent: str = "") -> Iterator[str]:
+    """A text in lines of at most `width` cells, with words left whole."""
+    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    yield from (line + "\n" for line in lines)

@@ -33,6 +33,7 @@ from kafka_forensics.replication.plan_steps import Steps, steps
 from kafka_forensics.replication.planner import plan_partition, recovered_epochs
 from kafka_forensics.replication.plans import (
     NO_WORD,
+    UNSAID,
     Broker,
     Candidate,
     Loss,
@@ -128,6 +129,12 @@ class Plans:
     partitions: int = 0
     absent: Counter[int | str] = field(default_factory=Counter)
     """Broker → partitions whose replicas it holds, by the controller's log, and no copy of it is here."""
+    unsaid: Counter[str] = field(default_factory=Counter)
+    """Why the controller does not say what replicas there are, see `Missing` → partitions."""
+    refused: Counter[int | str] = field(default_factory=Counter)
+    """Broker that would not start on its copy → partitions of which that has replicas."""
+    by_raft: int = 0
+    """Partitions of the controllers' log, which elect among themselves."""
     result: ScanResult | None = None
 
 
@@ -152,7 +159,8 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
-            return  # controllers elect among themselves, by Raft
+            found.by_raft += 1
+            return
         groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
         present, known = present_topic(groups, replicas)
         best = groups[present]
@@ -165,6 +173,8 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         one.plan = _with_missing(one.plan, [*undecided, *(Missing("other_topic", each.broker) for each in rest)])
         found.partitions += 1
         found.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
+        found.refused.update(each.broker for each in one.plan.missing if each.kind == "does_not_start" and each.broker is not None)
+        found.unsaid.update(each.kind for each in one.plan.missing if each.kind in UNSAID)
         if len(found.planned) == 1 and not found.planned[0].plan.matters:
             found.planned.clear()
         if one.plan.matters or found.partitions == 1:

@@ -22,8 +22,9 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
             yield from (Missing(kind, broker) for kind, broker in kinds)
         if unnamed or given.guessed:
             yield from (Missing("copy_unnamed", broker) for broker in nodes if broker in given.guessed or broker in unnamed)
-    copies = Counter(nodes.values())
-    yield from (Missing("same_broker", broker) for broker, node in nodes.items() if copies[node] > 1)
+    if len(set(nodes.values())) < len(nodes):
+        copies = Counter(nodes.values())
+        yield from (Missing("same_broker", broker) for broker, node in nodes.items() if copies[node] > 1)
     for one in given.replicas:
         yield from _of_replica(one, regime)
 

@@ -7,7 +7,7 @@ takes the first that is alive, and only while there is no leader (ReplicationCon
 from dataclasses import dataclass
 
 from kafka_forensics.replication.offset_ranges import clipped, normalised, without
-from kafka_forensics.replication.plans import Broker, Candidate, FollowerPlan, Plan, PlanPartition, PlanReplica
+from kafka_forensics.replication.plans import UNSEEN, Broker, Candidate, FollowerPlan, Plan, PlanPartition, PlanReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +27,24 @@ class Steps:
     plan_again_with: tuple[Broker, ...]
     """Who holds a replica and has no copy here: it may hold what the others lack, and must not start before that is known."""
     set_aside: tuple[Broker, ...]
-    """Whose copy of the partition must not be there when they start: they would keep other or damaged records for good, or halt."""
+    """Whose copy of the partition must not be there when they start: they would keep other or damaged records for good, or a hole
+    where the leader has records, or halt."""
     start_order: tuple[Broker, ...]
     """The leader, then who loses nothing, then the others."""
     do_not_start: tuple[Broker, ...] = ()
     """Who would not start on its copy as it is."""
     any_order: bool = False
-    """Whether it makes no difference who leads, so that nobody need be stopped and the order is no matter."""
+    """Whether it makes no difference who leads, so that nobody need be stopped, nobody forced, and the order is no matter."""
 
 
 def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
     control = given.control
     nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
-    others = [one for one in given.replicas if one.broker != candidate.broker and one.is_live]
-    refused = {one.broker for one in others if not one.starts}
     absent = [one.broker for one in plan.missing if one.kind == "copy_absent" and one.broker is not None]
     nodes |= {broker: broker for broker in absent}
+    others = _others(given, candidate.broker, nodes)
+    refused = {one.broker for one in others if not one.starts}
     assignment = [] if control is None or control.assignment is None else list(control.assignment)
 
     def before(broker: Broker) -> tuple[int, int, str]:
@@ -55,23 +56,43 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
     replicas = {one.broker: one for one in given.replicas}
     leader = replicas[candidate.broker]
-    aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader))
+    aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader, compacted=given.compacted))
     possible = [*(one for one in ordered if not absent or isinstance(nodes[one], int)), *absent]  # the unnamed are among the absent
     rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < before(candidate.broker))]
-    harmless = not plan.matters and plan.at_most_is_bound and candidate.broker == plan.recommended and not aside
-    any_order = harmless and candidate.election not in ("unclean", "unknown")
+    any_order = not aside and _any_order(given, plan)
     holders = {broker for one in candidate.losses for broker in one.held_by}
     return Steps(
         candidate.broker,
         tuple(one.broker for one in given.replicas if one.broker in holders and one.is_live),
         () if any_order else tuple(sorted(rivals, key=before)),
-        candidate.election in ("unclean", "unknown"),
+        not any_order and candidate.election in ("unclean", "unknown"),
         tuple(absent),
         aside,
         (candidate.broker, *(broker for broker in ordered if broker not in refused)),
         tuple(broker for broker in ordered if broker in refused),
         any_order,
     )
+
+
+def _others(given: PlanPartition, leader: Broker, nodes: dict[Broker, Broker]) -> list[PlanReplica]:
+    """Who may be started beside the leader, of copies of one broker the first: it can start on one alone."""
+    found: dict[Broker, PlanReplica] = {}
+    for one in given.replicas:
+        if one.is_live and nodes[one.broker] != nodes[leader]:
+            found.setdefault(nodes[one.broker], one)
+    return list(found.values())
+
+
+def _any_order(given: PlanPartition, plan: Plan) -> bool:
+    """Whether no election can lose anything that is known of, and one comes about by itself when all brokers are started.
+
+    A broker that does not start is one of which nothing is planned. Without a controller's log all replicas must be there, for any
+    of them may be the only one in the ISR.
+    """
+    if plan.matters or any(one.kind in UNSEEN for one in plan.missing) or not all(one.starts for one in given.replicas):
+        return False
+    best = next(one.election for one in plan.candidates if one.broker == plan.recommended)
+    return all(one.is_live for one in given.replicas) if best == "unknown" else best != "unclean"
 
 
 def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earlier: bool) -> bool:
@@ -100,10 +121,17 @@ def _harm(one: FollowerPlan) -> int:
     return sum(end - start for start, end in one.lost)
 
 
-def _stays(one: FollowerPlan, replica: PlanReplica, leader: PlanReplica) -> bool:
-    """Whether a follower would halt, or keep what is not the leader's or damaged; not for what is damaged in the leader's log, of
-    which it may be the better copy."""
+def _stays(one: FollowerPlan, replica: PlanReplica, leader: PlanReplica, *, compacted: bool) -> bool:
+    """Whether a follower would halt, keep what is not the leader's or damaged, or go on lacking what the leader has; not for what
+    is damaged in the leader's log, of which it may be the better copy.
+
+    A follower fetches from its log end on, so that offsets missing before it stay missing. In a cleaned log they are in order, and
+    of what could not be read nobody knows.
+    """
     if one.truncation_offset is None:
         return False
-    damaged = clipped(replica.damaged, replica.log_start_offset, one.truncation_offset)
-    return one.halts or bool(without(normalised((*one.kept, *damaged)), leader.damaged))
+    start = replica.log_start_offset
+    damaged = clipped(replica.damaged, start, one.truncation_offset)
+    wanted = () if compacted else clipped(leader.on_disk, start, one.truncation_offset)
+    lacking = without(wanted, normalised((*replica.on_disk, *replica.unread)))
+    return one.halts or bool(without(normalised((*one.kept, *damaged, *lacking)), leader.damaged))

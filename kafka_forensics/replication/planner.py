@@ -333,9 +333,10 @@ class _Planning:
 def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:
     """What proves records of one replica's log to be committed, none further than that log goes."""
     end = on_disk[-1][1] if on_disk else 0
-    known = [each if each.end_offset <= end else replace(each, end_offset=end) for each in one.witnesses]
+    known = [each if each.end_offset <= end else replace(each, end_offset=end, said=each.end_offset) for each in one.witnesses]
     if one.high_watermark:
-        known.insert(0, Witness(min(one.high_watermark, end), "high_watermark", one.broker))
+        said = one.high_watermark if one.high_watermark > end else None
+        known.insert(0, Witness(min(one.high_watermark, end), "high_watermark", one.broker, None, said))
     return known
 
 

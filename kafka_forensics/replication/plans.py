@@ -32,6 +32,8 @@ class Witness:
     broker: Broker
     """Whose log it speaks for."""
     name: str | None = None
+    said: int | None = None
+    """What it says where that lies beyond the end of the log, of which it proves no more than is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,17 @@ FIRST = (EpochEntry(0, 0),)
 Brokers = tuple[int, ...]
 
 
-def way(leader: int, copied: Brokers, stopped: Brokers, aside: Brokers, order: Brokers, *, unclean: bool = False) -> Steps:
-    return Steps(leader, copied, stopped, unclean, (), aside, order)
+def way(
+    leader: int,
+    copied: Brokers,
+    stopped: Brokers,
+    aside: Brokers,
+    order: Brokers,
+    *,
+    unclean: bool = False,
+    any_order: bool = False,
+) -> Steps:
+    return Steps(leader, copied, stopped, unclean, (), aside, order, any_order=any_order)
 
 
 def to(partition: PlanPartition, broker: int | str) -> Steps:
@@ -129,10 +138,53 @@ def test_where_nothing_can_be_lost_any_order_will_do() -> None:
     alike = lagging(control, (8, 8, 8))
     told = to(alike, 3)
     assert (told.any_order, told.keep_stopped, told.start_order) == (True, (), (3, 1, 2))
-    assert not to(alike, 2).any_order, "who wants another than the recommended one must wait for it"
+    assert to(alike, 2) == way(2, (), (), (), (2, 3, 1), any_order=True), "nobody is forced where it makes no difference"
     assert not to(replace(alike, control=replace(control, assignment=(3, 1, 2, 4))), 3).any_order, "broker 4 may hold more"
     assert not to(lagging(control), 3).any_order
-    assert not to(lagging(None, (8, 8)), 1).any_order
+    one, two, three = alike.replicas
+    assert not to(replace(alike, replicas=(replace(one, starts=False), two, three)), 3).any_order, "nobody planned what it does"
+    assert not to(
+        replace(alike, replicas=(one, two, replace(three, is_live=False)), control=replace(control, isr=(3,))), 1
+    ).any_order
+
+
+def test_without_a_controllers_log_any_order_does_where_all_are_alike() -> None:
+    alike = lagging(None, (8, 8, 8))
+    assert to(alike, 2) == way(2, (), (), (), (2, 1, 3), any_order=True)
+    one, two, three = alike.replicas
+    told = to(replace(alike, replicas=(one, two, replace(three, is_live=False))), 1)
+    assert (told.any_order, told.unclean) == (False, True), "broker 3 may have been the only one in the ISR"
+    assert not to(replace(alike, replicas=(one, two, replace(three, unread=((2, 4),)))), 1).any_order
+
+
+def test_a_hole_that_the_leader_does_not_have_is_set_aside() -> None:
+    """A follower fetches from its log end on."""
+    control = PlanControl(1, 1, 0, (1, 2), (), (1, 2))
+    alike = lagging(control, (8, 8))
+    one, two = alike.replicas
+    holed = replace(two, held=((0, 2), (4, 8)))
+    assert to(replace(alike, replicas=(one, holed)), 1).set_aside == (2,)
+    assert to(replace(alike, replicas=(one, replace(two, held=((2, 8),)))), 1).set_aside == (2,), "at the start of its log"
+    assert to(replace(alike, replicas=(one, replace(two, log_start_offset=2, held=((2, 8),)))), 1).set_aside == ()
+    assert to(replace(alike, replicas=(one, holed), compacted=True), 1).set_aside == ()
+    assert to(replace(alike, replicas=(one, replace(holed, unread=((2, 4),)))), 1).set_aside == (), "it may be there"
+    assert to(replace(alike, replicas=(replace(one, held=((0, 2), (4, 8))), holed)), 1).set_aside == ()
+    assert to(replace(alike, replicas=(replace(one, damaged=((2, 4),)), holed)), 1).set_aside == (), "the leader has it damaged"
+    short = replace(holed, log_end_offset=6, held=((0, 2), (4, 6)))
+    assert to(replace(alike, replicas=(one, short)), 1).set_aside == (2,)
+
+
+def test_of_two_copies_of_one_broker_one_is_started() -> None:
+    control = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
+    first, second, third = lagging(control, (200, 600, 600)).replicas
+    twins = [first, replace(second, broker="new"), replace(second, broker="old", log_end_offset=300), third]
+    partition = PlanPartition("clicks", 0, twins, {}, control, nodes={"new": 2, "old": 2})
+    assert to(partition, 3).start_order == (3, 1, "new")
+    assert to(partition, "old").start_order == ("old", 1, 3)
+    assert [one for one in plan_partition(partition).missing if one.kind == "same_broker"] == [
+        Missing("same_broker", "new"),
+        Missing("same_broker", "old"),
+    ]
 
 
 def test_an_unnamed_copy_is_no_further_replica() -> None:
