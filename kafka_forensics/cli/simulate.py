@@ -138,10 +138,13 @@ def _row(checked: "Checked", verdict: "Verdict") -> dict[str, Any]:
 
 def _page(checked: "Checked") -> Iterator[str]:
     """What a person reads: the verdicts, then the shortest way to break the invariant that matters most."""
+    from kafka_forensics.cli.output_words import plural
+
     sizes = checked.sizes
+    records = plural(sizes.records, "record")
     yield (
         f"{checked.protocol.name}: {checked.states} states, depth {checked.depth}"
-        f" ({sizes.replicas} replicas, logs of {sizes.log_size}, {sizes.records} records, epochs 0 to {sizes.max_epoch})"
+        f" ({sizes.replicas} replicas, logs of size {sizes.log_size}, {records}, epochs 0 to {sizes.max_epoch})"
     )
     yield ""
     words = {True: "holds", None: "not broken as far as was looked"}

@@ -253,9 +253,10 @@ def _say_rest(answer: "TransactionsAnswer", screen: "Destination", nothing: str 
 def _counts(one: "PartitionTransactions") -> str:
     """`23 committed, 17 aborted, 1 open; the last stable offset 0 is held by an open transaction (log end 25)`."""
     counts = f"{one.committed} committed, {one.aborted} aborted, {one.open} open"
-    hanging = f" of them {one.hanging} hanging" if one.hanging else ""
-    held = "is held by an open transaction" if one.held else "is held by nobody"
-    stable = f"the last stable offset {one.last_stable_offset} {held}"
+    hanging = f" ({one.hanging} of them hanging)" if one.hanging else ""
+    stable = f"the last stable offset {one.last_stable_offset} is held by an open transaction"
+    if not one.held:
+        stable = f"no transaction holds back the last stable offset, {one.last_stable_offset}"
     if one.damage is not None:
         stable = _beside_damage(one, one.damage)
     return f"{counts}{hanging}; {stable} (log end {one.log_end_offset})"

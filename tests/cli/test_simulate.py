@@ -59,7 +59,7 @@ def test_a_page_tells_the_shortest_way_to_break_strong_isr(capsys: pytest.Captur
 def test_what_holds_has_no_story(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = ran(capsys, "simulate", "check", "kip-320", *SMALL, "--format", "table")
     assert status == 0
-    assert out.splitlines()[0] == "kip-320: 139 states, depth 11 (2 replicas, logs of 1, 1 records, epochs 0 to 1)"
+    assert out.splitlines()[0] == "kip-320: 139 states, depth 11 (2 replicas, logs of size 1, 1 record, epochs 0 to 1)"
     assert "broken" not in out
     assert out.count("holds") == len(INVARIANTS)
 

@@ -174,7 +174,7 @@ def test_the_table_tells_what_to_do(run: Run, copies: Path) -> None:
     head, line = out.splitlines()
     assert head.split()[:3] == ["partition", "state", "transactional"]
     assert "holds the last stable offset at 9; coordinator: CompleteAbort; partition not listed; safe to abort; kafka-tran" in line
-    assert "t-0: 2 committed, 1 aborted, 1 open of them 1 hanging; the last stable offset 9 is held by an open transaction" in err
+    assert "t-0: 2 committed, 1 aborted, 1 open (1 of them hanging); the last stable offset 9 is held by an open transaction" in err
     assert "critical: t-1 on broker 1: the coordinator decided to commit" in err
     _, _, quiet = run(copies, "-q")
     assert quiet == ""
@@ -292,3 +292,8 @@ def test_of_one_that_no_coordinator_lists_it_is_said_how_old_it_must_be_to_hang(
     [row] = rows(run, tmp_path, "--as-of", ms(77), "--state", "open")
     assert (row["age_ms"], row["transaction_timeout_ms"], row["safe_to_abort"]) == (72_000, 60_000, False)
     assert row["reason"] == "the coordinator does not list it, and it is called hanging only once older than 20 min"
+
+
+def test_where_nothing_is_open_no_transaction_holds_readers_back(run: Run) -> None:
+    _, _, err = run(Path(__file__).resolve().parents[2] / "sample_logs/healthy", "--topic", "payments")
+    assert "payments-1: 8 committed, 4 aborted, 0 open; no transaction holds back the last stable offset, 72 (log end 72)" in err
