@@ -108,6 +108,12 @@ def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "
 
 def _by_itself(planned: Planned, candidate: Candidate) -> str:
     control = planned.given.control
+    crashed = any(one.crashed for one in planned.given.replicas if one.broker == candidate.broker)
+    if candidate.election == "clean" and crashed and control is not None and len(control.isr or ()) > 1:
+        return (
+            " The controller elects it by itself, cleanly, if it is still in the ISR then: it was not stopped cleanly. If it does "
+            "not lead, plan again with a new copy of the controller's log before anyone else starts."
+        )
     if candidate.election in ("clean", "elr"):
         return " The controller elects it by itself, cleanly."
     if candidate.election == "last-known-leader":

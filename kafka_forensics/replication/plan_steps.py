@@ -58,7 +58,8 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     leader = replicas[candidate.broker]
     aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader, compacted=given.compacted))
     possible = [*(one for one in ordered if not absent or isinstance(nodes[one], int)), *absent]  # the unnamed are among the absent
-    rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < before(candidate.broker))]
+    first, away = before(candidate.broker), leader.crashed
+    rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < first, away=away)]
     any_order = not aside and _any_order(given, plan)
     holders = {broker for one in candidate.losses for broker in one.held_by}
     return Steps(
@@ -95,8 +96,9 @@ def _any_order(given: PlanPartition, plan: Plan) -> bool:
     return all(one.is_live for one in given.replicas) if best == "unknown" else best != "unclean"
 
 
-def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earlier: bool) -> bool:
-    """Whether a broker could be elected in the candidate's place if it were alive; `earlier`: the assignment names it first.
+def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earlier: bool, away: bool) -> bool:
+    """Whether a broker could be elected in the candidate's place if it were alive; `earlier`: the assignment names it first;
+    `away`: the candidate was not stopped cleanly, so that it is fenced before it registers again.
 
     Where unclean elections are on, the controller makes one as soon as nobody in sync is alive: then anyone could.
     """
@@ -110,7 +112,7 @@ def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earli
     in_isr, in_elr = node in (control.isr or ()), node in (control.elr or ())
     match candidate.election:
         case "clean":
-            return in_isr and earlier
+            return in_isr and (earlier or away)
         case "elr":
             return in_isr or (in_elr and earlier)
         case _:

@@ -62,7 +62,8 @@ class PlanReplica:
     """The file at which it ends its start, if it does not."""
     end_is_known: bool = True
     crashed: bool = False
-    """Whether its broker did not stop in order: when it registers again, the controller takes it out of the ELR (KIP-966)."""
+    """Whether its broker did not stop in order: the controller takes from it what it led and, when it registers again, its place in
+    the ELR (KIP-966)."""
     damaged: Ranges = ()
     """Offsets of batches on disk whose bytes are not what was written: held, though nobody can read them."""
     has_unknown_bytes: bool = False

@@ -43,7 +43,7 @@ def test_candidates_and_the_steps_to_the_best(run: Run, audit: Path) -> None:
     at = next(number for number, line in enumerate(lines) if line.startswith("leader "))
     assert [" ".join(line.split()) for line in lines[at : at + 5]] == [
         "leader election cuts lost offsets held by records bytes committed",
-        "1 leads now 2 at 300 300 to 369 2 70 4697 70",
+        "1 clean 2 at 300 300 to 369 2 70 4697 70",
         "2 * UNCLEAN 1 at 300 300 to 344 1 45 3243 45",
         "3 UNCLEAN 1 at 300 300 to 344 1 45 3243 45",
         "2 at 300 300 to 369 2 70 4697 70",
@@ -129,13 +129,13 @@ def test_rows(run: Run, audit: Path) -> None:
     rows = [line.split("\t") for line in out.splitlines()]
     assert rows[0] == list(COLUMNS)
     assert [row[3:10] for row in rows[1:]] == [
-        ["1", "leads", "false", "70", "70", "true", "70"],
+        ["1", "clean", "false", "70", "70", "true", "70"],
         ["2", "unclean", "true", "45", "45", "true", "45"],
         ["3", "unclean", "false", "115", "115", "true", "115"],
     ]
     assert rows[1][12:] == ["[[300, 370, [2]]]", '{"2": 300, "3": 300}', "false"]
     markdown = run(audit, "--topic", "audit", "--format", "markdown")[1]
-    assert "| 1 | leads now | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
+    assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
     assert "**Recommended: broker 2, which loses least" in markdown
     assert "\n```\nkafka-topics.sh --bootstrap-server HOST:PORT --describe --topic audit\n" in markdown
 

@@ -53,7 +53,7 @@ def check_unclean(found: Plans) -> None:
     assert losses(planned, 1) == [(300, 370, (2,), 70)]
     assert losses(planned, 2) == [(300, 345, (1,), 45)]
     assert losses(planned, 3) == [(300, 345, (1,), 45), (300, 370, (2,), 70)]
-    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(1, "leads"), (2, "unclean"), (3, "unclean")]
+    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(1, "clean"), (2, "unclean"), (3, "unclean")]
     assert planned.plan.recommended == 2
     assert not any(one.disagrees for each in planned.plan.candidates for one in each.followers)
     assert planned.plan.missing == ()
@@ -254,7 +254,7 @@ def test_the_topic_planned_is_the_one_that_the_controller_knows(tmp_path: Path, 
     put_replica(tmp_path, 3, batch(0, 3), partition="t-0", high_watermark=3, topic_id=TOPIC_ID)
     found = planned_on([tmp_path])
     planned = one_of(found)
-    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(3, "leads")]
+    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(3, "clean")]
     missing = {one for one in planned.plan.missing if one.kind.endswith("absent") or "topic" in one.kind}
     assert missing == {Missing(kind, broker) for broker in stale for kind in ("copy_absent", "other_topic")}
     assert found.result is not None

@@ -352,6 +352,7 @@ def test_recovery_adds_the_epochs_it_walks_over() -> None:
 def test_how_an_election_is_called(node: int | str, kind: str) -> None:
     control = PlanControl(1, 1, 2, (1, 2), (3,), (1, 2, 3, 4))
     assert election_kind(control, node) == kind
+    assert (election_kind(control, node, crashed=True) == kind) is (kind not in ("leads", "elr"))
     assert election_kind(None, node) == election_kind(replace(control, isr=None), node) == "unknown"
 
 
