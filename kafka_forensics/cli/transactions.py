@@ -191,7 +191,7 @@ def _span(first_offset: int | None, last_offset: int | None) -> str:
 
 def _notes(row: "TransactionRow") -> Iterator[str]:
     """What a table says of a transaction that is not simply ended."""
-    from kafka_forensics.wording import duration
+    from kafka_forensics.wording.values import duration
 
     if row.holds_last_stable_offset:
         yield f"holds the last stable offset at {row.last_stable_offset}"
