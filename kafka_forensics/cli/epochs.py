@@ -134,10 +134,10 @@ def _notes(row: "EpochRow") -> Iterator[str]:
         yield words
     if row.truncation_offset_by_checkpoint is not None:
         by_file, by_batches = (
-            "nowhere" if offset == -1 else str(offset)
+            "told no end" if offset == -1 else f"cut at {offset}"
             for offset in (row.truncation_offset_by_checkpoint, row.truncation_offset_by_batches)
         )
-        yield f"a follower asking for it is cut at {by_file} by the checkpoint, {by_batches} by the batches"
+        yield f"a follower asking for it is {by_file} by the checkpoint, {by_batches} by the batches"
     if row.is_unclean:
         yield "UNCLEAN election"
     if row.controller == "unknown":

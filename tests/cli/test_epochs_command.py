@@ -59,6 +59,12 @@ def test_a_table_of_who_led_and_what_each_replica_has(run: Run) -> None:
     ]
 
 
+def test_a_checkpoint_that_knows_no_epoch_tells_no_end(run: Run, shifted: Path) -> None:
+    next(shifted.glob("*/orders-0/leader-epoch-checkpoint")).write_text("0\n0\n")
+    out = run(shifted, "--format", "table")[1]
+    assert "a follower asking for it is told no end by the checkpoint, cut at 2 by the batches" in out
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_both_cuts_in_every_format_and_nothing_raw(run: Run, shifted: Path, format_name: str) -> None:
     status, out, err = run(shifted, "--format", format_name)
@@ -66,7 +72,7 @@ def test_both_cuts_in_every_format_and_nothing_raw(run: Run, shifted: Path, form
     assert all(each.isprintable() or each in "\n\t" for each in out + err)
     assert err.startswith("error: orders-0 on broker broker-\\x1b[31m: ")
     if format_name == "table":
-        assert "a follower asking for it is cut at 3 by the checkpoint, 2 by the batches" in out
+        assert "a follower asking for it is cut at 3 by the checkpoint, cut at 2 by the batches" in out
         assert "CHECKPOINT AND BATCHES DISAGREE" in out
     if format_name in {"json", "jsonl"}:
         rows = json.loads(out) if format_name == "json" else [json.loads(line) for line in out.splitlines()]
