@@ -1,22 +1,33 @@
-"""`explain`: what a finding means, what looks like it and is harmless, and what to do next."""
+"""`explain`: what a finding means, what looks like it and is harmless, and what to do next; and what is known of an incident."""
 
+import re
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.streams import destination
+from kafka_forensics.cli.streams import Destination, destination
+
+_CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+"""Code within a paragraph."""
 
 Kind = Annotated[
     str | None,
-    typer.Argument(metavar="KIND", autocompletion=lambda: kind_names(), help="A finding kind, e.g. UNCLEAN_LOSS; none lists them."),
+    typer.Argument(
+        metavar="KIND",
+        autocompletion=lambda: kind_names(),
+        help="A finding kind, e.g. UNCLEAN_LOSS, or a known incident, e.g. KAFKA-10751 or d6; none lists the kinds.",
+    ),
 ]
 
 
 def explain(kind: Kind = None, format_name: options.Format = None, no_color: options.NoColor = False) -> int:
-    """What a finding means, likely causes, harmless look-alikes, and the next command; without KIND, the list of kinds."""
+    """What a finding means, likely causes, harmless look-alikes, and the next command; without KIND, the list of kinds.
+
+    Of a known incident that INCIDENT_SIGNATURE names, by its issue or its row in docs/incidents.md: by what it is known again.
+    """
     from kafka_forensics.analysis.catalogue import CATALOGUE
     from kafka_forensics.cli.rows import write_rows
     from kafka_forensics.wording import explain_page, title
@@ -33,12 +44,21 @@ def explain(kind: Kind = None, format_name: options.Format = None, no_color: opt
         ]
         write_rows(shown, rows, wanted, to)
         return 0
-    wanted = choose("format", format_name or "markdown", options.FORMATS)
-    page = explain_page(kind)
-    if wanted in ("table", "markdown"):
-        to.stream.write(wrapped(page, to.width) if to.stream.isatty() else page)
-        return 0
+    wanted = choose("format", format_name or ("table" if to.stream.isatty() else "markdown"), options.FORMATS)
     name = kind.strip().upper().replace("-", "_")
+    incident = None
+    if name not in CATALOGUE:
+        from kafka_forensics.cli.explain_incidents import incident_page
+
+        incident = incident_page(kind)
+    page = explain_page(kind) if incident is None else incident
+    if wanted == "table":
+        write_page(page, to)
+        return 0
+    if wanted == "markdown":
+        to.stream.write(page)
+        return 0
+    name = name if incident is None else "INCIDENT_SIGNATURE"
     usual = CATALOGUE[name]
     row = {
         "kind": name,
@@ -51,15 +71,20 @@ def explain(kind: Kind = None, format_name: options.Format = None, no_color: opt
     return 0
 
 
-def wrapped(page: str, width: int) -> str:
-    """`page` with its paragraphs folded to `width` columns; headings, code, tables and lists stay as they are."""
-    from textwrap import fill
+def write_page(page: str, to: Destination) -> None:
+    """Write a page of Markdown as a terminal shows it: headings, paragraphs and commands, without the marks around them."""
+    from rich.markdown import Markdown
+    from rich.theme import Theme
 
-    blocks = page.strip("\n").split("\n\n")
-    folded = [
-        block if block.startswith(("#", "```", "|", "-", " ")) else fill(block, width, break_on_hyphens=False) for block in blocks
-    ]
-    return "\n\n".join(folded) + "\n"
+    from kafka_forensics.cli.safe_text import printable
+
+    safe = "\n".join(map(printable, page.split("\n")))
+    if not to.colour:  # nothing else would tell names and commands from words
+        safe = _CODE.sub(r"`` `\1` ``", safe)
+    console = to.console()
+    with console.use_theme(Theme({"markdown.code": "bold cyan"})), console.capture() as capture:
+        console.print(Markdown(safe, code_theme="ansi_dark", hyperlinks=False))
+    to.stream.writelines(line.rstrip() + "\n" for line in capture.get().strip("\n").split("\n"))
 
 
 def kind_names() -> list[str]:

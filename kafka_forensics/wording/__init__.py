@@ -94,9 +94,9 @@ def explain_page(kind: str) -> str:
 
     name = kind.strip().upper().replace("-", "_")
     if name not in CATALOGUE:
-        near = get_close_matches(name[:TEXT_LIMIT], CATALOGUE, n=1, cutoff=0.5)
+        near = get_close_matches(name[:TEXT_LIMIT], CATALOGUE, n=1, cutoff=0.65)
         hint = f"did you mean {near[0]}?" if near else "`kafka-forensics explain` lists the kinds"
-        raise UsageError(f"there is no finding kind {kind[:TEXT_LIMIT]!r}", hint=hint)
+        raise UsageError(f"there is no finding kind and no known incident {kind[:TEXT_LIMIT]!r}", hint=hint)
     return files("kafka_forensics").joinpath("explanations", f"{name}.md").read_text(encoding="utf-8")
 
 

@@ -1,17 +1,22 @@
 """`explain` and `doctor`."""
 
 import csv
+import io
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
 from kafka_forensics.cli import doctor_checks
-from kafka_forensics.cli.explain import wrapped
+from kafka_forensics.cli.explain import write_page
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.options import FORMATS
+from kafka_forensics.cli.streams import Destination
+from kafka_forensics.engine.signatures import SIGNATURES
+from kafka_forensics.wording import explain_page
 
 
 def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -50,13 +55,53 @@ def test_page_of_a_kind(capsys: pytest.CaptureFixture[str], spelling: str) -> No
     assert "UNCLEAN_LOSS" in row["page"]
 
 
-def test_page_is_folded_to_a_terminal() -> None:
-    page = "# KIND\n\n" + "word " * 40 + "\n\n```sh\n" + "kafka-forensics " * 6 + "\n```\n"
-    title, text, code = wrapped(page, 60).split("\n\n")
-    assert title == "# KIND"
-    assert max(map(len, text.splitlines())) <= 60
-    assert text.split() == ["word"] * 40
-    assert len(code.splitlines()) == 3
+@pytest.mark.parametrize("colour", [False, True])
+def test_page_is_shown_on_a_terminal_without_its_marks(colour: bool) -> None:
+    page = "# KIND\n\n**What.** " + "word " * 40 + "\x1b[2J `A_KIND`\n\n```sh\n" + "kafka-forensics " * 4 + "\n```\n"
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    write_page(page, Destination(stream, 70, colour))
+    text = stream.getvalue()
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert ("\x1b[1m" in text, "\x1b[2J" in text, "\\x1b[2J" in text) == (colour, False, True)
+    assert ("**" in shown, "```" in shown, "#" in shown) == (False, False, False)
+    assert (" A_KIND" in shown, " `A_KIND`" in shown) == (colour, not colour)
+    assert max(map(len, shown.splitlines())) <= 70
+    assert shown.split().count("word") == 40
+    assert f" {'kafka-forensics ' * 4}".rstrip() in shown.splitlines()
+
+
+def test_every_page_keeps_its_words_on_a_terminal() -> None:
+    for kind in CATALOGUE:
+        stream = io.StringIO()
+        write_page(explain_page(kind), Destination(stream, 80, colour=False))
+        assert sorted(re.findall(r"\w+", stream.getvalue())) == sorted(re.findall(r"\w+", explain_page(kind).replace("```sh", "")))
+
+
+@pytest.mark.parametrize("name", ["KAFKA-10751", "kafka_10751", "d6", "D6", "row d6"])
+def test_page_of_an_incident(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    page = answered(capsys, "explain", name)
+    assert page.startswith("# d6: KAFKA-10751\n\nUnclean election.")
+    assert "- a leader of a later epoch lacks committed records\n" in page
+    [row] = json.loads(answered(capsys, "explain", name, "--format", "json"))
+    assert (row["kind"], row["page"]) == ("INCIDENT_SIGNATURE", page)
+
+
+def test_every_incident_has_a_page_by_its_row_and_by_its_issue(capsys: pytest.CaptureFixture[str]) -> None:
+    for one in SIGNATURES:
+        for name in (one.incident, *([] if one.issue is None else [one.issue, one.issue.split(" ")[0]])):
+            page = answered(capsys, "explain", name)
+            assert all(f"- {each.text}\n" in page for each in one.conditions), name
+    assert answered(capsys, "explain", "d9").count("\n# d9: ") + 1 == 2
+
+
+@pytest.mark.parametrize("name", ["nonsense", "kip-999", "d99"])
+def test_what_is_like_nothing_gets_no_suggestion(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert outcome(["explain", name]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: there is no finding kind and no known incident '{name}'",
+        "hint: `kafka-forensics explain` lists the kinds",
+    ]
 
 
 def test_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) -> None:
