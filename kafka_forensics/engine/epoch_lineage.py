@@ -31,7 +31,8 @@ class EpochRow:
 
     `status` says how checkpoint and batches agree: `agrees` · `start_removed` (records at its start are gone by retention or
     compaction) · `below_log_start` (all of it is) · `at_log_end`, `wrote_nothing`, `compacted_away` (an entry without batches, as
-    it may be) · `no_checkpoint` · `controller_only` · `continues` (behind a batch of another epoch) · and those in `DISAGREEMENTS`.
+    it may be) · `no_checkpoint`, `malformed_checkpoint` (refused whole) · `controller_only` · `continues` (behind a batch of
+    another epoch) · and those in `DISAGREEMENTS`.
     """
 
     topic: str
@@ -131,8 +132,8 @@ class _Told:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        epochs, file = replica.state.epochs, replica.context.leader_epochs
-        self._checkpoint = None if file is None else sorted(file.entries)
+        epochs, entries = replica.state.epochs, replica.context.epoch_checkpoint
+        self._checkpoint = None if entries is None else sorted(entries)
         self.entries = {entry.leader_epoch: entry for entry in self._checkpoint or []}
         self.runs: dict[int, list[EpochRun | None]] = {}
         for run in epochs.runs:
@@ -153,7 +154,7 @@ class _Told:
         if self.runs[run.leader_epoch][0] is not run:
             return "continues"
         if self._checkpoint is None:
-            return "no_checkpoint"
+            return "no_checkpoint" if self._replica.context.leader_epochs is None else "malformed_checkpoint"
         log_start = self._replica.log_start_offset
         if entry is None:
             return "below_log_start" if run.end_offset <= log_start else "not_in_checkpoint"

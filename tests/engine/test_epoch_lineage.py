@@ -8,6 +8,7 @@ import pytest
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.epoch_lineage import DISAGREEMENTS, EpochRow, lineages, replica_rows
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from tests.support.replica_logs import Batch, Logs, batches
 from tests.support.segments import BASE_TIMESTAMP
@@ -155,3 +156,13 @@ def test_real_brokers_agree_with_themselves_and_with_their_controller(corpora: o
     assert [row for row in found.rows if row.status in DISAGREEMENTS or row.controller == "unknown"] == []
     assert found.findings == []
     assert sum(bool(row.is_unclean) for row in found.rows if row.topic == "audit") == unclean
+
+
+def test_a_malformed_checkpoint_is_nobodys_witness() -> None:
+    """Kafka refuses it whole, so what can be read in it neither agrees nor disagrees."""
+    replica = Logs().add(1, batches((0, "ab"), (1, "cd")), checkpoint=[(0, 0)])
+    assert replica.context.leader_epochs is not None
+    replica.context.leader_epochs.damage.append(Damage("CHECKPOINT_MALFORMED", 0, 1, detail={"reason": "count"}))
+    rows = replica_rows(replica)
+    assert statuses(rows) == [(0, "malformed_checkpoint"), (1, "malformed_checkpoint")]
+    assert {(row.checkpoint_start_offset, row.truncation_offset_by_checkpoint) for row in rows} == {(None, None)}
