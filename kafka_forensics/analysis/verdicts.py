@@ -336,10 +336,11 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
         return found
     end = replica.log_end_offset
     high_watermark = context.high_watermark
+    stopped = {"clean_shutdown": True} if context.clean_shutdown else {}
     if high_watermark is not None and high_watermark > end:
         place = context.place(offset_start=end, offset_end=high_watermark)
         evidence = {"high_watermark": high_watermark, "log_end_offset": end, "file": "replication-offset-checkpoint"}
-        evidence |= {"clean_shutdown": True} if context.clean_shutdown else {}
+        evidence |= stopped
         found.append(finding("INCONSISTENT_CUT" if context.live else "HW_BEYOND_LEO", place, evidence))
     if high_watermark == 0 and end > replica.log_start_offset:
         found.append(finding("HW_UNKNOWN", context.place(), {"reason": "zero", "log_end_offset": end}))
@@ -351,7 +352,7 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
     )
     for what, value, limit_name, limit in checks:
         if value is not None and limit is not None and value > limit:
-            evidence = {"what": what, "value": value, "limit_name": limit_name, "limit": limit}
+            evidence = {"what": what, "value": value, "limit_name": limit_name, "limit": limit} | stopped
             severity = None
             if limit_name == "high watermark" and not context.clean_shutdown:
                 severity = Severity.INFO

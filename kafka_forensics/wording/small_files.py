@@ -74,7 +74,8 @@ HW_UNKNOWN: unknown high watermark
     --all-partitions` says what holds it back.]
 CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
     [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log][, which is harmless if {harmless_if}]
-    > Check whether the copy was taken from a running broker (--live) before looking for a fault.
+    > [{clean_shutdown:if}The broker was stopped in order, so that the log or the file was changed since: see what every replica
+    holds there with {compare}|Check whether the copy was taken from a running broker (--live) before looking for a fault.]
 CHECKPOINT_MALFORMED: unreadable checkpoint or identity file
     {file} cannot be read as what it should be[: {defect}], so what it says is unknown[{stops}; Kafka takes the log directory
     offline over it, and a broker without another one does not start]

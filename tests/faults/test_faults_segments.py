@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.wording import advice
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, span, verdict
 from tests.support.injections import append, cut, delete_segment, rename_segment, swap, zero_page
@@ -49,7 +50,10 @@ def test_f13_torn_tail_after_a_clean_shutdown_is_suspicious(brokers: Brokers) ->
     one = only(result, "SEG_TORN_TAIL")
     assert span(one) == (LAST.position, LAST.position + 100)
     assert (one.evidence["last_valid_offset"], one.evidence["clean_shutdown"]) == (71, True)
-    recovery = only(result, "CHECKPOINT_OUT_OF_ORDER").evidence
+    disorder = only(result, "CHECKPOINT_OUT_OF_ORDER")
+    assert "stopped in order" in (advice(disorder) or "")
+    assert "--live" not in (advice(disorder) or "")
+    recovery = disorder.evidence
     assert (recovery["what"], recovery["value"], recovery["limit"]) == ("recovery point", LOG_END, 72)
 
 
