@@ -49,6 +49,8 @@ COLUMNS: Final = (
     "age_ms",
     "transaction_timeout_ms",
     "broker",
+    "decided_timestamp_ms",
+    "decided_timestamp",
 )
 _HEADS: Final = (
     "partition",
@@ -149,7 +151,7 @@ def _values(row: "TransactionRow") -> dict[str, Any]:
     if row.state == "damaged":
         values |= {"producer_id": None, "producer_epoch": None}
     values["producer_id_string"] = None if row.state == "damaged" else str(row.producer_id)
-    for name in ("first_timestamp", "last_timestamp", "marker_timestamp"):
+    for name in ("first_timestamp", "last_timestamp", "marker_timestamp", "decided_timestamp"):
         values[f"{name}_ms"] = values[name]
         values[name] = _time(values[name])
     return values
@@ -197,7 +199,8 @@ def _notes(row: "TransactionRow") -> Iterator[str]:
         yield f"holds the last stable offset at {row.last_stable_offset}"
     if row.state in ("open", "hanging", "torn", "lost"):
         if row.coordinator_state is not None:
-            yield f"coordinator: {row.coordinator_state}"
+            decided = "" if row.state != "lost" or row.decided_timestamp is None else f" of {_time(row.decided_timestamp)}"
+            yield f"coordinator: {row.coordinator_state}{decided}"
         if row.age_ms is not None and row.state == "open":
             timeout = "" if row.transaction_timeout_ms is None else f", timeout {duration(row.transaction_timeout_ms)}"
             yield f"{duration(row.age_ms)} old{timeout}"

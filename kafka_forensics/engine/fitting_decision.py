@@ -3,13 +3,22 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from kafka_forensics.analysis.transactions_decided import SKEW_MS
+from kafka_forensics.analysis.transactions_decided import SKEW_MS, TV2
 from kafka_forensics.model.transaction_log import Decision
 
 
 def decided_at(one: Decision) -> int:
     """When it was decided, ms: what decisions are sorted by."""
     return one.decided_timestamp
+
+
+def data_epoch(decisions: Sequence[Decision], epoch: int, offset: int | None) -> int:
+    """The producer epoch of the data that the decision at `offset` of the coordinators' log is about; `epoch` is the decision's.
+
+    With transaction version 2 the coordinator raises the epoch before it writes the markers (KIP-890).
+    """
+    raised = any(one.offset == offset and one.client_transaction_version >= TV2 for one in decisions)
+    return epoch - 1 if raised and epoch > 0 else epoch
 
 
 def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> Decision | None:

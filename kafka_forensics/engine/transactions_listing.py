@@ -12,7 +12,7 @@ from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_damaged import DamagedLog, damage_of, hidden_by_damage
 from kafka_forensics.analysis.transactions_facts import best_copy
 from kafka_forensics.engine.coordinators_word import coordinators_word
-from kafka_forensics.engine.fitting_decision import decided_at, fitting
+from kafka_forensics.engine.fitting_decision import data_epoch, decided_at, fitting
 from kafka_forensics.engine.inputs import ReplicaPlan, gather, typed_path
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
@@ -55,7 +55,7 @@ class TransactionRow:
     producer_id: int
     """-1 with `damaged`, as is the epoch."""
     producer_epoch: int
-    """Of its data, else of the marker."""
+    """Of its data, or that which they had where none is left; else of the marker."""
     first_offset: int | None = None
     last_offset: int | None = None
     """Of its data, inclusive."""
@@ -68,6 +68,7 @@ class TransactionRow:
     marker_offset: int | None = None
     marker_timestamp: int | None = None
     marker_epoch: int | None = None
+    """Of a lost one the epoch that its coordinator gave to the markers."""
     coordinator_epoch: int | None = None
     transactional_id: str | None = None
     coordinator_state: str | None = None
@@ -83,6 +84,8 @@ class TransactionRow:
     """Of an open one, at `--as-of`: since it began by its coordinator where that calls it overdue, else since its last batch."""
     transaction_timeout_ms: int | None = None
     """Of its transactional id, by the coordinator."""
+    decided_timestamp: int | None = None
+    """When its coordinator decided it: the same in all partitions."""
 
 
 @dataclass(slots=True)
@@ -308,7 +311,7 @@ class KnownTransactions:
         time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
         one = fitting(named, time, commit=commit)
         if one is not None:
-            row.transactional_id = one.transactional_id
+            row.transactional_id, row.decided_timestamp = one.transactional_id, one.decided_timestamp
             row.coordinator_state = ("Complete" if one.completed_timestamp is not None else "Prepare") + (
                 "Commit" if commit else "Abort"
             )
@@ -346,7 +349,9 @@ class KnownTransactions:
         for found in self.lost.get(where, ()):
             evidence, broker = found.evidence, found.place.broker
             row = TransactionRow(*where, "" if broker is None else broker, "lost", -1, -1, found.place.offset_start)
-            row.producer_id, row.producer_epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
+            row.producer_id, row.marker_epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
+            decisions = self._decisions.get((row.producer_id, row.marker_epoch, where), ())
+            row.producer_epoch = data_epoch(decisions, row.marker_epoch, evidence.get("coordinator_offset"))
             self._take(row, evidence, "lost")
             yield row
 
@@ -380,7 +385,7 @@ class KnownTransactions:
         row.coordinator_state = evidence.get("coordinator_state")
         row.reason = evidence.get("reason") or coordinators_word(evidence)
         row.safe_to_abort = evidence.get("safe_to_abort")
-        row.command = evidence.get("command")
+        row.command, row.decided_timestamp = evidence.get("command"), evidence.get("decided_timestamp")
         row.age_ms = evidence.get("transaction_age_ms", evidence.get("age_ms"))
         row.transaction_timeout_ms = evidence.get("transaction_timeout_ms")
         row.partitions = evidence.get("partitions_of_transaction")

@@ -297,3 +297,17 @@ def test_of_one_that_no_coordinator_lists_it_is_said_how_old_it_must_be_to_hang(
 def test_where_nothing_is_open_no_transaction_holds_readers_back(run: Run) -> None:
     _, _, err = run(Path(__file__).resolve().parents[2] / "sample_logs/healthy", "--topic", "payments")
     assert "payments-1: 8 committed, 4 aborted, 0 open; no transaction holds back the last stable offset, 72 (log end 72)" in err
+
+
+def test_both_halves_of_a_lost_transaction_have_one_epoch_and_one_time(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The coordinator raised the producer's epoch for the markers (transaction version 2)."""
+    assert outcome(["simulate", "run", "txn-partly-lost", "--output", str(tmp_path / "played"), "-q"]) == 0
+    capsys.readouterr()
+    shown = {(one["topic"], one["state"]): one for one in rows(run, tmp_path / "played" / "log-dirs") if one["producer_epoch"] == 1}
+    kept, lost = shown["orders", "committed"], shown["payments", "lost"]
+    for column in ("producer_id", "producer_epoch", "marker_epoch", "decided_timestamp_ms", "partitions"):
+        assert kept[column] == lost[column] is not None
+    assert (lost["marker_epoch"], lost["decided_timestamp"]) == (2, "2023-11-14T22:13:58.000Z")
+    assert (kept["marker_timestamp"], lost["marker_timestamp"]) == ("2023-11-14T22:13:58.000Z", None)
