@@ -36,7 +36,7 @@ def end_offset_for(entries: Sequence[EpochEntry], leader_epoch: int, log_end_off
 
 
 def epoch_at(entries: Sequence[EpochEntry], offset: int) -> int | None:
-    """Leader epoch of an offset by these entries, in any order; None before the first."""
+    """Leader epoch of an offset by these entries, in any order; None before the first (LeaderEpochFileCache.epochForOffset)."""
     return max((entry.leader_epoch for entry in entries if entry.start_offset <= offset), default=None)
 
 
