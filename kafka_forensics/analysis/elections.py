@@ -190,13 +190,19 @@ def _outlived(replica: Replica, control: PartitionControl) -> bool:
 def _seen_by_controller(
     replicas: list[Replica], committed: _Committed, one: Replica, control: PartitionControl, reader: BatchReader
 ) -> bool:
-    """Whether the copy of the controller's log is not older than the first record that is missing: else it may not know yet
-    that the replica left the ISR."""
+    """Whether the copy of the controller's log is not older than the last committed record that is missing: else it may not know
+    yet that the replica left the ISR, without which no newer one would have been committed, and perhaps none of them."""
     if control.as_of_ms is None:
         return False
     holder = next(other for other in replicas if other.broker in committed.held_by)
-    rows = reader.batches(holder, one.log_end_offset, one.log_end_offset + 1)
-    return bool(rows.shape[1] and rows[BatchColumn.MAX_TIMESTAMP].min() <= control.as_of_ms)
+    stop, step = committed.end, 1
+    while stop > one.log_end_offset:
+        start = max(stop - step, one.log_end_offset)
+        rows = reader.batches(holder, start, stop)
+        if rows.shape[1]:
+            return bool(rows[BatchColumn.MAX_TIMESTAMP, -1] <= control.as_of_ms)
+        stop, step = start, 2 * step
+    return False
 
 
 def _unclean_elections(

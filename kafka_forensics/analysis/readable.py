@@ -1,7 +1,9 @@
 """Why consumers cannot read the newest records of a partition, as far as files tell.
 
 Consumers read up to the high watermark, those of committed transactions up to the last stable offset. The high watermark is the
-smallest log end among the ISR, and with Kafka's stricter rule (KIP-966) does not move while the ISR is below its minimum.
+smallest log end among the ISR, and with Kafka's stricter rule (KIP-966) does not move while the ISR is below its minimum. It never
+falls: a member of the ISR that ends below what the leader has checkpointed holds nothing back; it has left the ISR since, or lost
+records.
 """
 
 from collections.abc import Callable
@@ -31,7 +33,8 @@ class Readable:
     """Whose log is the longest that counts: the leader's, or the longest copy's where no leader is known."""
     log_end_offset: int
     high_watermark: int | None = None
-    """By the rule, from the ISR's log ends; None if not every member's log was given."""
+    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; None if not every
+    member's log was given."""
     last_stable_offset: int | None = None
     brokers: tuple[int | str, ...] = ()
     """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
@@ -58,11 +61,12 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     minimum = _minimum(control)
     below = isr is not None and minimum is not None and len(isr) < minimum
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
-    members = [one for one in replicas if isr is not None and one.context.node in isr]
+    members = [one for one in replicas if isr is None or one.context.node in isr]
     missing = tuple(sorted(set(isr or ()) - {one.context.node for one in members}))
     known = isr is not None and not missing
-    limit = min((one.log_end_offset for one in members), default=end) if known else None
-    candidates = members if known else [one for one in replicas if isr is None or one.context.node in isr]
+    passed = min(leader.context.high_watermark or 0, end)
+    candidates = [one for one in members if one.log_end_offset >= passed]
+    limit = min((one.log_end_offset for one in candidates), default=end) if known else None
     shortest = [one for one in candidates if one.log_end_offset == min(each.log_end_offset for each in candidates)]
     answer = Readable(
         "unknown" if missing else "nothing",

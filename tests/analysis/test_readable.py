@@ -51,6 +51,28 @@ def test_the_shortest_members_of_the_isr_hold_the_high_watermark() -> None:
     assert (one.place.offset_start, one.place.offset_end, one.evidence["brokers"], one.evidence["behind"]) == (4, 9, [2, 3], 5)
 
 
+@pytest.mark.parametrize(
+    ("checkpointed", "held_back_by", "at", "brokers"),
+    [
+        (4, "high_watermark", 4, (2,)),
+        (5, "high_watermark", 7, (3,)),
+        (7, "high_watermark", 7, (3,)),
+        (8, "nothing", None, ()),
+        (20, "nothing", None, ()),
+    ],
+)
+def test_what_the_leader_has_checkpointed_is_held_back_by_nobody(
+    checkpointed: int, held_back_by: str, at: int | None, brokers: tuple[int, ...]
+) -> None:
+    found = replicas(b1=9, b2=4, b3=7)
+    found[0].context.high_watermark = checkpointed
+    answer = judged(found, control([1, 2, 3]))
+    assert (answer.held_back_by, answer.held_back_at, answer.brokers) == (held_back_by, at, brokers)
+    assert answer.high_watermark == (9 if at is None else at)
+    nobody_knows = judged(found, None)
+    assert (nobody_knows.high_watermark, nobody_knows.brokers) == (None, brokers)
+
+
 def test_an_isr_below_its_minimum_is_said() -> None:
     answer = judged(replicas(b1=9, b2=4), control([1, 2], min_insync_replicas="3"))
     assert answer.isr_below_minimum

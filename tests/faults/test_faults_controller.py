@@ -12,7 +12,7 @@ from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_clean_shutdown
 from tests.support.controller_log import ControllerLog, change, controlled_by, in_sync, partition, record, setting, snapshot, topic
-from tests.support.faults import HEALTHY, TOPIC_ID, Brokers, healthy, write_checkpoint, write_replica
+from tests.support.faults import BASE_TIMESTAMP, HEALTHY, TOPIC_ID, Brokers, healthy, write_checkpoint, write_replica
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.gallery_controller import (
     BAD,
@@ -30,6 +30,8 @@ from tests.support.injections import claim_epochs
 
 pytestmark = pytest.mark.faults
 
+CONTROLLER_TAKES_MS = 2000
+"""From the first record of the controller's log to the last that `in_sync` gives."""
 NOT_GIVEN = ("REPLICA_NOT_GIVEN", "info", 2)
 """Broker 2, which holds a replica and of which nothing is there."""
 
@@ -84,6 +86,18 @@ def test_f33_outside_the_isr_it_only_lags(f33: Brokers) -> None:
 def test_f33_what_is_newer_than_the_controllers_copy_is_not_judged(f33: Brokers) -> None:
     controlled_by(f33, *in_sync([1, 3]), start_ms=1_600_000_000_000)
     assert said(verdict(f33)) == [("REPLICA_LAGS", "info", 3), NOT_GIVEN]
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "kind"), [(1999, "REPLICA_LAGS"), (2000, "REPLICA_LAGS"), (2999, "REPLICA_LAGS"), (3000, None)]
+)
+def test_f33_the_last_missing_record_is_what_the_controllers_copy_must_know(
+    tmp_path: Path, later_ms: int, kind: str | None
+) -> None:
+    """Offsets 2 and 3, of seconds 2 and 3: committed without the replica, perhaps, if the last of them is newer than that copy."""
+    brokers = controlled_by(short_follower(tmp_path), *in_sync([1, 2, 3]), start_ms=BASE_TIMESTAMP - CONTROLLER_TAKES_MS + later_ms)
+    told = [(one.kind, one.severity.value) for one in verdict(brokers).findings]
+    assert told == [("ISR_MEMBER_MISSING_COMMITTED", "critical") if kind is None else (kind, "info")]
 
 
 def test_f33_brokers_that_were_given_names_are_known_by_their_ids(f33: Brokers) -> None:
