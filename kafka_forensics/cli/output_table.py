@@ -78,8 +78,10 @@ def _groups(result: ScanResult) -> list[Group]:
 
 
 def print_hanging(console: "Console", label: Text, body: Text, indent: int, deeper: int = 0) -> None:
-    """Print `label`, and `body` wrapped in the columns from `indent` on (lines after the first `deeper`)."""
-    width = max(20, console.width - indent - deeper)
+    """Print `label`, and `body` in the columns from `indent` on, wrapped if it is wider (lines after the first `deeper`)."""
+    width = max(20, console.width - indent)
+    if body.cell_len > width:
+        width = max(20, width - deeper)
     for number, line in enumerate(body.wrap(console, width)):
         line.rstrip()
         whole = Text().append_text(label) if number == 0 else Text()

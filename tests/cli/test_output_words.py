@@ -2,6 +2,8 @@
 
 import io
 
+import pytest
+
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.notes import wrapped
 from kafka_forensics.cli.output import write_result
@@ -54,6 +56,19 @@ def test_epochs_under_long_names_have_a_line_of_their_own() -> None:
         "  epochs 0, 2 from 300",
         f"broker 1{' ' * 59}   offset 0",
     ]
+
+
+@pytest.mark.parametrize("spare", [0, 1, 4, 5])
+def test_a_replica_whose_line_fits_the_width_is_not_broken(spare: int) -> None:
+    one = replica(1, 9, leader_epochs=[(0, 0), (2, 4)])
+    line = "  " + "   ".join(replica_words(one))
+    stream = io.StringIO()
+    conflict = partition("orders", 0, Agreement("conflict", 4), [one], [])
+    result = clean_result()
+    result.partitions[:] = [conflict]
+    result.findings[:] = [finding("FORK_BELOW_HW", Place("orders", 0), {})]
+    write_result(result, "table", Destination(stream, len(line) + spare, colour=False), verbose=False)
+    assert line in stream.getvalue().splitlines()
 
 
 def test_what_an_election_cost_is_told_though_it_is_info() -> None:
