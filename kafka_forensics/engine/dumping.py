@@ -10,10 +10,10 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import lone_file_name, open_paths, typed_path
 from kafka_forensics.engine.record_states import later_segments
 from kafka_forensics.engine.selection import fits, nothing_there
-from kafka_forensics.errors import PathMissingError, SourceError
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.file_names import FileKind, parse_file_name, parse_partition_name
+from kafka_forensics.parsers.file_names import LOG_DIRECTORY_KINDS, FileKind, parse_file_name, parse_partition_name
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
 from kafka_forensics.storage.open import open_beside
 
@@ -123,7 +123,10 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
         for entry in found.files:
-            inputs.files.append(_lone_file(source, entry))
+            place = _lone_place(source, options)
+            there += [] if place is None else [place]
+            if place is None or fits(place, _asked(options)):
+                inputs.files.append(_lone_file(source, entry))
         inputs.several |= not found.files
         for log_directory in found.log_directories:
             _take_log_directory(inputs, source, log_directory, options)
@@ -139,6 +142,21 @@ def _lone_file(source: "ByteSource", entry: "Entry") -> DumpFile:
     parsed = lone_file_name(source)
     assert parsed is not None, source.name
     return DumpFile(source, entry.path, source.name, parsed.kind, parsed.offset or 0, entry.size_in_bytes)
+
+
+def _lone_place(source: "ByteSource", options: DumpOptions) -> tuple[str, int] | None:
+    """Topic and partition of a file that was given by itself, by the directory it lies in, where they are asked for.
+
+    Raises UsageError if they are and that directory is no partition's.
+    """
+    if options.topic_glob is None and options.partition is None:
+        return None
+    folder = os.path.basename(os.path.dirname(os.path.abspath(source.name)))
+    parsed, named = parse_partition_name(folder), lone_file_name(source)
+    if parsed is None or (named is not None and named.kind in LOG_DIRECTORY_KINDS):
+        hint = "--topic and --partition choose directories: leave them out for files given by themselves"
+        raise UsageError(f"{source.name}: of which topic and partition it is cannot be told from its path", hint=hint)
+    return parsed.topic, parsed.partition
 
 
 def _take_log_directory(inputs: DumpInputs, source: "ByteSource", found: LogDirectory, options: DumpOptions) -> None:

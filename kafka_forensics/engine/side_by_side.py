@@ -163,10 +163,10 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
         raise UsageError(f"compare takes one partition, {len(found)} are there", hint=hint)
     if len(inputs.replicas) < 2:
         (topic, number), broker = found[0], inputs.replicas[0].context.broker
-        raise UsageError(
-            f"there is one replica of {topic}-{number} only, that of broker {broker}",
-            hint="give the log directories of the other brokers too",
-        )
+        more = "give the log directories of the other brokers too"
+        if options.broker is not None:
+            more = "leave out --broker, with which no other broker is looked at"
+        raise UsageError(f"there is one replica of {topic}-{number} only, that of broker {broker}", hint=more)
     return inputs
 
 

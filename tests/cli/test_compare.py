@@ -298,3 +298,9 @@ def test_only_what_differs_is_red() -> None:
     *_, before, _, first, second, third = screen.getvalue().partition("7 B d2254e")[0].splitlines()[:-1]
     red = [re.findall(r"\x1b\[1;31m([^\x1b]*)", line) for line in (before, first, second, third)]
     assert red == [[], [">", "2", "03:56:10.120", "53 B b33591"], [">", "0", "03:55:59.057", "47 B 9eaa59"], [">"]]
+
+
+def test_one_broker_asked_for_is_told_to_be_left_out(run: Run) -> None:
+    status, _, err = run(SAMPLES / "unclean-election", "--topic", "audit", "--broker", "1")
+    assert status == 2
+    assert err.splitlines()[-1] == "hint: leave out --broker, with which no other broker is looked at"

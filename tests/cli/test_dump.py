@@ -165,6 +165,16 @@ def test_every_kind_of_file_of_a_broker(rows: Rows) -> None:
     assert "leaderId" in {row["name"] for row in by_name["quorum-state"]}
 
 
+def test_a_file_given_by_itself_is_chosen_by_the_directory_it_lies_in(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    file = BROKER / "audit-0" / "00000000000000000000.log"
+    assert run(file, "--topic", "aud*", "--partition", 0) == run(file)
+    assert outcome(["dump", str(file), "--topic", "zz"]) == 2
+    assert capsys.readouterr().err == ("error: nothing fits --topic zz: there is no topic 'zz'\nhint: there is audit-0\n")
+    for of_no_partition in (TRANSACTIONS, BROKER / "meta.properties"):
+        assert outcome(["dump", str(of_no_partition), "--topic", "zz"]) == 2
+        assert "of which topic and partition it is cannot be told" in capsys.readouterr().err
+
+
 def test_topic_and_partition_choose_directories(rows: Rows) -> None:
     files = {Path(row["file"]).parent.name for row in rows(BROKER, "--topic", "ord*", "--partition", "1")}
     assert files == {"orders-1"}
