@@ -127,7 +127,7 @@ def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
     return [
         [called[one.broker] + mark],
         [words.election(planned, one)],
-        [f"{called[each.broker]} at {each.truncation_offset}" for each in cutting],
+        [f"{called[each.broker]} {'anew ' if each.begins_anew else ''}at {each.truncation_offset}" for each in cutting],
         [*(offset_range(each.start, each.end) for each, _ in losses), *more] or ["none"],
         [", ".join(called[broker] for broker in each.held_by) for each, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
@@ -274,6 +274,7 @@ def _candidate_object(planned: Planned, one: Candidate) -> Json:
                 "lost": [list(pair) for pair in each.lost],
                 "kept_different": [list(pair) for pair in each.kept],
                 "below_leaders_start": each.below_leaders_start,
+                "begins_anew": each.begins_anew,
             }
             for each in one.followers
         ],

@@ -130,7 +130,7 @@ def _stays(one: FollowerPlan, replica: PlanReplica, leader: PlanReplica, *, comp
     A follower fetches from its log end on, so that offsets missing before it stay missing. In a cleaned log they are in order, and
     of what could not be read nobody knows.
     """
-    if one.truncation_offset is None:
+    if one.truncation_offset is None or one.begins_anew:
         return False
     start = replica.log_start_offset
     damaged = clipped(replica.damaged, start, one.truncation_offset)

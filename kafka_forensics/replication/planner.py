@@ -172,8 +172,8 @@ class _Planning:
     ) -> FollowerPlan:
         """What one replica does under a leader whose good batches and epochs are these."""
         one, new = self._replicas[number], self._replicas[leader]
-        cut: int | None
         by_file = by_batches = None
+        cut: int | None
         halts = disagrees = False
         if self._regime == "epochs":
             by_file = by_batches = self._cut(number, leader, self._batches, epochs)
@@ -184,23 +184,27 @@ class _Planning:
             cut = by_file
         else:
             cut, halts = high_watermark_truncation(one.log_end_offset, one.high_watermark, new.log_end_offset)
+        anew = cut < new.log_start_offset  # then out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate)
+        cut = max(cut, new.log_start_offset)
         if not (one.is_live and one.starts):
-            cut, halts = None, False
+            cut, halts, anew = None, False, False
         lost = self._lost(number, leader, sound)
         removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
         kept = lost if cut is None or not lost else clipped(lost, 0, cut)
         kept = kept if one.is_live else ()
-        return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees)
+        return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew)
 
     def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry]], begun: list[EpochEntry]) -> int:
         """Where a replica cuts by one of the two ways to know epochs; `begun` are the leader's, with the one it begins.
 
-        Equal epochs need no asking. A log still longer than the leader's is out of its range, and cut to its end."""
+        Equal epochs need no asking. A log still longer than the leader's is out of its range, and cut to its end. No high watermark
+        lies below its log start (UnifiedLog.updateHighWatermark)."""
         one, end = self._replicas[number], self._replicas[leader].log_end_offset
         own = known[number]
         if own and own == known[leader]:
             return min(one.log_end_offset, end)
-        return min(end, truncation_offset(own, one.log_end_offset, begun, end, follower_high_watermark=one.high_watermark))
+        watermark = max(one.high_watermark or 0, one.log_start_offset)
+        return min(end, truncation_offset(own, one.log_end_offset, begun, end, follower_high_watermark=watermark))
 
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""

@@ -169,6 +169,8 @@ class FollowerPlan(NamedTuple):
     """With unclean elections off its broker halts, for its log is longer than the leader's (before Kafka 0.11)."""
     disagrees: bool = False
     """Whether checkpoint and batches give different cuts above the log starts; of cleaned logs the batches do not tell."""
+    begins_anew: bool = False
+    """What it would keep ends below the leader's log start: it drops all, and its log begins there, at `truncation_offset`."""
 
 
 class Candidate(NamedTuple):

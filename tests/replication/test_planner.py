@@ -1,12 +1,9 @@
 """Plans by known histories: who cuts where, what is lost, what is proven committed, and what makes the bounds wider."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.offset_ranges import Ranges
 from kafka_forensics.replication.planner import (
     election_kind,
     high_watermark_truncation,
@@ -19,28 +16,10 @@ from kafka_forensics.replication.plans import (
     Candidate,
     Loss,
     Missing,
-    Plan,
     PlanControl,
-    PlanPartition,
-    PlanReplica,
     Witness,
 )
-
-
-def entries(*pairs: tuple[int, int]) -> tuple[EpochEntry, ...]:
-    return tuple(EpochEntry(epoch, start) for epoch, start in pairs)
-
-
-def replica(broker: int, end: int, *epochs: tuple[int, int], hw: int | None = None, start: int = 0) -> PlanReplica:
-    """A replica whose checkpoint says what its batches say; without epochs it has no checkpoint."""
-    return PlanReplica(broker, start, end, hw, entries(*epochs), entries(*epochs) if epochs else None)
-
-
-def partition(
-    *replicas: PlanReplica, differing: Mapping[tuple[int, int], Ranges] | None = None, control: PlanControl | None = None
-) -> PlanPartition:
-    return PlanPartition("audit", 0, replicas, differing or {}, control)
-
+from tests.support.plan_values import by_broker, entries, partition, replica
 
 CONTROL = PlanControl(1, 1, 2, (1,), (), (2, 3, 1))
 AUDIT = partition(
@@ -56,10 +35,6 @@ LEDGER = partition(
     replica(3, 3, hw=3),
     differing={(0, 2): ((0, 3),), (1, 2): ((0, 3),)},
 )
-
-
-def by_broker(plan: Plan) -> dict[int | str, Candidate]:
-    return {one.broker: one for one in plan.candidates}
 
 
 def ranges_of(one: Candidate) -> list[tuple[int, int, tuple[int | str, ...]]]:
@@ -149,28 +124,6 @@ def test_checkpoint_and_batches_that_cut_differently_are_told() -> None:
     assert plan.matters
     cleaned = plan_partition(replace(partition(stale, leader), compacted=True))
     assert not any(one.disagrees for each in cleaned.candidates for one in each.followers)
-
-
-def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one() -> None:
-    """Without epochs a follower cuts to its high watermark, and a leader corrects nobody."""
-    lagging = replica(1, 10, (0, 0), hw=4)
-    leader = replica(2, 12, (0, 0), (2, 8))
-    apart = {(0, 1): ((8, 10),)}
-    (follower,) = by_broker(plan_partition(partition(lagging, leader, differing=apart)))[2].followers
-    assert (follower.truncation_offset, follower.kept, follower.disagrees) == (8, (), False)
-
-    no_file = partition(replace(lagging, checkpoint=None), leader, differing=apart)
-    plan = plan_partition(no_file)
-    (follower,) = by_broker(plan)[2].followers
-    assert (follower.by_checkpoint, follower.by_batches, follower.truncation_offset, follower.disagrees) == (4, 8, 4, True)
-    assert Missing("no_epoch_checkpoint", 1) in plan.missing
-
-    (follower,) = by_broker(plan_partition(partition(lagging, replace(leader, checkpoint=None), differing=apart)))[2].followers
-    assert (follower.by_checkpoint, follower.by_batches, follower.kept) == (10, 8, ((8, 10),))
-
-    walked = replace(leader, checkpoint=None, epochs_without_checkpoint=entries((2, 8)))
-    (follower,) = by_broker(plan_partition(partition(lagging, walked, differing=apart)))[2].followers
-    assert (follower.truncation_offset, follower.kept) == (8, ())
 
 
 def test_epochs_that_cannot_see_a_difference_leave_it_for_good() -> None:

@@ -106,7 +106,7 @@ def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
     theirs = [*((entry.start_offset, entry.leader_epoch) for entry in leader.loaded()), (leader.end, new_epoch)]
     end = follower.end
     if not mine:
-        return min(end, follower.high_watermark, leader.end)
+        return min(end, max(follower.high_watermark, follower.start), leader.end)
     while mine:
         epoch, answer = end_of(theirs, leader.end, mine[-1][1])
         own_epoch, own_end = end_of(mine, end, epoch)
@@ -134,6 +134,8 @@ def check(given_logs: list[Log], plan: Plan, cuts: dict[tuple[int, int], int]) -
             assert isinstance(follower.broker, int)
             log = given_logs[follower.broker]
             cut = cuts[follower.broker, candidate.broker]
+            assert follower.begins_anew is (cut < leader.start), "below it there is nothing to copy"
+            cut = max(cut, leader.start)
             assert follower.truncation_offset == cut
             lost = {
                 (offset, record)
@@ -252,7 +254,9 @@ def test_any_values_get_a_plan(given_partition: PlanPartition, rule: TruncateBy 
             assert (loss.witness is None) == (loss.committed == 0)
         for follower in one.followers:
             assert counted(follower.kept) <= counted(follower.lost)
-            assert follower.truncation_offset is None or follower.truncation_offset <= follower.log_end_offset
+            assert (
+                follower.truncation_offset is None or follower.begins_anew or follower.truncation_offset <= follower.log_end_offset
+            )
         told = steps(given_partition, plan, one)
         assert told.start_order[0] == told.leader == one.broker
         assert told.leader not in told.keep_stopped
