@@ -310,6 +310,8 @@ def _tool(plans: Plans) -> Json:
         "tool": json_document.tool(result),
         "partitions_planned": plans.partitions,
         "copies_absent": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.absent.items(), key=str)],
+        "do_not_start": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.refused.items(), key=str)],
+        "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.unsaid.items())],
     }
 
 

@@ -300,7 +300,8 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     """The first sentence of a recommendation, or of the election asked for."""
     best = candidate.broker == planned.plan.recommended
     who = brokers([candidate.broker])
-    lead = f"Recommended: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
+    some = " of those that would start" if any(one.is_live and not one.starts for one in planned.given.replicas) else ""
+    lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
     if not candidate.losses:
         whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else ""
         return f"{lead}. Nothing that the copies hold would be lost{whoever}."

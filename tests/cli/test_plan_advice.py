@@ -51,6 +51,9 @@ def test_that_no_controllers_log_is_here_is_told_of_many_partitions(run: Run, tm
         _, out, err = run(tmp_path / "a-0", tmp_path / "b-0", "--format", format_name)
         assert told in flat(err if format_name == "tsv" else out).replace("\\", "")
         assert "2 partitions: no election would lose anything that the copies here hold" in flat(err)
+    document = json.loads(run(tmp_path / "a-0", tmp_path / "b-0", "--format", "json")[1])
+    validated(None, [document])
+    assert document["controller_unsaid"] == [{"kind": "no_controller_log", "partitions": 2}]
 
 
 @pytest.mark.parametrize("broken", ["replication-offset-checkpoint", "audit-0/leader-epoch-checkpoint"])
@@ -60,6 +63,7 @@ def test_a_broken_checkpoint_is_mended_before_anything_is_forced(run: Run, audit
     out = flat(run(copies, *AUDIT)[1])
     first = f"1. Broker 2 would not start as it is, for its {broken.rpartition('/')[2]} cannot be read: copy its log directories,"
     assert first in out
+    assert "Recommended of those that would start: broker 1" in out
     assert "copy again and plan again before anything below is done. 2. " in out
 
 
@@ -75,6 +79,9 @@ def test_a_broker_that_does_not_start_leaves_no_order_free(run: Run, tmp_path: P
     for broker in (1, 2):
         put_replica(tmp_path / "more", broker, batch(0, 3), partition="b-0")
     several = run(tmp_path, tmp_path / "more", "--format", "table")[1]
+    document = json.loads(run(tmp_path, tmp_path / "more", "--format", "json")[1])
+    validated(None, [document])
+    assert document["do_not_start"] == [{"broker": 1, "partitions": 1}]
     told = "Broker 1 would not start on its copy of 1 partition: what it would do, once that is mended, is not planned."
     assert told in flat(several)
 
