@@ -113,11 +113,12 @@ def recovered_epochs(
 
 def election_kind(control: PlanControl | None, node: Broker, *, crashed: bool = False) -> str:
     """How the election of a broker would be called, see `Candidate.election`; `crashed`: see `PlanReplica.crashed`.
+    Of a copy that does not say whose it is, nothing says whether its broker is in sync.
 
     A leader that crashed leads no more: its broker registers again when its session has expired, and by then the controller has
     fenced it and looked for another in the ISR (ClusterControlManager.registerBroker).
     """
-    if control is None or control.isr is None:
+    if control is None or control.isr is None or not isinstance(node, int):
         return "unknown"
     if control.leader == node and not crashed:
         return "leads"

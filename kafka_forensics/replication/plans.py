@@ -179,7 +179,7 @@ class Candidate(NamedTuple):
     broker: Broker
     election: str
     """`leads` (it is the leader) · `clean` (in the ISR) · `elr` · `last-known-leader` (it led last, and ISR and ELR are empty) ·
-    `unclean` · `unknown` (no controller's log says)"""
+    `unclean` · `unknown` (no controller's log says, or not whose copy it is)"""
     followers: tuple[FollowerPlan, ...]
     losses: tuple[Loss, ...]
     own_cut: int = 0

@@ -301,7 +301,7 @@ def test_recovery_adds_the_epochs_it_walks_over() -> None:
     assert recovered_epochs((), runs, 20) == ()
 
 
-@pytest.mark.parametrize(("node", "kind"), [(1, "leads"), (2, "clean"), (3, "elr"), (4, "unclean"), ("x", "unclean")])
+@pytest.mark.parametrize(("node", "kind"), [(1, "leads"), (2, "clean"), (3, "elr"), (4, "unclean"), ("x", "unknown")])
 def test_how_an_election_is_called(node: int | str, kind: str) -> None:
     control = PlanControl(1, 1, 2, (1, 2), (3,), (1, 2, 3, 4))
     assert election_kind(control, node) == kind
