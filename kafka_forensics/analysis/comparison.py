@@ -249,7 +249,7 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         low, high = _offsets(one)
         covering = [k for k, other in enumerate(replicas) if k not in own and other.covers(low, high)]
         same = [k for k in covering if not any(parted(replicas, comparison.conflicts, (mine, k), (low, high)) for mine in own)]
-        if one.kind in _DAMAGED:
+        if one.kind in _GONE:
             same = [k for k in same if not any(another_history(replicas[mine], replicas[k], low, high) for mine in own)]
         holders = [replicas[k].broker for k in same]
         if one.kind in _SPOILED or one.kind == "BATCH_CRC_MISMATCH":
@@ -327,9 +327,10 @@ _SPOILED = frozenset(
 """What may be wrong with a batch whose checksum is right: such a copy is no good one of the same batch."""
 _DAMAGED = frozenset({"FRAMING_LOST", "HIDDEN_BYTES", "SEG_HOLE", "RECOVERY_WOULD_TRUNCATE"})
 """What had been written where nothing can be read now: its epochs are those of the checkpoint and of the batches around it."""
-_HELD = (_MISSING | _SPOILED | _DAMAGED) | frozenset(
+_GONE = _DAMAGED | {"HW_BEYOND_LEO", "OFFSET_GAP", "SEGMENT_MISSING"}
+"""Kinds of which only a copy of the same leader epochs is a good one: what was there cannot be compared."""
+_HELD = (_MISSING | _SPOILED | _GONE) | frozenset(
     {
-        "HW_BEYOND_LEO",
         "INTERRUPTED_SWAP",
         "BATCH_CRC_MISMATCH",
         "SEG_SHORT",
