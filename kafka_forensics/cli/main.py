@@ -203,7 +203,10 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
         _tell(f"error: {error}", *([f"hint: {error.hint}"] if error.hint else []))
         return EXIT_USAGE
     if isinstance(error, _COMMAND_LINE_ERROR):
-        _tell(f"error: {_sentence(error)}", f"hint: `{_command_path(error, arguments)} --help` shows how it is used")
+        _tell(
+            f"error: {_sentence(error)}",
+            f"hint: {_meant(error) or f'`{_command_path(error, arguments)} --help` shows how it is used'}",
+        )
         return EXIT_USAGE
     if isinstance(error, ForensicsError):
         _tell(f"error: {error}")
@@ -220,8 +223,19 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
     return EXIT_BUG
 
 
+def _meant(error: BaseException) -> str | None:
+    """The option that an unknown one was probably meant to be; None if none is like it."""
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    names = {str(one).lstrip("-"): str(one) for one in getattr(error, "possibilities", None) or ()}
+    near = get_close_matches(str(getattr(error, "option_name", "")).lstrip("-")[:80], names, n=1, cutoff=0.6)
+    return f"did you mean {names[near[0]]}?" if near else None
+
+
 def _sentence(error: BaseException) -> str:
     text = str(getattr(error, "format_message", lambda: error)())
+    if getattr(error, "option_name", None) is not None and getattr(error, "possibilities", None):
+        text = str(getattr(error, "message", text))  # without them all: the hint names the nearest
     return (text[:1].lower() + text[1:]).rstrip(".")
 
 

@@ -55,9 +55,25 @@ Format = Annotated[
         help=f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]} [default: table on a terminal, tsv elsewhere].",
     ),
 ]
+
+
+def file_path(given: str) -> Path:
+    """The path of a file to be written. Raises UsageError for what names a directory, or standard output."""
+    if given.endswith(os.sep):
+        raise UsageError(f"cannot write to {given}: it names a directory", hint="name a file")
+    if given == "-":
+        raise UsageError("- is no file", hint="the answer goes to standard output without --output; a file of that name is ./-")
+    return Path(given)
+
+
 Output = Annotated[
     Path | None,
-    typer.Option("--output", metavar="FILE", help="Write to FILE, never inside an input. Without --format its ending decides."),
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        parser=file_path,
+        help="Write to FILE, never inside an input. Without --format its ending decides.",
+    ),
 ]
 FailOn = Annotated[
     str,

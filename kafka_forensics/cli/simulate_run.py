@@ -40,7 +40,10 @@ Directory = Annotated[
         "--output", metavar="DIR", help="Write log directories (DIR/log-dirs) and truth.json to DIR, which must be empty or new."
     ),
 ]
-Picture = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Draw the history to FILE.")]
+Picture = Annotated[
+    Path | None,
+    typer.Option("--svg", metavar="FILE", parser=options.file_path, help="Draw the history to FILE, as SVG."),
+]
 
 
 def run(
@@ -69,6 +72,9 @@ def run(
 
     chosen = None if protocol is None else next(one for one in PROTOCOLS if one == choose("protocol", protocol, PROTOCOLS))
     check_output(svg, [])
+    if svg is not None and svg.suffix.lower() not in ("", ".svg"):
+        hint = f"name it {svg.with_suffix('.svg')}; a browser or rsvg-convert makes other pictures of it"
+        raise UsageError(f"{svg} would be no {svg.suffix[1:]} file: --svg draws SVG", hint=hint)
     if output is not None:
         _refuse_what_is_there(output)
     history = play(scenario, chosen)
@@ -131,6 +137,8 @@ def _draw(history: "History", title: str, path: Path) -> None:
 def _refuse_what_is_there(output: Path) -> None:
     """Raise UsageError unless `output` is an empty directory, or could be made one."""
     hint = "choose a directory that is empty or does not exist yet"
+    if str(output) == "-":
+        raise UsageError("--output - names no directory", hint=f"{hint}; the steps go to standard output without it")
     try:
         names = sorted(os.listdir(output))
     except FileNotFoundError:

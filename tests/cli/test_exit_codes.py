@@ -70,6 +70,34 @@ def test_an_option_of_one_value_given_twice_is_2(command_line: str, capsys: pyte
     assert capsys.readouterr().err.splitlines()[0] == f"error: {option} was given twice"
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("scan x --output {0}/new/", "it names a directory"),
+        ("scan x --output -", "- is no file"),
+        ("simulate run slow-follower --svg {0}/new/", "it names a directory"),
+        ("simulate run slow-follower --svg -", "- is no file"),
+        ("simulate run slow-follower --svg {0}/new.png", "new.png would be no png file: --svg draws SVG"),
+        ("simulate run slow-follower --output -", "--output - names no directory"),
+    ],
+)
+def test_what_is_no_file_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str, words: str) -> None:
+    assert outcome(given.format(tmp_path).split()) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, words in captured.err.splitlines()[0]) == ("", True)
+    assert list(tmp_path.iterdir()) == []
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [("--formt", "did you mean --format?"), ("--nonsense", "`kafka-forensics scan --help` shows how it is used")],
+)
+def test_a_mistyped_option_gets_the_hint_that_other_names_get(capsys: pytest.CaptureFixture[str], option: str, hint: str) -> None:
+    assert outcome(["scan", "x", option, "y"]) == 2
+    assert capsys.readouterr().err.splitlines() == [f"error: no such option: {option}", f"hint: {hint}"]
+
+
 def test_flags_and_options_of_several_values_may_be_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["find", str(tmp_path / "none"), "-q", "-q", "--header", "a", "--header", "b"]
     assert outcome(given) == 2
@@ -135,7 +163,10 @@ def test_debug_shows_the_traceback_of_a_bug_without_its_escapes(scan: Scan) -> N
         (["scan", "x", "--partition", "p"], "error: invalid value for '--partition'"),
         (["scan", "--topic"], "error: option '--topic' requires an argument\nhint: `kafka-forensics scan --help` shows how"),
         (["scan"], "error: missing argument 'PATH"),
-        (["explain", "unclean-los"], "error: there is no finding kind 'unclean-los'\nhint: did you mean UNCLEAN_LOSS?\n"),
+        (
+            ["explain", "unclean-los"],
+            "error: there is no finding kind and no known incident 'unclean-los'\nhint: did you mean UNCLEAN_LOSS?\n",
+        ),
         ([], "Usage: kafka-forensics"),
     ],
 )
