@@ -57,6 +57,8 @@ _METADATA: Final = "metadata"
 _HEADS: Final = ("group", "state", "members", "partition", "committed", "log end", "lag", "committed at", "newest records", "notes")
 _RIGHT: Final = ("members", "committed", "log end", "lag")
 _MESSAGES: Final = 20
+_NO_GROUP: Final = "(no group)"
+"""In a table, of partitions on which none committed."""
 
 GroupGlob = Annotated[str | None, typer.Option("--group", metavar="GLOB", help="Only groups that match, e.g. 'billing*'.")]
 EveryPartition = Annotated[
@@ -177,7 +179,7 @@ def _cells(row: "GroupRow", *, payloads: bool) -> list[str]:
     values = _values(row)
     partition = "" if row.topic is None else cell(f"{row.topic}-{row.partition}")
     cells = [
-        cell(row.group),
+        _NO_GROUP if row.group is None else cell(row.group),
         cell(values["state"] if values["kind"] in (None, "classic") else " ".join(filter(None, (values["kind"], values["state"])))),
         cell(values["members"]),
         partition,

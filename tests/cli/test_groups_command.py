@@ -155,6 +155,8 @@ def test_partitions_without_groups_on_request(run: Run, copies: Path) -> None:
     }
     _, out, _ = run(copies / "more", "--all-partitions", "--format", "table")
     assert "held at 4 if broker 3 is in the ISR" in out
+    assert "(no group)" in run(copies / "more", copies, "--all-partitions", "--format", "table")[1]
+    assert "(no group)" not in run(copies / "more", copies, "--format", "table")[1]
 
 
 def test_how_it_ends(run: Run, copies: Path, tmp_path: Path) -> None:
