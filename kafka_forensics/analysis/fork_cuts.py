@@ -5,6 +5,7 @@ from typing import Any
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import truncation_offset
+from kafka_forensics.replication.planner import loaded_epochs, recovered_epochs
 
 
 def lineage(replica: Replica) -> list[EpochEntry]:
@@ -37,6 +38,33 @@ def truncation(follower: Replica, leader: Replica) -> dict[str, Any] | None:
     by_batches = cut_under(follower, leader)
     if by_batches is None:
         return None
-    entries, ours, theirs = sorted(follower.context.epoch_checkpoint or []), follower.log_end_offset, leader.log_end_offset
-    by_file = truncation_offset(entries, ours, lineage(leader), theirs) if entries else None
+    by_file = None if follower.context.epoch_checkpoint is None else _cut_by_files(follower, leader)
     return {"follower": follower.broker, "leader": leader.broker, "from_batches": by_batches, "from_checkpoint": by_file}
+
+
+def _cut_by_files(follower: Replica, leader: Replica) -> int | None:
+    """Where a replica cuts by what both brokers load once the other leads, in an epoch that begins at its log end; None if the
+    leader's broker refuses its checkpoint."""
+    context, end = leader.context, leader.log_end_offset
+    if context.epoch_checkpoint is None and context.leader_epochs is not None:
+        return None
+    mine = loaded_epochs(brokers_epochs(follower), follower.log_end_offset)
+    begun = EpochEntry(max(entry.leader_epoch for entry in (*lineage(leader), *lineage(follower), *mine)) + 1, end)
+    theirs = [*loaded_epochs(brokers_epochs(leader), end), begun]
+    watermark = follower.context.high_watermark
+    return truncation_offset(mine, follower.log_end_offset, theirs, end, follower_high_watermark=watermark)
+
+
+def brokers_epochs(replica: Replica) -> tuple[EpochEntry, ...]:
+    """The epochs a broker knows once it runs. It loads a checkpoint that is not there as an empty one; after an unclean stop,
+    segments from that of the recovery point on are walked. One that was running when it was copied has the file's, and its batches'
+    where the copy has none: running brokers write it with every epoch that begins (LeaderEpochFileCache.assign)."""
+    context, checkpoint = replica.context, replica.context.epoch_checkpoint
+    if context.live and checkpoint is None:
+        return tuple(replica.epochs)
+    if context.clean_shutdown or context.live:
+        return tuple(checkpoint or ())
+    point = context.recovery_point or 0
+    walked_from = max((base for base in context.segment_base_offsets if base <= point), default=0)
+    runs = ((run.leader_epoch, run.start_offset, run.end_offset) for run in replica.state.epochs.runs)
+    return recovered_epochs(checkpoint or (), runs, walked_from)

@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 from typing import Final
 
 from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences
+from kafka_forensics.analysis.fork_cuts import brokers_epochs
 from kafka_forensics.analysis.recovery import refused_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.controller import present_topic
@@ -24,13 +25,12 @@ from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.witnesses import read_witnesses
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.transaction_log import TransactionLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
 from kafka_forensics.replication.plan_steps import Steps, steps
-from kafka_forensics.replication.planner import plan_partition, recovered_epochs
+from kafka_forensics.replication.planner import plan_partition
 from kafka_forensics.replication.plans import (
     NO_WORD,
     UNSAID,
@@ -250,7 +250,7 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
     context, outlook = one.context, None if one.context.live else one.recovery
     end = one.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
     checkpoint = context.epoch_checkpoint
-    epochs = _brokers_epochs(one, checkpoint)
+    epochs = brokers_epochs(one)
     return PlanReplica(
         context.broker,
         one.log_start_offset,
@@ -270,21 +270,6 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         unread_offsets(one),
         epochs if checkpoint is None else (),
     )
-
-
-def _brokers_epochs(one: Replica, checkpoint: Sequence[EpochEntry] | None) -> tuple[EpochEntry, ...]:
-    """The epochs a broker knows once it runs. It loads a checkpoint that is not there as an empty one; after an unclean stop,
-    segments from that of the recovery point on are walked. One that was running when it was copied has the file's, and its batches'
-    where the copy has none: running brokers write it with every epoch that begins (LeaderEpochFileCache.assign)."""
-    context = one.context
-    if context.live and checkpoint is None:
-        return tuple(one.epochs)
-    if context.clean_shutdown or context.live:
-        return tuple(checkpoint or ())
-    point = context.recovery_point or 0
-    walked_from = max((base for base in context.segment_base_offsets if base <= point), default=0)
-    runs = ((run.leader_epoch, run.start_offset, run.end_offset) for run in one.state.epochs.runs)
-    return recovered_epochs(checkpoint or (), runs, walked_from)
 
 
 def _held(one: Replica) -> Ranges:
