@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.engine.not_given import replicas_not_given
 from kafka_forensics.engine.topic_ids import topic_ids_explained
@@ -249,3 +250,17 @@ def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
         file = "" if context.topic == CLUSTER_METADATA_TOPIC else EPOCHS_FILE
         found += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, file, place)
     return found
+
+
+def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
+    """`EPOCH_CACHE_MISMATCH`, a warning, where a log with leader epochs has no `leader-epoch-checkpoint` and others beside it have:
+    Kafka begins with an empty one (CheckpointFile), knows no epochs of this log, and cuts a follower at its high watermark."""
+    context, epochs = replica.context, replica.state.epochs
+    if EPOCHS_FILE in plan.directory.entries or not plan.log_dir.has_leader_epochs or context.live:
+        return []
+    if context.topic == CLUSTER_METADATA_TOPIC or epochs.batches_without_epoch or not replica.epochs:
+        return []
+    batches = [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs[:64]]
+    evidence = {"reason": "entry_missing", "file_missing": True, "checkpoint": [], "batches": batches}
+    place = context.place()
+    return [finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.WARNING, confidence=Confidence.INFERRED)]

@@ -12,7 +12,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import open_paths, typed_path
 from kafka_forensics.engine.selection import listed, require_match
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.model.constants import INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
@@ -63,6 +63,8 @@ class LogDir:
     """Whether `broker` is an id or a name that was given; else it is only what the folder is called."""
     has_snapshots: bool = False
     """Whether any of its partitions has `.snapshot` files."""
+    has_leader_epochs: bool = False
+    """Whether any of its partitions has a `leader-epoch-checkpoint`; not the controller's log, which is copied by itself."""
 
     def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
         """The partition's offset in a checkpoint file; None if it is not there."""
@@ -221,6 +223,8 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
         folder = _folder_around(source, name) or folder
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     log_dir.has_snapshots = any(one.snapshots for one in found.partitions)
+    data = [one for one in found.partitions if one.topic != CLUSTER_METADATA_TOPIC]
+    log_dir.has_leader_epochs = any("leader-epoch-checkpoint" in one.entries for one in data)
     entry = found.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)

@@ -9,7 +9,7 @@ from kafka_forensics.analysis.missing_behind import uncover_gaps
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.controller import cleanup_policy, last_word, present_topic
-from kafka_forensics.engine.environment import identity_groups, replica_file_findings
+from kafka_forensics.engine.environment import identity_groups, missing_epochs, replica_file_findings
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.leftovers import leftovers_judged, lone_indexes_judged
 from kafka_forensics.engine.not_given import nodes_given
@@ -47,7 +47,8 @@ def judge_partition(
         uncover_gaps([replicas[number] for number in group], reader)
     own: list[list[Finding]] = []
     for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
-        own.append([*replica_file_findings(plan), *own_findings(replica), *transaction_findings(plan, replica, snapshot)])
+        of_files = [*replica_file_findings(plan), *missing_epochs(plan, replica)]
+        own.append([*of_files, *own_findings(replica), *transaction_findings(plan, replica, snapshot)])
         own[-1] += recovery_judged(plan, replica, snapshot.inputs, own[-1], reader.incomplete)
         own[-1] += lone_indexes_judged(plan, replica, snapshot.inputs, own[-1])
     comparisons = []

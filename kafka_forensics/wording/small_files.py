@@ -58,7 +58,9 @@ PRODUCER_SNAPSHOT_MISSING: producer snapshots that are not there
     [{count:producer}|its producers][ and {open_transactions:open transaction}]
     > Look for the .snapshot files on the broker before it starts: without any, Kafka begins with no producers at all.
 EPOCH_CACHE_MISMATCH: epoch checkpoint that contradicts the batches
-    leader-epoch-checkpoint does not fit the epochs of the batches[ ({reason})][: as a follower this replica would be cut at offset
+    leader-epoch-checkpoint [{file_missing:if}is missing, though these batches have leader epochs and other partitions have
+    theirs; a broker that starts like this cuts the log as a follower at its high watermark|does not fit the epochs of the batches
+    ({reason})|does not fit the epochs of the batches][: as a follower this replica would be cut at offset
     {truncation_offset_by_checkpoint} by the file, {truncation_offset_by_batches} by the batches]<held>
     > Copy this log directory elsewhere before the broker starts: Kafka truncates by the file, not by the batches. <look>
 HW_BEYOND_LEO: high watermark beyond the log's end

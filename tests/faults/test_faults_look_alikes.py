@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.wording import message
 from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.faults_verdict import offsets, only, said, scan, span, verdict
 from tests.support.injections import append, change, delete_segment, noise, remove_snapshots, with_right_crc
@@ -230,3 +231,17 @@ def test_f25_entries_that_a_truncation_left_in_an_open_time_index(
     result = verdict(brokers)
     assert [row for row in said(result) if row[0] == "INDEX_MISMATCH"] == [("INDEX_MISMATCH", severity, 2)]
     assert ("harmless_if" in only(result, "INDEX_MISMATCH").evidence) == (severity == "info")
+
+
+def test_f29_a_log_with_epochs_whose_checkpoint_is_missing_beside_others(brokers: Brokers) -> None:
+    """Alone it says nothing, for copies are made without the small files; other partitions' files say that it was there."""
+    brokers.named(2, EPOCHS).unlink()
+    assert said(verdict(brokers)) == []
+    for broker in (1, 2, 3):
+        write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
+    result = verdict(brokers)
+    assert said(result) == [("EPOCH_CACHE_MISMATCH", "warning", 2)]
+    one = only(result, "EPOCH_CACHE_MISMATCH")
+    assert (one.confidence.value, one.evidence["batches"]) == ("inferred", [[0, 0], [1, 32], [2, 58]])
+    assert "leader-epoch-checkpoint is missing, though these batches have leader epochs" in message(one)
+    assert said(verdict(brokers, live=True)) == []
