@@ -28,7 +28,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.transaction_log import TransactionLog
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised, without
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.plan_steps import Steps, steps
 from kafka_forensics.replication.planner import plan_partition
 from kafka_forensics.replication.plans import (
@@ -226,7 +226,7 @@ def _planned(
         for losses in [planned.plan.at_stake, *(one.losses for one in planned.plan.candidates)]:
             for loss in (*losses, *_runs(losses)):
                 if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
-                    planned.amounts[_key(loss)] = _amount(by_broker[loss.held_by[0]], reader, loss)
+                    planned.amounts[_key(loss)] = _amount(by_broker[_soundest(planned.given, loss)], reader, loss)
     return planned
 
 
@@ -235,10 +235,17 @@ def _runs(losses: Sequence[Loss]) -> list[Loss]:
     found: list[Loss] = []
     for one in sorted(losses, key=lambda one: (str(one.held_by[0]), one.start)):
         if found and found[-1].held_by[0] == one.held_by[0] and found[-1].end == one.start:
-            found[-1] = found[-1]._replace(end=one.end)
+            holders = tuple(broker for broker in found[-1].held_by if broker in one.held_by)
+            found[-1] = found[-1]._replace(end=one.end, held_by=holders)
         else:
             found.append(one)
     return found
+
+
+def _soundest(given: PlanPartition, one: Loss) -> Broker:
+    """Who of those that hold it has the least of it in damaged batches."""
+    damaged = {each.broker: each.damaged for each in given.replicas}
+    return min(one.held_by, key=lambda broker: counted(clipped(damaged[broker], one.start, one.end)))
 
 
 def _key(one: Loss) -> tuple[int, int, str]:
@@ -311,7 +318,7 @@ def _contents(found: Differences, end: int) -> Ranges:
 
 
 def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
-    """Records and bytes of a loss, from the log of the first who holds it."""
+    """Records and bytes of a loss, from the log of one who holds it."""
     records = size = 0
     problems = len(reader.incomplete)
     good = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)

@@ -70,6 +70,17 @@ def test_a_damaged_copy_of_what_another_holds_is_that(tmp_path: Path) -> None:
     assert planned.plan.recommended == 1
 
 
+def test_what_a_damaged_copy_does_not_tell_a_good_one_does(tmp_path: Path) -> None:
+    """Not even the header is left of a batch of the first who holds what the third lacks."""
+    rotten = LOG[0] + bytes((37 * number + 11) % 256 for number in range(len(LOG[1]))) + LOG[2]
+    planned = planned_of(tmp_path, rotten, b"".join(LOG), LOG[0])
+    third = planned.candidate(3)
+    assert third is not None
+    (loss,) = third.losses
+    assert (loss.start, loss.end, loss.held_by) == (3, 10, (1, 2))
+    assert planned.amount(loss) == planned.total(third.losses) == Amount(7, len(LOG[1] + LOG[2]))
+
+
 def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -> None:
     other = [*LOG[:2], batch(6, 4, epoch=1, value=b"other")]
     mine = b"".join([*LOG, batch(10, 2)])
