@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from kafka_forensics.simulation.cluster import Batch, TopicPartition
 from kafka_forensics.simulation.history import DEAD, FROZEN, LEADS, STALE, Event, History, View
-from kafka_forensics.simulation.truth import at_the_end
+from kafka_forensics.simulation.truth import at_the_end, lost, not_read
 
 COLOURS: Final = ("#cfe3f7", "#fbd9a5", "#cdebc5", "#e6d3f2", "#f9c9c9", "#d5e8e4", "#f3efb0", "#dcdcdc")
 """Of the leader epochs 0, 1, 2 …, from the beginning again after the last."""
@@ -26,6 +26,9 @@ _NAMES: Final = {LEADS: "leader", STALE: "stale leader", FROZEN: "stands still",
 _HEADING: Final = 'font-weight="600"'
 _SMALL: Final = 'font-size="10" fill="#556"'
 _IN_BOX: Final = 'font-size="10" text-anchor="middle"'
+_MISSING: Final = ' font-weight="700" fill="#b3261e" text-decoration="underline"'
+"""Of a record that was acknowledged and that nobody reads at the end."""
+_ABORTED: Final = ' font-style="italic" fill="#889"'
 _NUMBER: Final = 'fill="#778" text-anchor="end"'
 _OUTLINE: Final = 'stroke="#556" stroke-width="0.8"'
 _MARK: Final = 'stroke="#b3261e" stroke-width="2.5"'
@@ -43,6 +46,7 @@ class _Lane(NamedTuple):
 def svg(history: History, title: str) -> str:
     """The whole picture; every text in it is escaped."""
     last = history.events[-1]
+    missing = frozenset(lost(history.cluster) | not_read(history))
     lanes, width = _lanes(history)
     body: list[str] = []
     y = _MARGIN + 20
@@ -51,11 +55,11 @@ def svg(history: History, title: str) -> str:
     body += [_text(one.left, y, _heading(one, several=len(last.partitions) > 1), _HEADING) for one in lanes]
     y += 14
     for event in history.events:
-        rows, y = _event(event, lanes, y, width)
+        rows, y = _event(event, lanes, y, width, missing)
         body += rows
     ending, y = _ending(history, y + 8, width)
     body += ending
-    legend, y = _legend(history, y + 8, width)
+    legend, y = _legend(history, y + 8, width, missing)
     body += legend
     height = y + 36
     return (
@@ -99,8 +103,8 @@ def _heading(lane: _Lane, *, several: bool) -> str:
     return f"{topic}-{number} on broker {lane.broker}" if several else f"broker {lane.broker}"
 
 
-def _event(event: Event, lanes: Sequence[_Lane], y: int, width: int) -> tuple[list[str], int]:
-    """One step's row, and where the next begins."""
+def _event(event: Event, lanes: Sequence[_Lane], y: int, width: int, missing: frozenset[int]) -> tuple[list[str], int]:
+    """One step's row, and where the next begins; `missing` at the end are these records."""
     lines = textwrap.wrap(event.what, _TEXT_COLUMNS)
     height = max(len(lines) * _LINE + 12, _BOX_HEIGHT + 28)
     rows = [f'<line {_RULE} x1="{_MARGIN}" x2="{width - _MARGIN}" y1="{y}" y2="{y}"/>']
@@ -110,26 +114,35 @@ def _event(event: Event, lanes: Sequence[_Lane], y: int, width: int) -> tuple[li
     for lane in lanes:
         view = next((one for one in _views(event, lane.topic_partition) if one.broker == lane.broker), None)
         if view is not None:
-            rows += _log(view, lane.left, y + 6, in_isr=view.broker in isrs[lane.topic_partition])
+            rows += _log(view, lane.left, y + 6, missing, in_isr=view.broker in isrs[lane.topic_partition])
     return rows, y + height
 
 
-def _log(view: View, x: int, y: int, *, in_isr: bool) -> Iterator[str]:
+def _log(view: View, x: int, y: int, missing: frozenset[int], *, in_isr: bool) -> Iterator[str]:
     """A replica: a box for each offset, the high watermark, and what it is."""
     faded = ' opacity=".45"' if view.state in (DEAD, FROZEN) else ""
     yield f"<g{faded}>"
     yield f'<line x1="{x}" x2="{x + max(view.log_end_offset * _BOX, 8)}" y1="{y + _BOX_HEIGHT}" y2="{y + _BOX_HEIGHT}" {_OUTLINE}/>'
-    for batch in view.batches:
+    for number, batch in enumerate(view.batches):
         colour = COLOURS[batch.leader_epoch % len(COLOURS)]
+        ended = _ABORTED if _is_aborted(batch, view.batches[number + 1 :]) else ""
         for offset, one in enumerate(batch.ids, batch.base_offset):
             left = x + offset * _BOX
             dash = _DASHED if batch.is_transactional and batch.marker is None else ""
             yield f'<rect {_OUTLINE} x="{left}" y="{y}" width="{_BOX}" height="{_BOX_HEIGHT}" fill="{colour}"{dash}/>'
-            yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{one}", _IN_BOX)
+            look = _IN_BOX + (_MISSING if one in missing else ended)
+            yield _text(left + _BOX // 2, y + 14, batch.marker[0] if batch.marker else f"r{one}", look)
     mark = x + view.high_watermark * _BOX
     yield f'<line {_MARK} x1="{mark}" x2="{mark}" y1="{y - 4}" y2="{y + _BOX_HEIGHT + 4}"/>'
     yield _text(x, y + _BOX_HEIGHT + 13, _label(view, in_isr=in_isr), _SMALL)
     yield "</g>"
+
+
+def _is_aborted(batch: Batch, behind: Sequence[Batch]) -> bool:
+    """Whether a batch's transaction was aborted, by the marker of its producer in the same log."""
+    if not batch.is_transactional or batch.marker is not None:
+        return False
+    return next((one.marker for one in behind if one.marker is not None and one.producer_id == batch.producer_id), None) == "ABORT"
 
 
 def _label(view: View, *, in_isr: bool) -> str:
@@ -149,20 +162,20 @@ def _ending(history: History, y: int, width: int) -> tuple[list[str], int]:
     return rows, y
 
 
-def _legend(history: History, y: int, width: int) -> tuple[list[str], int]:
+def _legend(history: History, y: int, width: int, missing: frozenset[int]) -> tuple[list[str], int]:
     """What colours, lines and letters mean, in as many rows as it takes, and where the last of them begins."""
     rows: list[str] = []
     x = _MARGIN
-    for swatch, label in _meanings(history):
+    for swatch, label in _meanings(history, missing):
         needed = 34 + int(_SMALL_LETTER * len(label))
         if x > _MARGIN and x + needed > width - _MARGIN:
             x, y = _MARGIN, y + 22
-        rows += [swatch.format(x=x, y=y, mark=x + 7, above=y - 2, below=y + 16), _text(x + 19, y + 11, label, _SMALL)]
+        rows += [swatch.format(x=x, y=y, mark=x + 7, above=y - 2, below=y + 16, line=y + 11), _text(x + 19, y + 11, label, _SMALL)]
         x += needed
     return rows, y
 
 
-def _meanings(history: History) -> Iterator[tuple[str, str]]:
+def _meanings(history: History, missing: frozenset[int]) -> Iterator[tuple[str, str]]:
     """A drawing, its place left open, and what it means: of all that the picture has."""
     batches = list(_batches(history))
     box = f'<rect {_OUTLINE} x="{{x}}" y="{{y}}" width="14" height="14" fill="%s"%s/>'
@@ -172,6 +185,12 @@ def _meanings(history: History) -> Iterator[tuple[str, str]]:
     yield f'<line {_MARK} x1="{{mark}}" x2="{{mark}}" y1="{{above}}" y2="{{below}}"/>', "high watermark as this broker knows it"
     if any(batch.is_transactional for batch in batches):
         yield box % ("#fff", _DASHED), "record of a transaction; C and A: its COMMIT or ABORT marker"
+    record = f'<text x="{{mark}}" y="{{line}}" {_IN_BOX}%s>r</text>'
+    logs = [view.batches for event in history.events for one in event.partitions for view in one.replicas]
+    if any(_is_aborted(batch, log[number + 1 :]) for log in logs for number, batch in enumerate(log)):
+        yield record % _ABORTED, "record of an aborted transaction"
+    if missing & {one for batch in batches for one in batch.ids}:
+        yield record % _MISSING, "acknowledged, and not to be read at the end"
 
 
 def _text(x: int, y: int, text: str, attributes: str = "") -> str:

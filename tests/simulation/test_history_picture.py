@@ -71,6 +71,33 @@ def test_records_have_the_colour_of_their_epoch_and_markers_their_letter() -> No
     assert said.count("C") > 0
 
 
+def styled(root: ET.Element, attribute: str, value: str) -> set[str]:
+    return {one.text or "" for one in root.iter(f"{SVG}text") if one.get(attribute) == value}
+
+
+def test_acknowledged_records_that_are_missing_at_the_end_stand_out() -> None:
+    for name, missing in (("txn-partly-lost", {"r3"}), ("slow-follower", set())):
+        root = tree(play(name))
+        legend = {"r"} if missing else set()
+        assert styled(root, "text-decoration", "underline") == missing | legend
+        assert ("acknowledged, and not to be read at the end" in texts(root)) is bool(missing)
+
+
+def test_records_of_aborted_transactions_look_otherwise_than_committed_ones() -> None:
+    history = play("txn-aborted")
+    root = tree(history)
+    markers = [
+        batch.marker for event in history.events for one in event.partitions for view in one.replicas for batch in view.batches
+    ]
+    assert {"ABORT", "COMMIT"} <= set(markers)
+    aborted = styled(root, "font-style", "italic") - {"r"}
+    records = {one for one in texts(root) if one[:1] == "r" and one[1:].isdigit()}
+    assert aborted
+    assert aborted < records
+    assert "record of an aborted transaction" in texts(root)
+    assert "record of an aborted transaction" not in texts(tree(play("txn-partly-lost")))
+
+
 def test_what_is_told_is_escaped() -> None:
     history = play("slow-follower")
     history.tell('<script>alert("&")</script>')
