@@ -254,9 +254,14 @@ def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
 
 def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     """`EPOCH_CACHE_MISMATCH`, a warning, where a log with leader epochs has no `leader-epoch-checkpoint` and others beside it have:
-    Kafka begins with an empty one (CheckpointFile), knows no epochs of this log, and cuts a follower at its high watermark."""
-    context, epochs = replica.context, replica.state.epochs
-    if EPOCHS_FILE in plan.directory.entries or not plan.log_dir.has_leader_epochs or context.live:
+    Kafka begins with an empty one (CheckpointFile), knows no epochs of this log, and cuts a follower at its high watermark.
+
+    Nothing is said of a directory without any small file: such a copy is of the logs alone.
+    """
+    context, epochs, entries = replica.context, replica.state.epochs, plan.directory.entries
+    if EPOCHS_FILE in entries or not plan.log_dir.has_leader_epochs or context.live:
+        return []
+    if "partition.metadata" not in entries and not plan.directory.snapshots:
         return []
     if context.topic == CLUSTER_METADATA_TOPIC or epochs.batches_without_epoch or not replica.epochs:
         return []

@@ -245,3 +245,7 @@ def test_f29_a_log_with_epochs_whose_checkpoint_is_missing_beside_others(brokers
     assert (one.confidence.value, one.evidence["batches"]) == ("inferred", [[0, 0], [1, 32], [2, 58]])
     assert "leader-epoch-checkpoint is missing, though these batches have leader epochs" in message(one)
     assert said(verdict(brokers, live=True)) == []
+    brokers.named(2, "partition.metadata").unlink()
+    brokers.crash(2)
+    remove_snapshots(brokers, 2)
+    assert said(verdict(brokers)) == []
