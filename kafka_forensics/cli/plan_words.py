@@ -184,7 +184,9 @@ def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan)
     leader_end = next(each.log_end_offset for each in planned.given.replicas if each.broker == candidate.broker)
     text = "keeps its log" if one.truncation_offset == end else f"cuts its log from {end} to {one.truncation_offset}"
     if one.begins_anew:
-        text = "begins its log anew, for what it would keep of it ends below the leader's log start,"
+        tiered = planned.given.control is not None and planned.given.control.tiered
+        start = "local log start" if tiered else "log start"
+        text = f"begins its log anew, for what it would keep of it ends below the leader's {start},"
     if one.halts:
         text = (
             f"halts with unclean elections off, for its log ends at {end}, beyond the leader's {leader_end} "

@@ -69,4 +69,5 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
         listed(control.elr),
         listed(control.replica_assignment),
         None if unclean is None else unclean.lower() == "true",
+        (control.setting("remote.storage.enable") or "").lower() == "true",
     )

@@ -147,6 +147,7 @@ class _Planning:
         self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
         self._proven_end = max([one.end_offset for witnesses in self._witnesses for one in witnesses], default=0)
         known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *one.brokers_epochs)]
+        self._tiered = given.control is not None and given.control.tiered
         told = None if given.control is None else given.control.leader_epoch
         self._next_epoch = max([-1 if told is None else told, *known]) + 1
 
@@ -190,7 +191,8 @@ class _Planning:
         if not (one.is_live and one.starts):
             cut, halts, anew = None, False, False
         lost = self._lost(number, leader, sound)
-        removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if new.log_start_offset else 0
+        removes = new.log_start_offset and not self._tiered
+        removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if removes else 0
         kept = lost if cut is None or not lost else clipped(lost, 0, cut)
         kept = kept if one.is_live else ()
         return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew)

@@ -104,6 +104,8 @@ class PlanControl:
     elr: tuple[int, ...] | None = None
     assignment: tuple[int, ...] | None = None
     unclean_enabled: bool | None = None
+    tiered: bool = False
+    """Whether the topic's older segments go to remote storage: logs then start below what brokers have on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +166,14 @@ class FollowerPlan(NamedTuple):
     kept: Ranges
     """What of that it does not cut; nothing of what a broker holds that will not come back."""
     below_leaders_start: int = 0
-    """Offsets it holds below the leader's log start, which it will delete."""
+    """Offsets it holds below the leader's log start, which it will delete; none where the topic is tiered."""
     halts: bool = False
     """With unclean elections off its broker halts, for its log is longer than the leader's (before Kafka 0.11)."""
     disagrees: bool = False
     """Whether checkpoint and batches give different cuts above the log starts; of cleaned logs the batches do not tell."""
     begins_anew: bool = False
-    """What it would keep ends below the leader's log start: it drops all, and its log begins there, at `truncation_offset`."""
+    """What it would keep ends below the leader's log start, the local one where the topic is tiered: it drops all, and its log
+    begins there, at `truncation_offset`."""
 
 
 class Candidate(NamedTuple):

@@ -11,7 +11,7 @@ from kafka_forensics.engine.planning import Amount, Planned, PlanOptions, Plans,
 from kafka_forensics.errors import UsageError
 from kafka_forensics.replication.plans import Missing, Witness
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
-from tests.support.controller_log import CONTROLLER, ControllerLog, topic
+from tests.support.controller_log import CONTROLLER, ControllerLog, setting, topic
 from tests.support.controller_log import partition as controlled_partition
 from tests.support.faults import TOPIC_ID
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
@@ -242,6 +242,19 @@ def test_copies_of_another_topic_are_left_out(tmp_path: Path) -> None:
     assert [one.broker for one in planned.plan.candidates] == [1, 2]
     assert planned.plan.missing[-2:] == (Missing("topic_undecided"), Missing("other_topic", 3))
     assert not planned.plan.matters
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_tiered_topic_is_known_by_its_setting(tmp_path: Path, value: str) -> None:
+    """Broker 1 has only its younger segment on disk; the older one is in remote storage, and deleted nowhere."""
+    said = topic(), controlled_partition([1, 2], 1), setting("remote.storage.enable", value)
+    ControllerLog().lead([CONTROLLER]).append(*said).put(tmp_path / f"controller-{CONTROLLER}")
+    put_replica(tmp_path, 1, batch(4, 4), partition="t-0", high_watermark=8, base_offset=4, topic_id=TOPIC_ID)
+    put_replica(tmp_path, 2, batch(0, 4) + batch(4, 4), partition="t-0", high_watermark=8, topic_id=TOPIC_ID)
+    leads = one_of(planned_on([tmp_path])).candidate(1)
+    assert leads is not None
+    assert leads.followers[0].below_leaders_start == (0 if value == "true" else 4)
+    assert not leads.losses
 
 
 @pytest.mark.parametrize("stale", [(1,), (1, 2)])

@@ -53,3 +53,12 @@ def test_no_high_watermark_lies_below_the_log_start() -> None:
     leader, follower = replica(1, 20, (0, 0)), replace(replica(2, 20, (0, 10), start=10), checkpoint=None)
     (done,) = by_broker(plan_partition(partition(leader, follower, control=CONTROL)))[1].followers
     assert (done.truncation_offset, done.begins_anew) == (10, False)
+
+
+def test_what_is_below_the_leaders_local_log_start_is_not_deleted_where_segments_go_to_remote_storage() -> None:
+    leader, follower, short = replica(1, 20, (0, 10), start=10), replica(2, 20, (0, 0)), replica(3, 5, (0, 0))
+    for tiered, deleted in ((False, (10, 5)), (True, (0, 0))):
+        plan = plan_partition(partition(leader, follower, short, control=replace(CONTROL, tiered=tiered)))
+        done = by_broker(plan)[1].followers
+        assert tuple(one.below_leaders_start for one in done) == deleted
+        assert [(one.truncation_offset, one.begins_anew) for one in done] == [(20, False), (10, True)]
