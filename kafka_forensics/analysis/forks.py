@@ -48,11 +48,9 @@ def fork_findings(
         evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)} | ({"committed_on": stays} if stays else {})
         place = _place(replicas, first, max(one.log_end_offset for one in replicas))
         unknown = [version.brokers for version in versions if all(one.context.high_watermark is None for one in version.replicas)]
-        if not unknown:
-            return [finding("FORK_ABOVE_HW", place, evidence)], epochs, first
-        evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
-        doubtful = finding("FORK_ABOVE_HW", place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-        return [doubtful], epochs, first
+        if unknown:
+            evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
+        return [_above_watermarks(place, evidence, _kept(versions, first))], epochs, first
     losses = []
     for loser, leaders, start in _losers(versions, replicas, first):
         held_by = _holders(loser, replicas, conflicts)
@@ -66,6 +64,42 @@ def fork_findings(
     evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
     end = min(end, _agree_from(replicas, conflicts, end))
     return [finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence)], epochs, first
+
+
+def _above_watermarks(place: Place, evidence: dict[str, Any], kept: list[dict[str, Any]]) -> Finding:
+    """A fork of what was not committed, or gives way: harmless where it does so and watermarks say it. `kept`: see `_kept`."""
+    doubtful = "watermark_unknown" in evidence
+    severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if doubtful else (Severity.INFO, Confidence.PROVEN)
+    if kept:
+        evidence = {name: value for name, value in evidence.items() if name != "held_by"}
+        evidence |= {"kept": kept, "kept_on": [row["broker"] for row in kept]}
+        severity, confidence = Severity.ERROR, Confidence.SUSPECTED if doubtful else Confidence.INFERRED
+        if all(row["without_checkpoint"] for row in kept):
+            evidence["harmless_if"] = "the copy of the leader was made without its leader-epoch-checkpoint"
+            severity, confidence = Severity.WARNING, Confidence.SUSPECTED
+    return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
+
+
+def _kept(versions: list[Version], first: int) -> list[dict[str, Any]]:
+    """What followers keep of other versions under the leader of the latest epoch, for good, because the checkpoints that brokers
+    load let them, though by the batches they would cut there; of several such leaders, under each of them. Of copies of running
+    brokers nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
+    latest = max(last_epoch(version.head) for version in versions)
+    leading = next(version for version in versions if last_epoch(version.head) == latest)
+    leaders = [one for one in (*leading.replicas, *leading.behind) if last_epoch(one) == latest]
+    control = leaders[0].context.control
+    leaders = [one for one in leaders if control is not None and one.context.node == control.leader] or leaders
+    gone = max(first, *[one.log_start_offset for one in leaders])
+    rows: list[dict[str, Any]] = []
+    if any(one.context.live for one in leaders):
+        return rows
+    for follower in (one for version in versions if version is not leading for one in version.replicas):
+        cuts = [row for row in (truncation(follower, one) for one in leaders) if row is not None]
+        ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]
+        if len(ends) == len(leaders) and min(ends) > gone:
+            span = {"broker": follower.broker, "offset_start": first, "offset_end": min(ends)}
+            rows.append(span | {"without_checkpoint": all(one.context.leader_epochs is None for one in leaders)})
+    return rows
 
 
 def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:

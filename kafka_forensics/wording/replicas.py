@@ -21,9 +21,12 @@ SAME_EPOCH_DIVERGENCE: different records of one leader epoch
 FORK_ABOVE_HW: logs that part above the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], [and whether that was committed cannot be told, because no high
     watermark is known for {watermark_unknown:brokers}|and only the version on {committed_on:brokers} was committed|above every
-    known high watermark][; Kafka cuts at {cut}][;
+    known high watermark][; by the leader-epoch-checkpoint Kafka does not cut there, and {kept_on:brokers} would keep other records
+    than the leader for good|; Kafka cuts at {cut}][, which is harmless if {harmless_if}][;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
-    > Kafka settles this by cutting one side; if acks=1 was in use, copy that log directory first and see its records with {compare}
+    > [Before {kept_on:brokers} starts again, move (never delete) the partition's directory there out of its log directory, so that the
+    leader's log is copied whole; see what differs with {compare}|Kafka settles this by cutting one side; if acks=1 was in use, copy that log directory first and see its
+    records with {compare}]
 FORK_BELOW_HW: logs that part below the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], below what was committed, and differ in [{offsets}|committed
     offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown][; of these,

@@ -29,6 +29,7 @@ RICH: dict[str, Any] = {
     "record_offset": 303,
     "versions": [{"brokers": [1], "epoch": 2}, {"brokers": [2, 3], "epoch": 0}],
     "truncation_offsets": [{"follower": 3, "leader": 1, "from_checkpoint": 300, "from_batches": 290}],
+    "kept_on": [2],
     "behind": 40,
     "leader_end": 600,
     "majority": [1, 3],

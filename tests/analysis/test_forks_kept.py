@@ -1,0 +1,110 @@
+"""Forks that the batches would settle and the checkpoints do not: what a follower keeps for good."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_forensics.analysis.forks import fork_findings
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.wording import advice, message
+from tests.support.replica_logs import Logs, batches, conflicts_of
+
+Entries = Sequence[tuple[int, int]]
+RIGHT = [(0, 0), (2, 3)]
+"""Epochs of the leader's batches."""
+KEPT = {"broker": 2, "offset_start": 3, "offset_end": 5}
+
+
+def forked(
+    leader: Entries | None, follower: Entries | None = ((0, 0),), given: dict[str, Any] | None = None
+) -> tuple[Finding, int | None]:
+    """The fork of two logs at offset 3 after clean stops, and where the follower cuts by the checkpoints."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "aaa"), (2, "nnn")), high_watermark=6, checkpoint=leader),
+        logs.add(2, batches((0, "aaaoo")), high_watermark=3, checkpoint=follower),
+    ]
+    for one in replicas:
+        one.context.clean_shutdown = True
+    for name, value in (given or {}).items():
+        setattr(replicas[0].context, name, value)
+    return fork_of(logs, replicas)
+
+
+def fork_of(logs: Logs, replicas: list[Replica]) -> tuple[Finding, int | None]:
+    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (found.kind, found.evidence["offset"], found.evidence["committed_on"]) == ("FORK_ABOVE_HW", 3, [1])
+    (row,) = [one for one in found.evidence["truncation_offsets"] if one["follower"] == 2]
+    assert row["from_batches"] == 3
+    return found, row["from_checkpoint"]
+
+
+def test_right_checkpoints_settle_it() -> None:
+    found, cut = forked(RIGHT)
+    assert (found.severity, found.confidence, cut, found.evidence["held_by"]) == (Severity.INFO, Confidence.PROVEN, 3, [])
+    assert "kept" not in found.evidence
+
+
+@pytest.mark.parametrize("leader", [[(0, 0)], [(0, 0), (2, 5)], [(0, 0), (3, 6)]])
+def test_what_the_leaders_checkpoint_does_not_know_is_kept(leader: list[tuple[int, int]]) -> None:
+    """It gives the follower's epoch an end at or behind the end of the follower's log."""
+    found, cut = forked(leader)
+    assert (found.severity, found.confidence, cut) == (Severity.ERROR, Confidence.INFERRED, 5)
+    assert found.evidence["kept"] == [{**KEPT, "without_checkpoint": False}]
+    assert message(found).endswith("Kafka does not cut there, and broker 2 would keep other records than the leader for good.")
+    assert (advice(found) or "").startswith("Before broker 2 starts again, move (never delete) the partition's directory")
+
+
+def test_what_the_followers_checkpoint_claims_is_kept() -> None:
+    found, cut = forked(RIGHT, [(0, 0), (2, 3)])
+    assert (found.severity, cut, found.evidence["kept_on"]) == (Severity.ERROR, 5, [2])
+
+
+def test_a_leader_without_a_checkpoint_knows_no_epochs_unless_the_file_was_not_copied() -> None:
+    found, cut = forked(None)
+    assert (found.severity, found.confidence, cut) == (Severity.WARNING, Confidence.SUSPECTED, 5)
+    assert found.evidence["kept"] == [{**KEPT, "without_checkpoint": True}]
+    assert message(found).endswith("which is harmless if the copy of the leader was made without its leader-epoch-checkpoint.")
+
+
+@pytest.mark.parametrize("given", [{"clean_shutdown": False}, {"live": True}])
+def test_after_a_crash_epochs_are_found_again_and_a_running_broker_knows_them(given: dict[str, bool]) -> None:
+    leaders: list[Entries | None] = [None, [(0, 0)]]
+    for leader in leaders:
+        assert forked(leader, given=given)[0].severity == Severity.INFO
+
+
+def test_a_follower_without_a_checkpoint_cuts_at_its_own_watermark() -> None:
+    found, cut = forked(RIGHT, None)
+    assert (found.severity, cut) == (Severity.INFO, None)
+
+
+def test_a_malformed_checkpoint_says_nothing() -> None:
+    logs = Logs()
+    leader = logs.add(1, batches((0, "aaa"), (2, "nnn")), high_watermark=6, checkpoint=[(0, 0)])
+    follower = logs.add(2, batches((0, "aaaoo")), high_watermark=3, checkpoint=[(0, 0)])
+    assert leader.context.leader_epochs is not None
+    leader.context.leader_epochs = replace(leader.context.leader_epochs, damage=[Damage("CHECKPOINT_MALFORMED", 0, 1)])
+    found, cut = fork_of(logs, [leader, follower])
+    assert (found.severity, cut) == (Severity.INFO, None)
+
+
+@pytest.mark.parametrize(("leading", "severity"), [(None, Severity.INFO), (1, Severity.ERROR), (3, Severity.INFO)])
+def test_of_two_that_may_lead_the_controllers_counts(leading: int | None, severity: Severity) -> None:
+    logs = Logs()
+    log = batches((0, "aaa"), (2, "nnn"))
+    replicas = [
+        logs.add(1, log, high_watermark=6, checkpoint=[(0, 0)]),
+        logs.add(2, batches((0, "aaaoo")), high_watermark=3, checkpoint=[(0, 0)]),
+        logs.add(3, log, high_watermark=6, checkpoint=RIGHT),
+    ]
+    for one in replicas:
+        one.context.clean_shutdown = True
+        one.context.control = None if leading is None else PartitionControl(leading, 2, [1, 3], [], [1, 2, 3])
+    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (found.kind, found.severity) == ("FORK_ABOVE_HW", severity)
