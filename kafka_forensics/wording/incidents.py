@@ -8,6 +8,6 @@ INCIDENT_SIGNATURE: signature of a known incident
     {fits:list}][; what does not fit: {does_not_fit:list}][; not known
     from these files: {unknown:list}]
     > [Affected: {affected_versions}][; fixed in {fixed_in:list}|{fixed_in:none}; no release is known to fix it]. Find out which
-    version ran at that time; the other findings of this partition say what it cost[. More on it in docs/incidents.md, row
-    {incident}].
+    version ran at that time; the other findings of this partition say what it cost[. `kafka-forensics explain
+    {incident}` says more].
 """
