@@ -57,7 +57,7 @@ def test_what_the_leaders_checkpoint_does_not_know_is_kept(leader: list[tuple[in
     assert (found.severity, found.confidence, cut) == (Severity.ERROR, Confidence.INFERRED, 5)
     assert found.evidence["kept"] == [{**KEPT, "without_checkpoint": False}]
     assert message(found).endswith("Kafka does not cut there, and broker 2 would keep other records than the leader for good.")
-    assert (advice(found) or "").startswith("Before broker 2 starts again, move (never delete) the partition's directory")
+    assert (advice(found) or "").startswith("Copy the log directories of broker 2 elsewhere before any broker")
 
 
 def test_what_the_followers_checkpoint_claims_is_kept() -> None:
