@@ -167,7 +167,7 @@ def test_an_absurd_offset_costs_no_time(tmp_path: Path) -> None:
         (ScanOptions(topic_glob="orders", partition=7), "no partition 'orders-7'", "did you mean --topic orders --partition "),
         (ScanOptions(topic_glob="orders"), "takes one partition, 2 are there", "from orders-0, orders-1"),
         (ScanOptions(), "takes one partition, 14 are there", "from append-time-0, audit-0, "),
-        (ScanOptions(topic_glob="audit", broker="2"), "one replica of audit-0 only, that of broker 2", "other brokers"),
+        (ScanOptions(topic_glob="audit", broker="2"), "one replica of audit-0 only, that of broker 2", "leave out --broker"),
         (ScanOptions(topic_glob="zzzzzz"), "no topic 'zzzzzz'", "there is append-time-0, "),
     ],
 )
