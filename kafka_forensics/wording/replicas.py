@@ -24,9 +24,9 @@ FORK_ABOVE_HW: logs that part above the high watermark
     known high watermark][; by the leader-epoch-checkpoint Kafka does not cut there, and {kept_on:brokers} would keep other records
     than the leader for good|; Kafka cuts at {cut}][, which is harmless if {harmless_if}][;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
-    > [Copy the log directories of {kept_on:brokers} elsewhere before any broker of this partition starts. See how they can be made to
-    copy the leader's log whole with {plan} See what differs with {compare}|Kafka settles this by cutting one side; if acks=1 was in
-    use, copy that log directory first and see its records with {compare}]
+    > [Copy the log directories of {kept_on:brokers} elsewhere before any broker of this partition starts. See how they can be made
+    to copy the leader's log whole with {plan} See what differs with {compare}|Kafka settles this by cutting one side; if acks=1 was
+    in use, copy that log directory first and see its records with {compare}]
 FORK_BELOW_HW: logs that part below the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], below what was committed, and differ in [{offsets}|committed
     offsets][; the version at risk is on {held_by:brokers}|{held_by:none}; which version was acknowledged is unknown][; of these,
