@@ -72,7 +72,7 @@ class Name(str):
 
 def test_the_decision_about_open_records_is_found_without_comparing_all_with_all() -> None:
     many = [decision(Counted(1), number) for number in range(300)]
-    facts: Any = SimpleNamespace(open={7: SimpleNamespace(producer_epoch=0, first_timestamp=0)})
+    facts: Any = SimpleNamespace(open={7: SimpleNamespace(first_producer_epoch=0, first_timestamp=0)})
     Counted.compared = 0
     assert _ends_open(facts, many) is many[0]
     assert Counted.compared < 20 * len(many)
