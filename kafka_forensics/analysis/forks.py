@@ -209,7 +209,8 @@ def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
 def trailing_epoch_loss(
     replicas: list[Replica], conflicts: Conflicts | None = None, told: Sequence[Finding] = ()
 ) -> Finding | None:
-    """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark.
+    """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark and wrote
+    nothing yet, or that shares no offset with that copy, which begins where it ends or behind.
 
     `conflicts`: pairs that differ, whose forks are told by others; what of a loss `told` has already is not said again.
     """
@@ -220,29 +221,31 @@ def trailing_epoch_loss(
         entries = lineage(leader)
         if not leader.end_is_known or not entries or entries[-1].leader_epoch < latest:
             continue
-        if entries[-1].start_offset != leader.log_end_offset or entries[-1] in leader.epochs:
-            continue
+        wrote_nothing = entries[-1].start_offset == leader.log_end_offset and entries[-1] not in leader.epochs
         for follower in replicas:
+            if not wrote_nothing and follower.first_batch_offset < leader.log_end_offset:
+                continue
             cut = cut_under(follower, leader)
             end = min(follower.context.high_watermark or 0, follower.log_end_offset)
             if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
                 continue
             holding = [one for one in replicas if one.log_end_offset >= end and not apart.below(one, follower, end)]
             holders = [one.broker for one in holding]
-            if any(_covers(one, holders, cut, end) for one in told):
+            start = max(cut, min(one.log_start_offset for one in holding))
+            if any(_covers(one, holders, start, end) for one in told):
                 continue
             evidence = {
-                "offset": cut,
+                "offset": start,
                 "versions": [
                     {"brokers": [one.broker], "epoch": lineage(one)[-1].leader_epoch, "log_end_offset": one.log_end_offset}
                     | {"high_watermark": one.context.high_watermark or 0}
                     for one in (follower, leader)
                 ],
                 "held_by": holders,
-                "loses": end - cut,
+                "loses": end - start,
                 "premises": premises(replicas),
             } | _threat(holding, [leader])
-            candidate = finding("UNCLEAN_LOSS", _place(replicas, cut, end), evidence)
+            candidate = finding("UNCLEAN_LOSS", _place(replicas, start, end), evidence)
             if worst is None or (candidate.place.offset_end or 0) > (worst.place.offset_end or 0):
                 worst = candidate
     return worst

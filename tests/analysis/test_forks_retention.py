@@ -69,3 +69,20 @@ def test_a_log_that_goes_on_with_either_version_speaks_for_none() -> None:
     ]
     (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
     assert (found.kind, found.severity, found.evidence["held_by"]) == ("FORK_BELOW_HW", Severity.CRITICAL, [1])
+
+
+def test_a_leader_that_ends_where_the_committed_log_begins_is_told_without_a_fork() -> None:
+    """Nothing that both hold differs, since they share no offset; what is committed behind would be cut all the same."""
+    logs = Logs()
+    leader = logs.add(3, batches((6, "nnn"))[1:], high_watermark=3, checkpoint=[(6, 1)])
+    behind = logs.add(4, batches((2, "aaaa"), (4, "bbb"))[3:], high_watermark=7, checkpoint=[(2, 3), (4, 4)])
+    (found,) = [one for one in compare([leader, behind], logs).findings if one.kind != "REPLICA_LAGS"]
+    assert (found.kind, found.place.offset_start, found.place.offset_end) == ("UNCLEAN_LOSS", 3, 7)
+    assert (found.evidence["held_by"], found.evidence["leaders"], found.evidence["loses"]) == ([4], [3], 4)
+
+
+def test_a_log_that_goes_on_where_an_older_copy_of_it_ends_loses_nothing() -> None:
+    logs = Logs()
+    shorter = logs.add(1, batches((2, "aaaa")), high_watermark=4, checkpoint=[(2, 0)])
+    later = logs.add(2, batches((2, "aaaa"), (6, "bbb"))[4:], high_watermark=7, checkpoint=[(6, 4)])
+    assert [one.kind for one in compare([shorter, later], logs).findings] == ["REPLICA_LAGS"]
