@@ -146,7 +146,9 @@ def test_a_loss_names_what_the_other_side_has_committed() -> None:
         assert wording.message(loss).endswith("; other records are committed at offsets 300 to 344 on broker 1.")
 
 
-@pytest.mark.parametrize("kind", ["UNCLEAN_LOSS", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"])
+@pytest.mark.parametrize(
+    "kind", ["UNCLEAN_LOSS", "FORK_BELOW_HW", "LRS_LOSS", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED", "SAME_EPOCH_DIVERGENCE"]
+)
 @pytest.mark.parametrize(
     ("holders", "all_told"), [(None, "of all brokers"), ([], "Copy them all"), ([2], "Copy those"), ([2, 3], "Copy those")]
 )

@@ -18,6 +18,7 @@ SAME_EPOCH_DIVERGENCE: different records of one leader epoch
     the replicas hold different records of one leader epoch[ at offset {record_offset}| in the batch at offset {offset}][
     ({versions})], which no election can explain[;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
+    > <weigh>
 FORK_ABOVE_HW: logs that part above the high watermark
     the logs part at [offset {offset}|one offset][ ({versions})], [and whether that was committed cannot be told, because no high
     watermark is known for {watermark_unknown:brokers}|and only the version on {committed_on:brokers} was committed|above every
