@@ -232,6 +232,8 @@ def trailing_epoch_loss(
             holding = [one for one in replicas if one.log_end_offset >= end and not apart.below(one, follower, end)]
             holders = [one.broker for one in holding]
             start = max(cut, min(one.log_start_offset for one in holding))
+            if start >= end:  # a watermark below the log start of all who might hold it: nothing of it is left to lose
+                continue
             if any(_covers(one, holders, start, end) for one in told):
                 continue
             evidence = {

@@ -86,3 +86,12 @@ def test_a_log_that_goes_on_where_an_older_copy_of_it_ends_loses_nothing() -> No
     shorter = logs.add(1, batches((2, "aaaa")), high_watermark=4, checkpoint=[(2, 0)])
     later = logs.add(2, batches((2, "aaaa"), (6, "bbb"))[4:], high_watermark=7, checkpoint=[(6, 4)])
     assert [one.kind for one in compare([shorter, later], logs).findings] == ["REPLICA_LAGS"]
+
+
+@pytest.mark.parametrize(("epoch", "begun"), [(6, []), (0, [(6, 2)])])
+def test_a_watermark_below_what_is_left_of_the_log_loses_nothing(epoch: int, begun: list[tuple[int, int]]) -> None:
+    """The checkpoint was written before retention moved the log start past it."""
+    logs = Logs()
+    leader = logs.add(1, batches((epoch, "aa")), high_watermark=2, checkpoint=[(epoch, 0), *begun])
+    behind = logs.add(2, batches((0, "aaaa"), (1, "bb"))[4:], high_watermark=3, checkpoint=[(1, 4)])
+    assert [one.kind for one in compare([leader, behind], logs).findings if one.kind == "UNCLEAN_LOSS"] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis import comparison, elections, forks, transactions_across, verdicts
+from kafka_forensics.analysis import comparison, elections, fork_versions, forks, transactions_across, verdicts
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import planner
 from kafka_forensics.replication.epochs import truncation_offset
@@ -60,7 +60,7 @@ def one_further(*given: Any, **named: Any) -> int:
 
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
-    "a version is judged by its first replica": (forks.Version, "head", property(lambda version: version.replicas[0])),
+    "a version is judged by its first replica": (fork_versions.Version, "head", property(lambda version: version.replicas[0])),
     "every side of a fork is a holder": (forks, "_holders", lambda version, *_: version.brokers),
     "no version loses": (forks, "_losers", lambda *_: []),
     "only records make an epoch": (comparison, "trailing_epoch_loss", lambda *_: None),
