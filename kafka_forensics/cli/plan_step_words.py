@@ -11,7 +11,7 @@ from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import Planned
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.plan_steps import Steps
-from kafka_forensics.replication.plans import NO_END, Broker, Candidate
+from kafka_forensics.replication.plans import NO_END, UNSAID, Broker, Candidate
 
 _SERVER: Final = "HOST:PORT"
 
@@ -21,8 +21,10 @@ def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
     todo = planned.steps(candidate)
     yield from unstartable(planned, movable=True, until="anything below is done")
     yield from _unread(planned)
+    if any(one.kind == "topic_undecided" for one in planned.plan.missing):
+        yield "Find out by the controller's log which topic id is the present one, and plan again before anything below is done."
     if todo.any_order:
-        yield "Start the brokers in any order: whoever is elected, nothing is lost." + _without_force(planned, candidate)
+        yield from _any_order(planned, candidate)
         return
     if todo.copy_first:
         yield (
@@ -47,6 +49,17 @@ def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
         wait = "" if candidate.election == "leads" else f" when {brokers([todo.leader])} is seen to lead"
         listed = ", ".join(printable(str(one)) for one in others)
         yield f"Start {brokers(others)}{wait}." if len(others) == 1 else f"Start the others{wait}, in this order: {listed}."
+
+
+def _any_order(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """That nobody need be stopped or forced, as far as all that could be elected was seen."""
+    unsaid = any(one.kind in UNSAID for one in planned.plan.missing)
+    if unsaid:
+        yield "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
+    whoever = "whoever of them" if unsaid else "whoever"
+    trimmed = any(each.below_leaders_start for one in planned.plan.candidates for each in one.followers)
+    but = " but what lies below the log start of who is" if trimmed else ""
+    yield f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}." + _without_force(planned, candidate)
 
 
 def _without_force(planned: Planned, candidate: Candidate) -> str:

@@ -1,21 +1,18 @@
 """Who is who in a plan: brokers as copies, controllers and users name them, and the controller's last word on a partition."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.engine.inputs import Inputs, misnamed
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionControl
 from kafka_forensics.replication.plans import Broker, PlanControl
 
-if TYPE_CHECKING:
-    from kafka_forensics.engine.inputs import Inputs
-
 _LISTED = 12
 
 
-def check_dead(dead: Collection[str], inputs: "Inputs", controller: ControllerHistory | None) -> None:
+def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHistory | None) -> None:
     """Raise UsageError for a broker that is said not to come back, and that neither a copy nor the controller's log knows."""
     copies = {
         str(name)
@@ -34,18 +31,34 @@ def check_dead(dead: Collection[str], inputs: "Inputs", controller: ControllerHi
         raise UsageError(text, hint=f"brokers known here: {', '.join(known[:_LISTED])}")
 
 
+def check_names(inputs: Inputs) -> None:
+    """Raise UsageError for a copy given as another broker's than its `meta.properties` says: steps would be for the wrong one."""
+    for broker, node_ids, names in misnamed(inputs.log_dirs):
+        text = f"{names[0]} was given as broker {broker}, and is of broker {node_ids[0]} by its meta.properties"
+        raise UsageError(text, hint=f"give it as {node_ids[0]}=PATH: a plan says which broker to stop and to start")
+
+
 def nodes_of(names: Collection[str]) -> frozenset[Broker]:
     """Brokers named on a command line, ids as numbers."""
     return frozenset(int(one) if one.isdecimal() else one for one in names)
 
 
-def nodes_left(replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None) -> dict[Broker, int]:
-    """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases."""
+def nodes_left(
+    replicas: list[Replica], nodes: dict[Broker, int], control: PlanControl | None, dead: Collection[str]
+) -> dict[Broker, int]:
+    """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases.
+    Raises UsageError where one of several is that of a dead broker."""
     unnamed = [one.broker for one in replicas if one.broker not in nodes and not isinstance(one.broker, int)]
     assignment = () if control is None or control.assignment is None else control.assignment
     known = {nodes.get(one.broker, one.broker) for one in replicas}
     left = [node for node in assignment if node not in known]
-    return {unnamed[0]: left[0]} if len(unnamed) == len(left) == 1 else {}
+    if len(unnamed) == len(left) == 1:
+        return {unnamed[0]: left[0]}
+    gone = [node for node in left if str(node) in dead]
+    if unnamed and gone:
+        text = f"which of the copies called {', '.join(map(str, unnamed[:_LISTED]))} is of broker {gone[0]} cannot be told"
+        raise UsageError(text, hint=f"none has a meta.properties: say whose they are, as in {gone[0]}=PATH")
+    return {}
 
 
 def control_of(control: PartitionControl | None) -> PlanControl | None:

@@ -17,7 +17,7 @@ from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
-from kafka_forensics.engine.plan_brokers import check_dead, control_of, nodes_left, nodes_of
+from kafka_forensics.engine.plan_brokers import check_dead, check_names, control_of, nodes_left, nodes_of
 from kafka_forensics.engine.plan_controller import why_no_word
 from kafka_forensics.engine.plan_damage import damaged_offsets, has_unknown_bytes, unproven, unread_offsets
 from kafka_forensics.engine.plan_witnesses import witnesses_of
@@ -152,6 +152,7 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     brokers that neither the copies nor the controller's log know."""
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
+    check_names(inputs)
     check_dead(asked.dead, inputs, witnesses.controller)
     plan_of = {id(one.context): one for one in inputs.replicas}
     found = Plans()
@@ -203,14 +204,16 @@ def _planned(
         apart[pair] = normalised((*apart.get(pair, ()), *ranges))
     control = control_of(context.control)
     nodes: dict[Broker, int] = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
-    guessed = nodes_left(replicas, nodes, control)
+    guessed = nodes_left(replicas, nodes, control, asked.dead)
     nodes |= guessed
 
     def given(sought: bool) -> PlanPartition:
         values = []
         for one in replicas:
             told = witnesses_of(one, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
-            values.append(_value(one, {str(one.broker), str(nodes.get(one.broker))}.isdisjoint(asked.dead), told))
+            values.append(
+                _value(one, str(nodes.get(one.broker, one.broker)) not in asked.dead and one.broker not in asked.dead, told)
+            )
         compacted = any(one.context.compacted for one in replicas)
         return PlanPartition(
             context.topic, context.partition, values, apart, control, compacted, nodes, frozenset(guessed), nodes_of(asked.dead)

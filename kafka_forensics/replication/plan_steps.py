@@ -87,8 +87,8 @@ def _others(given: PlanPartition, leader: Broker, nodes: dict[Broker, Broker]) -
 def _any_order(given: PlanPartition, plan: Plan) -> bool:
     """Whether no election can lose anything that is known of, and one comes about by itself when all brokers are started.
 
-    A broker that does not start is one of which nothing is planned. Without a controller's log all replicas must be there, for any
-    of them may be the only one in the ISR.
+    A broker that does not start is one of which nothing is planned. Without a controller's log all brokers planned for must come
+    back, for any of them may be the only one in the ISR; that there are no others nobody says.
     """
     if plan.matters or any(one.kind in UNSEEN for one in plan.missing) or not all(one.starts for one in given.replicas):
         return False

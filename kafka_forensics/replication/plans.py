@@ -11,7 +11,7 @@ TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
 NO_WORD: Final = "no_controller_log"
 UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent")
-UNSEEN: Final = frozenset({"copy_absent", "copy_unnamed", "dead_copy_absent", "log_not_read", "unknown_bytes"})
+UNSEEN: Final = frozenset({"copy_absent", "copy_unnamed", "dead_copy_absent", "log_not_read", "topic_undecided", "unknown_bytes"})
 """What of a plan's `Missing` means that records may be where nobody looked."""
 UNBOUNDED: Final = UNSEEN.union(UNSAID)
 """What of a plan's `Missing` leaves it open how much may be lost at most."""

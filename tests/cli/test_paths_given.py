@@ -192,8 +192,16 @@ def test_a_broker_given_under_anothers_number_is_told(run: Run) -> None:
     ]
     told = f"note: {two} was given as broker 1 and is node 2's by meta.properties: "
     assert told in err
-    for command in ("plan", "compare", "transactions", "epochs"):
+    for command in ("compare", "transactions", "epochs"):
         assert told in run(command, *given, "--topic", "orders", "--partition", "0")[2]
+
+
+def test_a_plan_is_not_made_for_another_broker(run: Run) -> None:
+    """Its steps would stop and start the wrong one."""
+    status, out, err = run("plan", f"1={HEALTHY / 'broker-2'}", f"3={HEALTHY / 'broker-3'}")
+    assert (status, out) == (2, "")
+    assert f"{HEALTHY / 'broker-2'} was given as broker 1, and is of broker 2 by its meta.properties" in err
+    assert "give it as 2=PATH" in err
 
 
 def test_a_broker_given_under_its_own_number_or_another_name_is_not(run: Run) -> None:

@@ -34,12 +34,40 @@ def test_without_a_controllers_log_nobody_is_stopped_where_all_logs_agree(run: R
     for asked in ((), ("--elect", "2")):
         _, out, err = run(tmp_path, *asked, "--format", "table")
         assert "Nothing that the copies hold would be lost, whoever leads: any order will do." in flat(out)
-        assert "1. Start the brokers in any order: whoever is elected, nothing is lost." in flat(out)
+        assert "1. Make sure that no other broker has a replica: no controller's log here says so, and it may hold more." in flat(
+            out
+        )
+        assert "2. Start the brokers in any order: whoever of them is elected, nothing is lost." in flat(out)
         assert "Stop" not in out
         assert "election.json" not in out
         assert err == "1 partition: no election would lose anything that the copies here hold\n"
     assert "Broker 2 can be made the leader without force once it is in the ISR." in flat(out)
     assert run(SAMPLES / "healthy", *HEALTHY, "--elect", "3")[1].count("any order") == 2
+
+
+def test_where_nothing_tells_the_present_topic_it_is_to_be_found_out(run: Run, tmp_path: Path) -> None:
+    for broker, topic in ((1, "C" * 21 + "Q"), (2, "C" * 21 + "Q"), (3, "B" * 21 + "Q")):
+        put_replica(tmp_path, broker, batch(0, 3), high_watermark=3, topic_id=topic)
+    out = flat(run(tmp_path, "--format", "table", "--elect", "2")[1])
+    assert "1. Find out by the controller's log which topic id is the present one, and plan again before anything below" in out
+    assert "any order" not in out
+
+
+def test_what_lies_below_the_new_leaders_log_start_is_not_said_to_stay(run: Run, tmp_path: Path) -> None:
+    put_replica(tmp_path, 1, batch(0, 3) + batch(3, 3), high_watermark=6)
+    put_replica(tmp_path, 2, batch(3, 3), high_watermark=6, base_offset=3)
+    out = flat(run(tmp_path, "--format", "table")[1])
+    assert "whoever of them is elected, nothing is lost but what lies below the log start of who is." in out
+
+
+def test_a_dead_broker_among_copies_without_names_is_asked_for(run: Run, audit: Path, tmp_path: Path) -> None:
+    copies = shutil.copytree(audit, tmp_path / "copies")
+    for broker in (2, 3):
+        (copies / f"broker-{broker}" / "meta.properties").unlink()
+    status, out, err = run(copies, *AUDIT, "--dead", "2")
+    assert (status, out) == (2, "")
+    assert "which of the copies called broker-2, broker-3 is of broker 2 cannot be told" in err
+    assert "say whose they are, as in 2=PATH" in err
 
 
 def test_that_no_controllers_log_is_here_is_told_of_many_partitions(run: Run, tmp_path: Path) -> None:
