@@ -7,6 +7,7 @@ from typing import Final
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import CONTRADICTING, Planned
+from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, without
 from kafka_forensics.replication.planner import truncates_by
 from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness, costs_of
@@ -223,10 +224,16 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
     yield from damage_lines(planned)
     yield from (missing_words(planned, one) for one in planned.plan.missing if one.kind != "same_broker")
     yield from _clashes(planned)
-    contradictions = [one for one in planned.findings if one.kind in CONTRADICTING]
+    contradictions = [one for one in planned.findings if one.kind in CONTRADICTING and not _recovered(one)]
     yield from (f"Contradiction: {one.kind}: {printable(message(one))}" for one in contradictions[:CONTRADICTIONS_SHOWN])
     if len(contradictions) > CONTRADICTIONS_SHOWN:
         yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which `kafka-forensics scan` tells."
+
+
+def _recovered(one: Finding) -> bool:
+    """Whether a finding is of a missing file of epochs, all of which a recovery takes from the batches."""
+    known = one.evidence.get("epochs_after_start")
+    return bool(known) and known == one.evidence.get("batches")
 
 
 def missing_words(planned: Planned, one: Missing) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.fork_cuts import brokers_epochs
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.engine.not_given import replicas_not_given
@@ -19,6 +20,7 @@ from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, NEEDED_FILES
 from kafka_forensics.storage.source import Entry
 
 NAMES_LISTED = 16
+_EPOCHS_TOLD = 64
 SPARSE_BYTES = 1 << 20
 """A `.log` with at least this many bytes in holes is called sparse."""
 
@@ -254,7 +256,8 @@ def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
 
 def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
     """`EPOCH_CACHE_MISMATCH`, a warning, where a log with leader epochs has no `leader-epoch-checkpoint` and others beside it have:
-    Kafka begins with an empty one (CheckpointFile), knows no epochs of this log, and cuts a follower at its high watermark.
+    Kafka begins with an empty one (CheckpointFile). After an orderly stop it knows no epochs of this log then, and cuts a follower
+    at its high watermark; else its recovery takes them from the batches it walks. `epochs_after_start` has those it then knows.
 
     Nothing is said of a directory without any small file: such a copy is of the logs alone.
     """
@@ -265,7 +268,8 @@ def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
         return []
     if context.topic == CLUSTER_METADATA_TOPIC or epochs.batches_without_epoch or not replica.epochs:
         return []
-    batches = [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs[:64]]
-    evidence = {"reason": "entry_missing", "file_missing": True, "checkpoint": [], "batches": batches}
+    batches = [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs[:_EPOCHS_TOLD]]
+    known = [[entry.leader_epoch, entry.start_offset] for entry in brokers_epochs(replica)[:_EPOCHS_TOLD]]
+    evidence = {"reason": "entry_missing", "file_missing": True, "checkpoint": [], "batches": batches, "epochs_after_start": known}
     place = context.place()
     return [finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.WARNING, confidence=Confidence.INFERRED)]

@@ -27,7 +27,8 @@ DEFECTS: Final = {
 """What the reasons say that reading a checkpoint or identity file gives."""
 WITHOUT: Final = {
     "leader-epoch-checkpoint": (
-        "without it Kafka knows no leader epochs of this log, and as a follower cuts it at its high watermark, not at a fork"
+        "without it Kafka knows no leader epochs of this log but those of batches that a recovery after an unclean stop walks;"
+        " knowing none, it cuts it as a follower at its high watermark, not at a fork"
     ),
     "replication-offset-checkpoint": (
         "without it Kafka takes each log's start for its high watermark until replicas have fetched again, and before version 0.11"
@@ -58,11 +59,14 @@ PRODUCER_SNAPSHOT_MISSING: producer snapshots that are not there
     [{count:producer}|its producers][ and {open_transactions:open transaction}]
     > Look for the .snapshot files on the broker before it starts: without any, Kafka begins with no producers at all.
 EPOCH_CACHE_MISMATCH: epoch checkpoint that contradicts the batches
-    leader-epoch-checkpoint [{file_missing:if}is missing, though these batches have leader epochs and other partitions have
-    theirs; a broker that starts like this cuts the log as a follower at its high watermark|does not fit the epochs of the batches
+    leader-epoch-checkpoint [{file_missing:if}{epochs_after_start:none}is missing, though these batches have leader epochs and
+    other partitions have theirs; a broker that starts like this cuts the log as a follower at its high
+    watermark|{file_missing:if}is missing, though these batches have leader epochs and other partitions have theirs; the broker was not stopped cleanly, and its
+    recovery takes epochs from the batches that it walks|does not fit the epochs of the batches
     ({reason})|does not fit the epochs of the batches][: as a follower this replica would be cut at offset
     {truncation_offset_by_checkpoint} by the file, {truncation_offset_by_batches} by the batches]<held>
-    > Copy this log directory elsewhere before the broker starts: Kafka truncates by the file, not by the batches. <look>
+    > Copy this log directory elsewhere before the broker starts[{epochs_after_start:none}: it then knows no epochs of this
+    log|{file_missing:if}: its recovery writes that file anew|: Kafka truncates by the file, not by the batches]. <look>
 HW_BEYOND_LEO: high watermark beyond the log's end
     the checkpointed high watermark[ {high_watermark}] lies beyond the log's end[ {log_end_offset}], so this replica lost
     [{offsets}|committed offsets][{clean_shutdown:if} although the broker was stopped in order|, unless it was copied while

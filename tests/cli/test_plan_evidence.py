@@ -60,6 +60,23 @@ def test_a_damaged_leader_is_not_said_to_be_the_better_copy(run: Run, tmp_path: 
     assert "Move the directory orders-0 of broker 1 out of its log directory" in flat
 
 
+def test_epochs_that_recovery_rebuilds_are_no_contradiction(run: Run, tmp_path: Path) -> None:
+    """Broker 2 lacks the file of its epochs beside another partition's: after an orderly stop it would know none."""
+    log = batch(0, 3) + batch(3, 3, epoch=1)
+    for broker in (1, 2):
+        log_dir = put_replica(tmp_path, broker, log, high_watermark=3, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
+        (log_dir / "other-0").mkdir()
+        for directory in ("orders-0", "other-0"):
+            (log_dir / directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 3\n")
+    (log_dir / "orders-0" / "leader-epoch-checkpoint").unlink()
+    told = " ".join(run(tmp_path, "--topic", "orders", "--format", "table")[1].split())
+    assert "its recovery takes epochs from the batches" in told
+    assert "Contradiction" not in told
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
+    told = " ".join(run(tmp_path, "--topic", "orders", "--format", "table")[1].split())
+    assert "Contradiction: EPOCH_CACHE_MISMATCH: orders-0 on broker 2: leader-epoch-checkpoint is missing" in told
+
+
 def test_a_copy_that_does_not_say_whose_it_is(run: Run, audit: Path, tmp_path: Path) -> None:
     copies = shutil.copytree(audit, tmp_path / "copies")
     (copies / "broker-2" / "meta.properties").unlink()

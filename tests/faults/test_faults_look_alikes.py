@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.wording import message
+from kafka_forensics.wording import advice, message
 from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.faults_verdict import offsets, only, said, scan, span, verdict
 from tests.support.injections import append, change, delete_segment, noise, remove_snapshots, with_right_crc
@@ -243,9 +243,16 @@ def test_f29_a_log_with_epochs_whose_checkpoint_is_missing_beside_others(brokers
     assert said(result) == [("EPOCH_CACHE_MISMATCH", "warning", 2)]
     one = only(result, "EPOCH_CACHE_MISMATCH")
     assert (one.confidence.value, one.evidence["batches"]) == ("inferred", [[0, 0], [1, 32], [2, 58]])
+    assert one.evidence["epochs_after_start"] == []
     assert "leader-epoch-checkpoint is missing, though these batches have leader epochs" in message(one)
+    assert "a broker that starts like this cuts the log as a follower at its high watermark" in message(one)
     assert said(verdict(brokers, live=True)) == []
-    brokers.named(2, "partition.metadata").unlink()
     brokers.crash(2)
+    one = only(verdict(brokers), "EPOCH_CACHE_MISMATCH")
+    assert one.evidence["epochs_after_start"] == [[1, 55], [2, 58]], "recovery walks the last segment"
+    assert "its recovery takes epochs from the batches that it walks" in message(one)
+    assert "high watermark" not in message(one)
+    assert "its recovery writes that file anew" in str(advice(one))
+    brokers.named(2, "partition.metadata").unlink()
     remove_snapshots(brokers, 2)
     assert said(verdict(brokers)) == []
