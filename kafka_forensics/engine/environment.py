@@ -138,22 +138,26 @@ def _directories_there(log_dir: LogDir) -> set[tuple[str | None, int | None]]:
 def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findings: list[Finding]) -> list[Finding]:
     """`findings` with what follows for partitions that checkpoints of several brokers name and of which no directory is there.
 
-    Their committed offsets are in no copy; but of a topic that the controller's log no longer knows, nothing is missing. Brokers
-    that it assigns replicas to and of which nothing was given are told, too.
+    Their committed offsets are in no copy; but of a topic that the controller's log no longer knows, and of a broker to which it
+    gives no replica, nothing is missing. Brokers that it assigns replicas to and of which nothing was given are told, too.
     """
     there = {key for one in inputs.log_dirs for key in _directories_there(one)}
     gone: dict[tuple[str, int], list[Finding]] = {}
     judged: list[Finding] = []
     for one in findings:
         key = (one.place.topic or "", one.place.partition or 0)
-        if one.kind != "REPLICA_MISSING" or key in there:
+        if one.kind != "REPLICA_MISSING":
             judged.append(one)
-        elif controller is not None and key not in controller.partitions:
+        elif controller is not None and key not in controller.partitions and key not in there:
             deleted = dict(one.evidence) | {"harmless_if": "the topic was deleted, as the controller's log says"}
             judged.append(replace(one, severity=Severity.INFO, evidence=deleted))
+        elif controller is not None and _moved_away(one, key, inputs, controller):
+            moved = dict(one.evidence) | {"harmless_if": "the replica was moved away, as the controller's log says"}
+            judged.append(replace(one, severity=Severity.INFO, evidence=moved))
         else:
             judged.append(one)
-            gone.setdefault(key, []).append(one)
+            if key not in there:
+                gone.setdefault(key, []).append(one)
     for (topic, partition), missing in sorted(gone.items()):
         brokers = {str(one.place.broker): one for one in missing}
         best = max(missing, key=lambda one: one.evidence["high_watermark"])
@@ -172,6 +176,16 @@ def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findin
         place = Place(topic, partition, offset_start=0, offset_end=committed)
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
     return judged + replicas_not_given(inputs, controller)
+
+
+def _moved_away(one: Finding, key: tuple[str, int], inputs: Inputs, controller: ControllerHistory) -> bool:
+    """Whether the controller's log says who has replicas of the partition, and the broker that lacks its directory is none."""
+    control = controller.partitions.get(key)
+    if control is None or not control.replica_assignment:
+        return False
+    bearing = [each for each in inputs.log_dirs if (each.broker, each.name) == (one.place.broker, one.place.log_dir)]
+    nodes = {each.meta.node_id for each in bearing if each.meta is not None} - {None}
+    return bool(nodes) and nodes.isdisjoint(control.replica_assignment)
 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:

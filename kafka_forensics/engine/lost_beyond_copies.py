@@ -17,7 +17,8 @@ def lost_beyond_copies(
     """`COMMITTED_LOST_EVERYWHERE` of partitions with a `REPLICA_MISSING` among `findings` whose high watermark no log reaches.
 
     `partitions` are of all brokers given, and are brought up to date. Nothing is said where a log could not be read to its end,
-    where another directory holds the missing replica, or where the copies are of several topics or clusters.
+    where another directory holds the missing replica, where the controller's log gives that broker none (then the finding is
+    `info`), or where the copies are of several topics or clusters.
     """
     gone: dict[_Key, list[Finding]] = {}
     for one in findings:

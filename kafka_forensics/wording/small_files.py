@@ -61,8 +61,8 @@ PRODUCER_SNAPSHOT_MISSING: producer snapshots that are not there
 EPOCH_CACHE_MISMATCH: epoch checkpoint that contradicts the batches
     leader-epoch-checkpoint [{file_missing:if}{epochs_after_start:none}is missing, though these batches have leader epochs and
     other partitions have theirs; a broker that starts like this cuts the log as a follower at its high
-    watermark|{file_missing:if}is missing, though these batches have leader epochs and other partitions have theirs; the broker was not stopped cleanly, and its
-    recovery takes epochs from the batches that it walks|does not fit the epochs of the batches
+    watermark|{file_missing:if}is missing, though these batches have leader epochs and other partitions have theirs; the broker was
+    not stopped cleanly, and its recovery takes epochs from the batches that it walks|does not fit the epochs of the batches
     ({reason})|does not fit the epochs of the batches][: as a follower this replica would be cut at offset
     {truncation_offset_by_checkpoint} by the file, {truncation_offset_by_batches} by the batches]<held>
     > Copy this log directory elsewhere before the broker starts[{epochs_after_start:none}: it then knows no epochs of this

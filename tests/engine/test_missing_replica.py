@@ -12,6 +12,7 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from tests.support.controller_log import change, controlled_by, in_sync
 from tests.support.faults import LOG_END, healthy, write_checkpoint
 
 
@@ -85,6 +86,22 @@ def test_a_checkpoint_of_a_replica_that_is_gone_proves_what_no_copy_holds(tmp_pa
     assert (lost.confidence.value, "while their brokers ran" in lost.evidence["harmless_if"]) == ("suspected", True)
     for asked in ({"live": True}, {"broker": "2"}, {"broker": "1"}):
         assert "COMMITTED_LOST_EVERYWHERE" not in {one.kind for one in scan(paths, ScanOptions(**asked)).findings}
+
+
+@pytest.mark.parametrize("replicas", [[1, 2, 3], [1, 3]])
+def test_a_broker_that_has_no_replica_proves_nothing_lost(tmp_path: Path, replicas: list[int]) -> None:
+    """The same copies: broker 2's directory is gone, and its checkpoint reaches beyond the others."""
+    brokers = controlled_by(healthy(tmp_path), *in_sync([3]), change(replicas=replicas, isr=[1, 3]))
+    shutil.rmtree(brokers.log_dir(2) / "t-0")
+    write_checkpoint(brokers.log_dir(2), "replication", 100)
+    found = scan([str(path) for path in sorted(tmp_path.iterdir())], ScanOptions()).findings
+    told = {one.kind: one.severity.value for one in found if one.severity.rank > 0 or one.kind == "REPLICA_MISSING"}
+    if 2 in replicas:
+        assert told == {"COMMITTED_LOST_EVERYWHERE": "critical", "REPLICA_MISSING": "warning"}
+    else:
+        assert told == {"REPLICA_MISSING": "info"}
+        [one] = [each for each in found if each.kind == "REPLICA_MISSING"]
+        assert one.evidence["harmless_if"] == "the replica was moved away, as the controller's log says"
 
 
 @pytest.mark.parametrize("refused", ["t-0", f"t-0/{55:020d}.log"])
