@@ -120,7 +120,7 @@ def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -
 def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
     """Lines of each cell of a candidate's row."""
     called = words.labels(planned)
-    cutting = [each for each in one.followers if each.truncation_offset not in (None, each.log_end_offset)]
+    cutting = [each for each in one.followers if each.begins_anew or each.truncation_offset not in (None, each.log_end_offset)]
     mark = " *" if one.broker == planned.plan.recommended else ""
     losses = [(each, planned.amount(each)) for each in one.losses[:_LOSSES_SHOWN]]
     more = [f"{len(one.losses) - len(losses)} more"] if len(one.losses) > len(losses) else []
@@ -299,7 +299,13 @@ def _witness_object(one: Any) -> Json | None:
     witness = one.witness
     if witness is None:
         return None
-    return {"kind": witness.kind, "broker": witness.broker, "name": witness.name, "end_offset": witness.end_offset}
+    return {
+        "kind": witness.kind,
+        "broker": witness.broker,
+        "name": witness.name,
+        "end_offset": witness.end_offset,
+        "said_end_offset": witness.said,
+    }
 
 
 def _tool(plans: Plans) -> Json:

@@ -216,7 +216,8 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         )
     for candidate in shown:
         for follower in candidate.followers:
-            if every_follower or follower.halts or follower.kept or follower.disagrees or follower.below_leaders_start:
+            plain = not (follower.halts or follower.kept or follower.disagrees)
+            if every_follower or not plain or follower.below_leaders_start or follower.begins_anew:
                 yield follower_sentence(planned, candidate, follower)
         if candidate.own_cut:
             own = plural(candidate.own_cut, "offset")

@@ -116,7 +116,7 @@ def test_what_json_says(run: Run, audit: Path) -> None:
     assert [one["at_least"] for one in partition["candidates"]] == [70, 45, 115]
     (loss,) = partition["candidates"][0]["losses"]
     assert (loss["offset_start"], loss["offset_end"], loss["held_by"], loss["records"]) == (300, 370, [2], 70)
-    assert loss["witness"] == {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 370}
+    assert loss["witness"] == {"kind": "high_watermark", "broker": 2, "name": None, "end_offset": 370, "said_end_offset": None}
     follower = partition["candidates"][0]["followers"][0]
     assert (follower["truncation_offset_by_checkpoint"], follower["truncation_offset_by_batches"]) == (300, 300)
     assert partition["steps"]["start_order"] == [2, 3, 1]
