@@ -4,7 +4,7 @@ from typing import Any
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import truncation_offset
+from kafka_forensics.replication.epochs import follower_cut, truncation_offset
 from kafka_forensics.replication.planner import loaded_epochs, recovered_epochs
 
 
@@ -35,24 +35,26 @@ def cut_under(follower: Replica, leader: Replica) -> int | None:
 
 def truncation(follower: Replica, leader: Replica) -> dict[str, Any] | None:
     """Where a replica would cut under another, by its checkpoint and its batches; None unless that one's last epoch is higher."""
-    by_batches = cut_under(follower, leader)
-    if by_batches is None:
-        return None
-    by_file = None if follower.context.epoch_checkpoint is None else _cut_by_files(follower, leader)
-    return {"follower": follower.broker, "leader": leader.broker, "from_batches": by_batches, "from_checkpoint": by_file}
+    return None if cut_under(follower, leader) is None else truncation_when_leading(follower, leader)
 
 
-def _cut_by_files(follower: Replica, leader: Replica) -> int | None:
-    """Where a replica cuts by what both brokers load once the other leads, in an epoch that begins at its log end; None if the
-    leader's broker refuses its checkpoint."""
-    context, end = leader.context, leader.log_end_offset
-    if context.epoch_checkpoint is None and context.leader_epochs is not None:
-        return None
-    mine = loaded_epochs(brokers_epochs(follower), follower.log_end_offset)
-    begun = EpochEntry(max(entry.leader_epoch for entry in (*lineage(leader), *lineage(follower), *mine)) + 1, end)
-    theirs = [*loaded_epochs(brokers_epochs(leader), end), begun]
-    watermark = follower.context.high_watermark
-    return truncation_offset(mine, follower.log_end_offset, theirs, end, follower_high_watermark=watermark)
+def truncation_when_leading(follower: Replica, leader: Replica) -> dict[str, Any]:
+    """Where a replica cuts once another leads in an epoch that begins at its log end, by the batches and by what both brokers load;
+    the leader's log start if that is higher, where it begins anew. None where a broker refuses its checkpoint.
+    """
+    loaded = [loaded_epochs(brokers_epochs(one), one.log_end_offset) for one in (follower, leader)]
+    batches = [lineage(follower), lineage(leader)]
+    latest = max((entry.leader_epoch for entries in (*batches, *loaded) for entry in entries), default=-1)
+    begun = EpochEntry(latest + 1, leader.log_end_offset)
+
+    def cut(mine: list[EpochEntry], theirs: list[EpochEntry]) -> int:
+        ends = follower.log_start_offset, follower.log_end_offset
+        kept = follower_cut(mine, *ends, [*theirs, begun], leader.log_end_offset, follower.context.high_watermark)
+        return max(kept, leader.log_start_offset)
+
+    refused = any(one.context.epoch_checkpoint is None and one.context.leader_epochs is not None for one in (follower, leader))
+    cuts = {"from_batches": cut(*batches), "from_checkpoint": None if refused else cut(*loaded)}
+    return {"follower": follower.broker, "leader": leader.broker} | cuts
 
 
 def brokers_epochs(replica: Replica) -> tuple[EpochEntry, ...]:

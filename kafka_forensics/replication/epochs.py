@@ -1,4 +1,4 @@
-"""Two rules of leader epochs: where an epoch ends, where a follower cuts (LeaderEpochFileCache, AbstractFetcherThread)."""
+"""Rules of leader epochs: where an epoch ends, where a follower cuts (LeaderEpochFileCache, AbstractFetcherThread)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -81,3 +81,20 @@ def truncation_offset(
         if known and known[-1].leader_epoch == answer.leader_epoch:  # asked for again, it would be answered alike
             break
     return min(end, leader_end)
+
+
+def follower_cut(
+    follower: Sequence[EpochEntry],
+    follower_start: int,
+    follower_end: int,
+    leader: Sequence[EpochEntry],
+    leader_end: int,
+    high_watermark: int | None,
+) -> int:
+    """Where a follower's log ends under a leader once it has cut, before it fetches; `leader` has the epoch that one begins, too.
+
+    A log still longer than the leader's is out of its range, and cut to its end. No high watermark lies below its log start
+    (UnifiedLog.updateHighWatermark). One that ends below the leader's log start then begins anew there.
+    """
+    watermark = max(high_watermark or 0, follower_start)
+    return min(leader_end, truncation_offset(follower, follower_end, leader, leader_end, follower_high_watermark=watermark))

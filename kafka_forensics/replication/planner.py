@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.epochs import assign_epoch, epoch_at, truncation_offset
+from kafka_forensics.replication.epochs import assign_epoch, epoch_at, follower_cut
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.plan_missing import missing_witnesses
 from kafka_forensics.replication.plans import (
@@ -200,14 +200,12 @@ class _Planning:
     def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry]], begun: list[EpochEntry]) -> int:
         """Where a replica cuts by one of the two ways to know epochs; `begun` are the leader's, with the one it begins.
 
-        Equal epochs need no asking. A log still longer than the leader's is out of its range, and cut to its end. No high watermark
-        lies below its log start (UnifiedLog.updateHighWatermark)."""
+        Equal epochs need no asking."""
         one, end = self._replicas[number], self._replicas[leader].log_end_offset
         own = known[number]
         if own and own == known[leader]:
             return min(one.log_end_offset, end)
-        watermark = max(one.high_watermark or 0, one.log_start_offset)
-        return min(end, truncation_offset(own, one.log_end_offset, begun, end, follower_high_watermark=watermark))
+        return follower_cut(own, one.log_start_offset, one.log_end_offset, begun, end, one.high_watermark)
 
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""

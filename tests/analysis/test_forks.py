@@ -70,7 +70,7 @@ def test_a_fork_above_every_watermark_is_what_a_failover_leaves(watermark: int) 
     found = fork_of(logs, old, new)
     assert (found.kind, found.severity) == ("FORK_ABOVE_HW", Severity.INFO)
     assert span(found) == (3, 6)
-    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": None}]
+    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": 3}]
 
 
 def test_both_cuts_are_told_where_the_checkpoint_differs() -> None:
@@ -118,7 +118,7 @@ def test_what_was_not_committed_gives_way_to_a_new_leader_that_has_gone_on() -> 
     )
     assert (found.kind, found.severity, span(found)) == ("FORK_ABOVE_HW", Severity.INFO, (2, 8))
     assert (found.evidence["held_by"], found.evidence["committed_on"]) == ([], [2])
-    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 2, "from_checkpoint": None}]
+    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 2, "from_checkpoint": 2}]
 
 
 def test_what_will_not_give_way_is_a_fork_for_good() -> None:

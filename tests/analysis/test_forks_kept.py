@@ -81,7 +81,44 @@ def test_after_a_crash_epochs_are_found_again_and_a_running_broker_knows_them(gi
 
 def test_a_follower_without_a_checkpoint_cuts_at_its_own_watermark() -> None:
     found, cut = forked(RIGHT, None)
-    assert (found.severity, cut) == (Severity.INFO, None)
+    assert (found.severity, cut) == (Severity.INFO, 3)
+
+
+def test_a_follower_without_a_checkpoint_keeps_all_that_it_knows_to_be_committed() -> None:
+    """As the plan says of the same logs: its broker asks for no epoch, and cuts at its own watermark."""
+    logs = Logs()
+    leader = logs.add(1, batches((0, "aaa"), (2, "nnn")), high_watermark=3, checkpoint=RIGHT)
+    follower = logs.add(2, batches((0, "aaaoo")), high_watermark=5, checkpoint=None)
+    for one in (leader, follower):
+        one.context.clean_shutdown = True
+    (found,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
+    assert (found.kind, found.place.offset_start, found.place.offset_end) == ("UNCLEAN_LOSS", 3, 5)
+    (row,) = found.evidence["truncation_offsets"]
+    assert (row["from_batches"], row["from_checkpoint"]) == (3, 5)
+
+
+def test_no_watermark_lies_below_the_log_start() -> None:
+    """Broker 2 has no watermark and its empty checkpoint no epochs, and cuts where its log begins."""
+    logs = Logs()
+    leader = logs.add(1, batches((0, "aaa"), (2, "nnn"))[1:], high_watermark=3, checkpoint=[(0, 1), (2, 3)])
+    follower = logs.add(2, batches((0, "aaaoo"))[2:], high_watermark=None, checkpoint=[])
+    follower.context.clean_shutdown = True
+    (found,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
+    (row,) = found.evidence["truncation_offsets"]
+    assert (row["from_batches"], row["from_checkpoint"]) == (3, 2)
+
+
+@pytest.mark.parametrize("start", [4, 7])
+def test_who_is_cut_below_the_leaders_log_start_begins_anew_there(start: int) -> None:
+    """Records of the leader were deleted up to its log start, their bytes still lie there."""
+    logs = Logs()
+    leader = logs.add(1, batches((0, "aa"), (2, "nnnnnnn")), high_watermark=9, checkpoint=[(2, start)])
+    follower = logs.add(2, batches((0, "aaoooo")), high_watermark=2, checkpoint=[(0, 0)])
+    leader.log_start_offset = start
+    leader.context.clean_shutdown = follower.context.clean_shutdown = True
+    (found,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
+    (row,) = found.evidence["truncation_offsets"]
+    assert (row["from_batches"], row["from_checkpoint"]) == (start, start)
 
 
 def test_a_malformed_checkpoint_says_nothing() -> None:

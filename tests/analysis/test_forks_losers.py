@@ -110,7 +110,7 @@ def test_a_loss_names_the_leader_of_the_latest_epoch_and_where_it_cuts() -> None
     for one, holder in zip(found, (1, 2), strict=True):
         assert (one.evidence["leaders"], one.evidence["latest_epoch"]) == ([3], 7)
         assert one.evidence["truncation_offsets"] == [
-            {"follower": holder, "leader": 3, "from_batches": 1, "from_checkpoint": None},
+            {"follower": holder, "leader": 3, "from_batches": 1, "from_checkpoint": 1},
         ]
     assert wording.message(found[0]) == (
         "t-0: offsets 1 to 3, once committed, can be had only from broker 1 and would be cut off at offset 1 when that copy follows"

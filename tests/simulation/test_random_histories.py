@@ -144,7 +144,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "an epoch ends one too late, in brokers": [(truncation, "end_offset_for", ends_shifted(1))],
     "followers skip their step": [(actions, "truncate", lambda *_: None)],
     "followers ask once": [(actions, "_RULES", ONCE)],
-    "followers ask once, in plans": [(planner, "truncation_offset", planned_once)],
+    "followers ask once, in plans": [(epochs, "truncation_offset", planned_once)],
     "followers of KIP-101": [(actions, "_RULES", KIP_101)],
     "followers cut to the leader's end, in plans": [
         (planner, "high_watermark_truncation", lambda end, _, led: (min(end, led), False))

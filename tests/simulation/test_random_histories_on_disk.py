@@ -11,7 +11,7 @@ import pytest
 from kafka_forensics.analysis import comparison, elections, fork_versions, forks, transactions_across, verdicts
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication import planner
-from kafka_forensics.replication.epochs import truncation_offset
+from kafka_forensics.replication.epochs import follower_cut
 from kafka_forensics.replication.sequences import Verdict
 from kafka_forensics.simulation import actions, materialise, producers
 from kafka_forensics.simulation.random_histories import random_history
@@ -54,9 +54,9 @@ def without_its_last_epoch(entries: list[EpochEntry]) -> bytes:
     return write_leader_epochs(entries[:-1])
 
 
-def one_further(*given: Any, **named: Any) -> int:
+def one_further(*given: Any) -> int:
     """A follower that keeps one record more than it may."""
-    return truncation_offset(*given, **named) + 1
+    return follower_cut(*given) + 1
 
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
@@ -71,7 +71,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "no election is unclean": (elections, "_unclean_elections", lambda *_: []),
     "watermarks are within their logs": (verdicts, "checkpoint_findings", lambda _: []),
     "differing records count as kept, in plans": (planner._Planning, "_differing", lambda *_: ()),
-    "followers keep one too many, in plans": (planner, "truncation_offset", one_further),
+    "followers keep one too many, in plans": (planner, "follower_cut", one_further),
     "watermarks prove nothing, in plans": (planner, "_capped", lambda *_: []),
     "decisions need no marker": (transactions_across, "contradictions", lambda *_: []),
     "brokers forget their last epoch": (materialise, "write_leader_epochs", without_its_last_epoch),
