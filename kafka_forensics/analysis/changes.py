@@ -17,8 +17,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.changes import Change, ChangeKind, ReplicaAt
 from kafka_forensics.replication.epochs import epoch_at
-
-Range = tuple[int, int]
+from kafka_forensics.replication.offset_ranges import Range, normalised, without
 
 _RANGES_TOLD: Final = 64
 """Ranges of a kind that get a row of their own, from the first on; the last of these rows says how many more there are."""
@@ -199,11 +198,11 @@ class _Told:
         old_gaps, new_gaps = gaps(self.old), gaps(self.new)
         rotten = [(one.offset, one.end_offset) for one in before if one.kind == "damaged"]
         known = [*rotten, *old_gaps, *self.old.course.eaten.values()]
-        for offsets, evidence in _clipped(without(self.new.course.eaten.values(), known), limits):
+        for offsets, evidence in _clipped(without(sorted(self.new.course.eaten.values()), normalised(known)), limits):
             self.row(ChangeKind.DAMAGED, offsets, reason="framing", evidence=evidence)
-        for offsets, evidence in _clipped(without(new_gaps, old_gaps), limits):
+        for offsets, evidence in _clipped(without(new_gaps, normalised(old_gaps)), limits):
             self.row(ChangeKind.MISSING, offsets, leader_epochs=_epochs(self.old, offsets), evidence=evidence)
-        for offsets, evidence in _clipped(without(old_gaps, new_gaps), limits):
+        for offsets, evidence in _clipped(without(old_gaps, normalised(new_gaps)), limits):
             self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(self.new, offsets), reason="gap", evidence=evidence)
         compacted = is_compacted(self.old, self.new)
         if self.found.unlike and not compacted and not self.result.changes and limits[0] < limits[1]:
@@ -266,17 +265,8 @@ def _sorted_out(found: Iterable[Difference], new: Replica, reader: BatchReader) 
 
 
 def gaps(replica: Replica) -> list[Range]:
-    """Offsets that no batch covers, in good order."""
-    return [(one.start, one.end) for one in replica.course.irregularities if one.kind == "OFFSET_GAP"]
-
-
-def without(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
-    """What of `ranges` lies in none of `others`, ascending."""
-    rest = sorted(ranges)
-    for low, high in sorted(others):
-        cut = [((start, min(end, low)), (max(start, high), end)) for start, end in rest]
-        rest = [one for pair in cut for one in pair if one[0] < one[1]]
-    return rest
+    """Offsets that no batch covers, ascending."""
+    return sorted((one.start, one.end) for one in replica.course.irregularities if one.kind == "OFFSET_GAP")
 
 
 def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, dict[str, Any]]]:

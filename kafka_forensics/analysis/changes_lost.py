@@ -4,18 +4,19 @@ A high watermark never goes back in good order (Partition.maybeIncrementLeaderHW
 but not be cut off. A broker that did cut it recovered from damage and copies it again, or followed a leader that had lost it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.changes import Between, Range, gaps, without
+from kafka_forensics.analysis.changes import Between, gaps
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
 from kafka_forensics.analysis.differences import BatchReader, differences
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.changes import Change, ChangeKind
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import PartitionSummary
+from kafka_forensics.replication.offset_ranges import Range, Ranges, normalised, without
 
 _RANGES_TOLD: Final = 64
 """Ranges of offsets that evidence lists; it counts the offsets of all."""
@@ -75,7 +76,13 @@ class _Piece(NamedTuple):
 
 
 def committed_gone(
-    went: Sequence[Went], newer: Newer, summary: PartitionSummary, between: Between, changes: list[Change], reader: BatchReader
+    went: Sequence[Went],
+    older: Sequence[Replica],
+    newer: Newer,
+    summary: PartitionSummary,
+    between: Between,
+    changes: list[Change],
+    reader: BatchReader,
 ) -> list[Finding]:
     """`COMMITTED_TRUNCATED_SINCE`, one for each set of brokers that still hold what others cut; their rows in `changes` say so too.
 
@@ -98,7 +105,27 @@ def committed_gone(
         for offsets, holders in pieces:
             if not (holders and changes[one.row].kind is ChangeKind.DELETED):
                 groups.setdefault(holders, []).append(_Piece(one, offsets, high_watermark, witness))
-    return [_finding(holders, group, newer, between, changes) for holders, group in sorted(groups.items(), key=repr)]
+    return [
+        _finding(holders, group, _held_before(group, older, reader), newer, between, changes)
+        for holders, group in sorted(groups.items(), key=repr)
+    ]
+
+
+def _held_before(group: Sequence[_Piece], older: Sequence[Replica], reader: BatchReader) -> list[int | str]:
+    """The brokers whose older logs held what is gone: those it went from, and others that held all of it."""
+    gone: dict[int | str, list[Range]] = {}
+    for one in group:
+        gone.setdefault(one.went.old.broker, []).append(one.offsets)
+    logs = {one.went.old.broker: one.went.old for one in group}
+
+    def holds_all(other: Replica) -> bool:
+        for broker, ranges in gone.items():
+            told = normalised(ranges)
+            if without(told, _held(logs[broker], other, (told[0][0], told[-1][1]), reader)):
+                return False
+        return True
+
+    return [one.broker for one in older if one.broker in gone or holds_all(one)]
 
 
 def _with_holders(row: Change, end: int, pieces: list[tuple[Range, tuple[int | str, ...]]]) -> Change:
@@ -139,11 +166,11 @@ def _pieces(
     return found
 
 
-def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> list[Range]:
-    """The parts of `offsets` that the newer log holds as the older one had them, in order."""
+def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ranges:
+    """The parts of `offsets` that another log, mostly the newer one, holds as the older one had them, in order."""
     start, end = max(offsets[0], new.log_start_offset), min(offsets[1], new.log_end_offset)
     clipped = ((max(run.start_offset, start), min(run.end_offset, end)) for run in new.state.continuity.runs)
-    parts = _union(part for part in clipped if part[0] < part[1])
+    parts = normalised(clipped)
     found = differences(old, new, reader)
     others = [one for one in found if one.kind == "content"]
     if not others:
@@ -157,11 +184,12 @@ def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> li
 def _finding(
     holders: tuple[int | str, ...],
     group: list[_Piece],
+    held_before: list[int | str],
     newer: Newer,
     between: Between,
     changes: list[Change],
 ) -> Finding:
-    gone = _union(one.offsets for one in group)
+    gone = normalised(one.offsets for one in group)
     committed = max(group, key=lambda one: one.high_watermark)
     brokers = list(dict.fromkeys(broker for one in group for broker in one.went.brokers))
     context = group[0].went.old.context
@@ -175,7 +203,7 @@ def _finding(
         "high_watermark": committed.high_watermark,
         "witness": committed.witness,
         "replaced_by": sorted({each for one in group if (each := changes[one.went.row].replaced_by) is not None}),
-        "held_before": brokers,
+        "held_before": held_before,
         "premises": [
             f"{committed.witness} in snapshot {between.older}",
             "one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known",
@@ -194,17 +222,6 @@ def _finding(
     elif not newer.assignment_is_known:
         confidence = Confidence.INFERRED
     return finding("COMMITTED_TRUNCATED_SINCE", place, evidence, severity=severity, confidence=confidence)
-
-
-def _union(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges in order, those that touch joined."""
-    joined: list[Range] = []
-    for start, end in sorted(ranges):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def keys_lost(old: Replica, new: Replica, tally: KeyTally, between: Between) -> Finding | None:

@@ -157,7 +157,8 @@ def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None",
         if new is not None:
             changes.append(_whole(*_why_there(new, old, older), None, new, between))
     if older.summary is not None and went:
-        findings += committed_gone(went, _newer(before, older, newer), older.summary, between, changes, reader)
+        held = [before[each] for each in sorted(before, key=broker_order)]
+        findings += committed_gone(went, held, _newer(before, older, newer), older.summary, between, changes, reader)
     told.changes += sorted(changes, key=Change.sort_key)
     told.findings += findings
     told.incomplete += reader.incomplete

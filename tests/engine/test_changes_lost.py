@@ -115,6 +115,18 @@ def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
     assert message(found).startswith("t-0: 32 of offsets 29 to 80 were committed in snapshot")
 
 
+def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots) -> None:
+    """Broker 1 lost a segment in the middle, broker 2 the end, broker 3 never had all of it: 29 to 54 are in no newer copy."""
+    trees.put(OLD, {1: HEALTHY, 2: HEALTHY, 3: cut(HEALTHY, 29)})
+    new = trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, 29), 3: cut(HEALTHY, 29)})
+    for path in (new / "b1" / DIRECTORY).glob(f"{29:020}.*"):
+        path.unlink()
+    critical = next(one for one in trees.told().findings if one.severity.value == "critical")
+    assert (critical.place.offset_start, critical.place.offset_end) == (29, LOST)
+    assert (critical.evidence["brokers"], critical.evidence["held_before"]) == ([2], [1, 2])
+    assert "no copy of the newer one has them, those of brokers 1 and 2 in the older one do" in message(critical)
+
+
 def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:
     trees.put(OLD, HEALTHY)
     trees.put(NEW, {1: cut(HEALTHY, LOST), 2: cut(HEALTHY, LOST)})
