@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 Parsed = TypeVar("Parsed")
+_SmallFile = TypeVar("_SmallFile", MetaProperties, CleanShutdown, OffsetCheckpoint)
 
 CHECKPOINTS = (
     "replication-offset-checkpoint",
@@ -108,6 +109,8 @@ class Inputs:
     sources: list[ByteSource] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
     """Names of sources that the scan reads elsewhere."""
+    around: dict[str, LogDir] = field(default_factory=dict)
+    """Path → small files of a log directory around partition directories that were given by themselves."""
 
     @property
     def evidence(self) -> list[str]:
@@ -219,8 +222,9 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
     alone = any(one.path == found.path for one in found.partitions) and parse_partition_name(folder) is not None
+    around = None
     if alone:
-        folder = _folder_around(source, name) or folder
+        folder, around = _folder_around(source, name) or folder, _log_dir_around(inputs, source, name)
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     log_dir.has_snapshots = any(one.snapshots for one in found.partitions)
     data = [one for one in found.partitions if one.topic != CLUSTER_METADATA_TOPIC]
@@ -228,8 +232,8 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     entry = found.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)
-    elif alone:
-        log_dir.meta = _meta_around(inputs, source, name)
+    elif around is not None:
+        _take_small_files(log_dir, around)
     _identify(log_dir, given)
     entry = found.entries.get(".kafka_cleanshutdown")
     if entry is not None:
@@ -256,19 +260,39 @@ def _folder_around(source: ByteSource, path: str) -> str:
     return os.path.basename(os.path.dirname(os.path.abspath(path))) if isinstance(source, LocalSource) else ""
 
 
-def _meta_around(inputs: Inputs, source: ByteSource, path: str) -> MetaProperties | None:
-    """The meta.properties beside a partition directory that was given by itself; None if it cannot be read, or not all of it."""
+def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | None:
+    """The small files of the log directory around a partition directory given by itself; each is read once."""
     if not isinstance(source, LocalSource):
         return None
-    around = LocalSource(os.path.dirname(os.path.realpath(path)))
+    parent = os.path.dirname(os.path.realpath(path))
+    if parent not in inputs.around:
+        read = LogDir(LocalSource(parent), parent, LogDirectory("", {}, [], [], []), parent)
+        read.meta = _file_around(inputs, read.source, "meta.properties", parse_meta_properties)
+        read.clean_shutdown = _file_around(inputs, read.source, ".kafka_cleanshutdown", parse_clean_shutdown)
+        checkpoints = ((name, _file_around(inputs, read.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
+        read.checkpoints = {name: file for name, file in checkpoints if file is not None}
+        inputs.around[parent] = read
+    return inputs.around[parent]
+
+
+def _file_around(inputs: Inputs, around: ByteSource, name: str, parse: Callable[[ByteFile], _SmallFile]) -> _SmallFile | None:
+    """A small file beside what was given; None if it cannot be read, or not all of it."""
     try:
-        entry = around.stat("meta.properties")
+        entry = around.stat(name)
         with around.open(entry.path) as file:
-            meta = parse_meta_properties(file)
+            parsed = parse(file)
     except SourceError:
         return None
     inputs.manifest.record(around, entry)
-    return None if meta.damage else meta
+    return None if parsed.damage else parsed
+
+
+def _take_small_files(log_dir: LogDir, around: LogDir) -> None:
+    """Let a directory that is one partition's have what the files around it say of that partition."""
+    log_dir.meta, log_dir.clean_shutdown = around.meta, around.clean_shutdown
+    keys = {(one.topic or "", one.partition or 0) for one in log_dir.found.partitions}
+    for name, file in around.checkpoints.items():
+        log_dir.checkpoints[name] = replace(file, offsets={key: file.offsets[key] for key in keys & file.offsets.keys()})
 
 
 def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
@@ -286,7 +310,8 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
     name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
     log_dir = LogDir(source, source.name, found, name, identified=given is not None)
     if parsed is not None:
-        log_dir.meta = _meta_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
+        around = _log_dir_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
+        log_dir.meta = None if around is None else around.meta
     _identify(log_dir, given)
     return log_dir
 

@@ -1,0 +1,51 @@
+"""Partition directories given by themselves: the small files of the log directory around them speak of them."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.engine.inputs import CHECKPOINTS, gather
+from kafka_forensics.engine.options import ScanOptions
+from tests.support.faults import Brokers, healthy
+
+
+def lone(brokers: Brokers) -> list[str]:
+    return [str(log_dir / "t-0") for log_dir in brokers.log_dirs]
+
+
+def test_the_files_around_a_partition_say_what_they_say_of_a_whole_log_directory(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    for number, name in enumerate(CHECKPOINTS):
+        for log_dir in brokers.log_dirs:
+            (log_dir / name).write_text(f"0\n2\nt 0 {number + 60}\nother 0 9\n")
+
+    def told(paths: list[str]) -> list[tuple[object, ...]]:
+        contexts = [plan.context for plan in gather(paths, ScanOptions()).replicas]
+        offsets = [(one.high_watermark, one.recovery_point, one.log_start_checkpoint, one.cleaner_checkpoint) for one in contexts]
+        return [(one.broker, one.clean_shutdown, one.compacted, *each) for one, each in zip(contexts, offsets, strict=True)]
+
+    assert (
+        told(lone(brokers))
+        == told([str(path) for path in brokers.log_dirs])
+        == [(broker, True, True, 60, 61, 62, 63) for broker in (1, 2, 3)]
+    )
+    for one in gather(lone(brokers), ScanOptions()).log_dirs:
+        assert {key for file in one.checkpoints.values() for key in file.offsets} == {("t", 0)}, "nothing of other partitions"
+
+
+def test_what_cannot_be_read_around_a_partition_is_left_out(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    (brokers.log_dir(1) / "replication-offset-checkpoint").write_text("junk\n")
+    (brokers.log_dir(1) / ".kafka_cleanshutdown").unlink()
+    inputs = gather(lone(brokers)[:1], ScanOptions())
+    [plan] = inputs.replicas
+    assert (plan.context.high_watermark, plan.context.clean_shutdown, inputs.incomplete) == (None, False, [])
+
+
+def test_plan_takes_a_lone_directory_as_stopped_cleanly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    brokers = healthy(tmp_path)
+    assert outcome(["plan", *lone(brokers), "--format", "table"]) == 0
+    out = capsys.readouterr().out
+    assert "no checkpointed high watermark" not in out
+    assert "not stopped cleanly" not in out
