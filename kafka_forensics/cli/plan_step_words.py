@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafka_forensics.cli.output_words import name
-from kafka_forensics.cli.plan_words import MOVABLE, brokers, damaged_by, offsets_words, refusal
+from kafka_forensics.cli.plan_words import brokers, damaged_by, offsets_words, refusal
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import Planned
 from kafka_forensics.replication.offset_ranges import clipped
 from kafka_forensics.replication.plan_steps import Steps
 from kafka_forensics.replication.plans import NO_END, UNSAID, Broker, Candidate
+from kafka_forensics.replication.recovery_facts import NEEDED_FILES
 
 _SERVER: Final = "HOST:PORT"
 
@@ -110,11 +111,11 @@ def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "
     """What to do about each broker that would not start on its copy, a sentence each; `movable`: only about those of which a file
     has to be moved out of the way, or about the others; `until`: before what."""
     for one in planned.given.replicas:
-        if one.is_live and one.refused_at is not None and movable in (None, one.refused_at in MOVABLE):
+        if one.is_live and one.refused_at is not None and movable in (None, one.refused_at in NEEDED_FILES):
             lead = f"{brokers([one.broker]).capitalize()} would not start as it is, {refusal(planned, one.broker)}: copy its log "
             yield lead + (
                 f"directories, move that file out of them (never delete it), copy again and plan again before {until}."
-                if one.refused_at in MOVABLE
+                if one.refused_at in NEEDED_FILES
                 else "directories; `kafka-forensics scan` tells what is wrong there."
             )
 

@@ -11,7 +11,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, without
 from kafka_forensics.replication.planner import truncates_by
 from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness, costs_of
-from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, HIGH_WATERMARK_FILE
+from kafka_forensics.replication.recovery_facts import NEEDED_FILES
 from kafka_forensics.wording import message
 from kafka_forensics.wording.offset_words import offset_range
 
@@ -52,8 +52,6 @@ _MISSING: Final = {
     "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
-MOVABLE: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
-"""Files that Kafka writes anew where they are not there."""
 CONTRADICTIONS_SHOWN: Final = 5
 
 
@@ -295,7 +293,7 @@ def refusal(planned: Planned, broker: Broker | None) -> str | None:
     file = next((one.refused_at for one in planned.given.replicas if one.broker == broker), None)
     if file is None:
         return None
-    return f"for its {file} cannot be read" if file in MOVABLE else f"for {printable(file)} there ends its start"
+    return f"for its {file} cannot be read" if file in NEEDED_FILES else f"for {printable(file)} there ends its start"
 
 
 def nobody(planned: Planned) -> Iterator[str]:

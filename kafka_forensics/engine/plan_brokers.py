@@ -4,12 +4,11 @@ from collections.abc import Collection
 
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import Inputs, misnamed
+from kafka_forensics.engine.selection import listed
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionControl
 from kafka_forensics.replication.plans import Broker, PlanControl
-
-_LISTED = 12
 
 
 def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHistory | None) -> None:
@@ -28,7 +27,7 @@ def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHist
     known = sorted(copies | said, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     for broker in sorted(set(dead).difference(known)):
         text = f"no copy here is of broker {broker}, and no controller's log here gives it a replica"
-        raise UsageError(text, hint=f"brokers known here: {', '.join(known[:_LISTED])}")
+        raise UsageError(text, hint=f"brokers known here: {listed(known)}")
 
 
 def check_names(inputs: Inputs) -> None:
@@ -56,7 +55,7 @@ def nodes_left(
         return {unnamed[0]: left[0]}
     gone = [node for node in left if str(node) in dead]
     if unnamed and gone:
-        text = f"which of the copies called {', '.join(map(str, unnamed[:_LISTED]))} is of broker {gone[0]} cannot be told"
+        text = f"which of the copies called {listed(map(str, unnamed))} is of broker {gone[0]} cannot be told"
         raise UsageError(text, hint=f"none has a meta.properties: say whose they are, as in {gone[0]}=PATH")
     return {}
 
@@ -70,7 +69,7 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
     if last == NO_LEADER and events:
         last = events[-1].previous_leader
 
-    def listed(ids: list[int] | None) -> tuple[int, ...] | None:
+    def told(ids: list[int] | None) -> tuple[int, ...] | None:
         return None if ids is None else tuple(ids)
 
     unclean = control.setting("unclean.leader.election.enable")
@@ -78,9 +77,9 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
         control.leader,
         last if last is not None and last >= 0 else None,
         control.leader_epoch,
-        listed(control.isr),
-        listed(control.elr),
-        listed(control.replica_assignment),
+        told(control.isr),
+        told(control.elr),
+        told(control.replica_assignment),
         None if unclean is None else unclean.lower() == "true",
         (control.setting("remote.storage.enable") or "").lower() == "true",
     )

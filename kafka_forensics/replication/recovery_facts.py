@@ -10,9 +10,7 @@ from kafka_forensics.model.files import EpochEntry
 
 CLEAN_SHUTDOWN: Final = 1
 META_PROPERTIES: Final = 2
-DIRECTORY_NAME: Final = 3
 CHECKPOINT_UNREADABLE: Final = 4
-PARTITION_TWICE: Final = 5
 PARTITION_METADATA: Final = 6
 DELETED_FILE: Final = 7
 CLEANED_FILE: Final = 8
@@ -45,7 +43,7 @@ RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 NEEDED_FILES: Final = (HIGH_WATERMARK_FILE, EPOCHS_FILE)
-"""Without which a log directory goes offline, if they are there and break their format."""
+"""Over which a log directory goes offline, if they are there and break their format; where they are not, Kafka writes them anew."""
 MAX_SEGMENT_BYTES: Final = 2**31 - 1
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 

@@ -6,10 +6,6 @@ who is told with the answer, one more (Partition.maybeIncrementLeaderHW, Unified
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
-
-FROZEN_BELOW_MIN_ISR_SINCE: Final = (3, 7)
-"""The first version whose leaders do not raise the high watermark while the ISR is too small (KAFKA-15583, KIP-966)."""
 
 
 @dataclass(frozen=True, slots=True)

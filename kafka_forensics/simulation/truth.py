@@ -11,8 +11,6 @@ from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replic
 from kafka_forensics.simulation.control import run_election, start
 from kafka_forensics.simulation.history import Expected, History, named
 
-_ROUNDS = 3
-
 
 class Truncation(NamedTuple):
     """Where a follower cut its log, and offsets `[start, end)` of what it held and the leader lacks or has differently."""

@@ -169,6 +169,13 @@ def test_copies_that_are_not_here_are_told_in_the_list(run: Run, audit: Path) ->
     assert "The copy of broker 2 is not here for" in one
 
 
+def test_of_many_brokers_that_are_known_the_first_are_listed(run: Run, tmp_path: Path) -> None:
+    for broker in range(1, 15):
+        put_replica(tmp_path, broker, batch(0, 3))
+    status, _, err = run(tmp_path, "--dead", "99")
+    assert (status, "brokers known here: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 and 2 more" in err) == (2, True)
+
+
 def test_partitions_that_nobody_can_lead_are_listed_with_all_at_stake(run: Run, tmp_path: Path) -> None:
     for partition, brokers in (("a-0", (1, 2)), ("b-0", (1,))):
         for broker in brokers:
