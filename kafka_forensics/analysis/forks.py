@@ -11,7 +11,7 @@ from typing import Any
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import compaction_premise
 from kafka_forensics.analysis.differences import DIFFERENCES_KEPT, Conflicts
-from kafka_forensics.analysis.fork_cuts import cut_under, last_epoch, lineage, truncation
+from kafka_forensics.analysis.fork_cuts import cut_under, last_epoch, lineage, truncation, truncation_when_leading
 from kafka_forensics.analysis.fork_versions import Version, goes_on_with, versions_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
@@ -50,7 +50,7 @@ def fork_findings(
         unknown = [version.brokers for version in versions if all(one.context.high_watermark is None for one in version.replicas)]
         if unknown:
             evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
-        return [_above_watermarks(place, evidence, _kept(versions, first))], epochs, first
+        return [_above_watermarks(place, evidence, _kept(versions, replicas, first))], epochs, first
     losses = []
     for loser, leaders, start in _losers(versions, replicas, first):
         held_by = _holders(loser, replicas, conflicts)
@@ -80,26 +80,38 @@ def _above_watermarks(place: Place, evidence: dict[str, Any], kept: list[dict[st
     return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
 
 
-def _kept(versions: list[Version], first: int) -> list[dict[str, Any]]:
-    """What followers keep of other versions under the leader of the latest epoch, for good, because the checkpoints that brokers
-    load let them, though by the batches they would cut there; of several such leaders, under each of them. Of copies of running
-    brokers nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
-    latest = max(last_epoch(version.head) for version in versions)
-    leading = next(version for version in versions if last_epoch(version.head) == latest)
-    leaders = [one for one in (*leading.replicas, *leading.behind) if last_epoch(one) == latest]
-    control = leaders[0].context.control
-    leaders = [one for one in leaders if control is not None and one.context.node == control.leader] or leaders
+def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[dict[str, Any]]:
+    """What followers keep of other versions under the present leader, for good, because the checkpoints that brokers load let them,
+    though by the batches they would cut there; of several copies that may lead, under each of them. Of copies of running brokers
+    nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
+    leaders = _present_leaders(versions, replicas)
+    known = {id(one) for one in leaders}
+    other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.behind)))]
     gone = max(first, *[one.log_start_offset for one in leaders])
     rows: list[dict[str, Any]] = []
-    if any(one.context.live for one in leaders):
+    if len(other) == len(versions) or any(one.context.live for one in leaders):
         return rows
-    for follower in (one for version in versions if version is not leading for one in version.replicas):
-        cuts = [row for row in (truncation(follower, one) for one in leaders) if row is not None]
+    for follower in (one for version in other for one in version.replicas):
+        cuts = [truncation_when_leading(follower, one) for one in leaders]
         ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]
         if len(ends) == len(leaders) and min(ends) > gone:
             span = {"broker": follower.broker, "offset_start": first, "offset_end": min(ends)}
             rows.append(span | {"without_checkpoint": all(one.context.leader_epochs is None for one in leaders)})
     return rows
+
+
+def _present_leaders(versions: list[Version], replicas: list[Replica]) -> list[Replica]:
+    """The copies of the leader that the controller names, unless a log has a later epoch than it knows; else those with the latest
+    epoch, of the version that has it."""
+    control = next((one.context.control for one in replicas if one.context.control is not None), None)
+    told = None if control is None else control.leader_epoch
+    if control is not None and (told is None or told >= max(map(last_epoch, replicas))):
+        named = [one for one in replicas if one.context.node == control.leader]
+        if named:
+            return named
+    latest = max(last_epoch(version.head) for version in versions)
+    leading = next(version for version in versions if last_epoch(version.head) == latest)
+    return [one for one in (*leading.replicas, *leading.behind) if last_epoch(one) == latest]
 
 
 def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:

@@ -145,3 +145,46 @@ def test_of_two_that_may_lead_the_controllers_counts(leading: int | None, severi
         one.context.control = None if leading is None else PartitionControl(leading, 2, [1, 3], [], [1, 2, 3])
     (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
     assert (found.kind, found.severity) == ("FORK_ABOVE_HW", severity)
+
+
+@pytest.mark.parametrize(
+    ("leader", "leader_epoch", "checkpoint", "kept"),
+    [
+        (2, 3, [(0, 0)], [(1, 4)]),
+        (2, 3, [(0, 0), (2, 3)], []),
+        (2, None, [(0, 0)], [(1, 4)]),
+        (2, 1, [(0, 0)], [(2, 4)]),
+        (9, 3, [(0, 0)], [(2, 4)]),
+        (None, None, [(0, 0)], [(2, 4)]),
+    ],
+)
+def test_the_controllers_leader_leads_whatever_epoch_its_log_has(
+    leader: int | None, leader_epoch: int | None, checkpoint: list[tuple[int, int]], kept: list[tuple[int, int]]
+) -> None:
+    """Broker 1 has the latest epoch, and its checkpoint knows nothing of that; broker 2 was elected after it, unless the
+    controller's log is older than broker 1's, or its leader has no copy here."""
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "aaa"), (2, "nn")), high_watermark=3, checkpoint=checkpoint),
+        logs.add(2, batches((0, "aaao")), high_watermark=3, checkpoint=[(0, 0)]),
+    ]
+    for one in replicas:
+        one.context.clean_shutdown = True
+        one.context.control = PartitionControl(leader, leader_epoch, [1, 2], [], [1, 2])
+    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert found.kind == "FORK_ABOVE_HW"
+    assert [(row["broker"], row["offset_end"]) for row in found.evidence.get("kept", [])] == kept
+
+
+def test_a_leader_that_ends_before_the_fork_leaves_nothing_of_it() -> None:
+    logs = Logs()
+    replicas = [
+        logs.add(1, batches((0, "aaa"), (2, "nn")), high_watermark=3, checkpoint=[(0, 0)]),
+        logs.add(2, batches((0, "aaao")), high_watermark=3, checkpoint=[(0, 0)]),
+        logs.add(3, batches((0, "aaa")), high_watermark=3, checkpoint=[(0, 0)]),
+    ]
+    for one in replicas:
+        one.context.clean_shutdown = True
+        one.context.control = PartitionControl(3, 3, [3], [], [1, 2, 3])
+    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (found.kind, found.severity, found.evidence["held_by"]) == ("FORK_ABOVE_HW", Severity.INFO, [])
