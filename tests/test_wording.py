@@ -125,6 +125,11 @@ def test_unclean_loss_reads_like_a_colleague() -> None:
         "audit-0: offsets 300 to 369, once committed, can be had only from broker 2 and would be cut off at offset 300 when that"
         " copy follows the new leader (epoch 2 on broker 1 against epoch 0 on broker 2)."
     )
+    evidence["truncation_offsets"] = [{"follower": 2, "leader": 1, "from_checkpoint": 370, "from_batches": 300}]
+    assert wording.message(finding("UNCLEAN_LOSS", loss.place, evidence)).endswith(
+        " would be cut off at offset 300 when that copy follows the new leader (epoch 2 on broker 1 against epoch 0 on broker 2);"
+        " by the leader-epoch-checkpoint Kafka does not cut there, and that copy would keep other records than the leader for good."
+    )
     assert wording.advice(loss) == (
         "Do not start broker 2, and copy its log directory elsewhere first: no other good copy is known. Copy those of the other"
         " brokers, too, before any of them starts. Weigh what each election would cost with `kafka-forensics plan PATH... --topic"

@@ -32,7 +32,7 @@ from kafka_forensics.wording import (
     transactions,
     witnesses,
 )
-from kafka_forensics.wording.fork_words import not_whole, rivals, successor, truncation, versions_held
+from kafka_forensics.wording.fork_words import kept_by, not_whole, rivals, successor, truncation, versions_held
 from kafka_forensics.wording.values import TEXT_LIMIT, amount, clean, copies_on, duration, listed, moment, named_brokers, span
 
 _HELD: Final = "[; {held_by:copies}|{held_by:none}; no good copy is known]"
@@ -239,6 +239,7 @@ _DERIVED: Final[Mapping[str, Callable[[Finding], str | None]]] = {
         _stops,
         _topic,
         _without,
+        kept_by,
         not_whole,
         rivals,
         successor,

@@ -28,14 +28,32 @@ def not_whole(finding: Finding) -> str | None:
 
 
 def truncation(finding: Finding) -> str | None:
-    """Where a follower would be cut; both offsets where the checkpoint file and the batches say different ones."""
+    """Where a follower would be cut; both offsets where the checkpoint file and the batches say different ones. Who is cut behind
+    what is lost is not cut there."""
+    known = [each for row in _cuts(finding) for each in (row.get("from_batches"), row.get("from_checkpoint"))]
+    cuts = {each for each in known if isinstance(each, int) and each >= 0 and not _spares(finding, each)}
+    return " or ".join(map(clean, sorted(cuts))) or None
+
+
+def kept_by(finding: Finding) -> str | None:
+    """`leader-epoch-checkpoint`, where by that file Kafka would not cut a loss that it cuts by the batches."""
+    spared = any(
+        _spares(finding, row.get("from_checkpoint")) and not _spares(finding, row.get("from_batches")) for row in _cuts(finding)
+    )
+    return "leader-epoch-checkpoint" if spared else None
+
+
+def _spares(finding: Finding, cut: object) -> bool:
+    """Whether nothing of a loss is behind a cut."""
+    end = finding.place.offset_end
+    return finding.kind == "UNCLEAN_LOSS" and isinstance(cut, int) and end is not None and cut >= end
+
+
+def _cuts(finding: Finding) -> list[dict[str, Any]]:
+    """Rows of what the holders would be cut at."""
     rows, holders = finding.evidence.get("truncation_offsets"), finding.evidence.get("held_by") or None
-    known: set[int] = set()
-    for row in rows if isinstance(rows, list) else [rows]:
-        if isinstance(row, dict) and (not isinstance(holders, list) or row.get("follower", holders[0]) in holders):
-            cuts = (row.get("from_batches"), row.get("from_checkpoint"))
-            known.update(each for each in cuts if isinstance(each, int) and each >= 0)
-    return " or ".join(map(clean, sorted(known))) or None
+    given = [row for row in (rows if isinstance(rows, list) else [rows]) if isinstance(row, dict)]
+    return [row for row in given if not isinstance(holders, list) or row.get("follower", holders[0]) in holders]
 
 
 def successor(finding: Finding) -> str:

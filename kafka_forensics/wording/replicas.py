@@ -35,8 +35,8 @@ FORK_BELOW_HW: logs that part below the high watermark
     > <weigh>
 UNCLEAN_LOSS: committed records that a new leader lacks
     [{offsets}|some offsets], once committed, can be had [only from {held_by:brokers}|no more from the present leader][ and would
-    be cut off at offset {cut} when that copy follows {successor}][ ({versions})][; of these, {not_whole}][; other
-    records are committed at {rivals}]
+    be cut off at offset {cut} when that copy follows {successor}][ ({versions})][; by the {kept_by} Kafka does not cut there, and
+    that copy would keep other records than the leader for good][; of these, {not_whole}][; other records are committed at {rivals}]
     > <weigh>
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
     no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; its
