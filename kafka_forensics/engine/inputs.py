@@ -180,7 +180,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     _separate_clashes(inputs)
     for broker, node_ids, names in misnamed(inputs.log_dirs):
         told = f"{listed(names)} was given as broker {broker} and is node {listed(map(str, node_ids))}'s by meta.properties"
-        logging.getLogger(__name__).warning("note: %s: steps and findings call it %s", told, broker)
+        logging.getLogger(__name__).warning("note: %s: findings call it %s", told, broker)
     return inputs
 
 
