@@ -6,7 +6,7 @@ a log a marker without data is legal: retention took the data, or there never wa
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from kafka_forensics.analysis.transaction_markers import MARKERS_KEPT, LastMarke
 from kafka_forensics.analysis.transaction_wrongs import fallen_epochs_told, late_writes
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.model.findings import Confidence, Finding
 from kafka_forensics.model.results import TransactionCounts
 
@@ -64,6 +65,23 @@ class OpenTransaction:
     size_in_bytes: int
     first_batch_last_offset: int
     first_producer_epoch: int
+
+    @classmethod
+    def of_snapshot(cls, entry: ProducerEntry) -> Self:
+        """One that a producer snapshot holds open, without a place in the log; when it began is not known."""
+        return cls(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            first_offset=entry.current_txn_first_offset,
+            last_offset=entry.last_offset,
+            first_timestamp=-1,
+            last_timestamp=entry.timestamp,
+            segment=-1,
+            position=-1,
+            size_in_bytes=0,
+            first_batch_last_offset=-1,
+            first_producer_epoch=entry.producer_epoch,
+        )
 
 
 @dataclass(frozen=True, slots=True)

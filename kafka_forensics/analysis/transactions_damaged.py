@@ -42,22 +42,7 @@ def damage_of(replica: Replica) -> DamagedLog | None:
 
 def snapshot_open(entries: Sequence[ProducerEntry]) -> list[OpenTransaction]:
     """The transactions that a snapshot holds open, without a place in the log."""
-    return [
-        OpenTransaction(
-            one.producer_id,
-            one.producer_epoch,
-            one.current_txn_first_offset,
-            one.last_offset,
-            -1,
-            one.timestamp,
-            -1,
-            -1,
-            0,
-            -1,
-            one.producer_epoch,
-        )
-        for one in sorted(entries, key=lambda one: one.current_txn_first_offset)[:OPEN_KEPT]
-    ]
+    return [OpenTransaction.of_snapshot(one) for one in sorted(entries, key=lambda one: one.current_txn_first_offset)[:OPEN_KEPT]]
 
 
 def hidden_by_damage(replica: Replica, known: Iterable[OpenTransaction]) -> list[OpenTransaction]:

@@ -230,23 +230,7 @@ def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], s
     if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
         return []
     gone = [one for one in entries if one.current_txn_first_offset < replica.log_start_offset]
-    return [
-        OpenTransaction(
-            one.producer_id,
-            one.producer_epoch,
-            one.current_txn_first_offset,
-            one.last_offset,
-            -1,
-            one.timestamp,
-            -1,
-            -1,
-            0,
-            -1,
-            one.producer_epoch,
-        )
-        for one in gone[:OPEN_KEPT]
-        if not replica.state.transactions.knows(one.producer_id)
-    ]
+    return [OpenTransaction.of_snapshot(one) for one in gone[:OPEN_KEPT] if not replica.state.transactions.knows(one.producer_id)]
 
 
 @dataclass(slots=True)

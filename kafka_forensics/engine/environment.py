@@ -183,8 +183,7 @@ def _moved_away(one: Finding, key: tuple[str, int], inputs: Inputs, controller: 
     control = controller.partitions.get(key)
     if control is None or not control.replica_assignment:
         return False
-    bearing = [each for each in inputs.log_dirs if (each.broker, each.name) == (one.place.broker, one.place.log_dir)]
-    nodes = {each.meta.node_id for each in bearing if each.meta is not None} - {None}
+    nodes = {each.meta.node_id for each in inputs.log_dirs_at(one.place) if each.meta is not None} - {None}
     return bool(nodes) and nodes.isdisjoint(control.replica_assignment)
 
 

@@ -68,5 +68,5 @@ def _unread(inputs: Inputs, summary: PartitionSummary, incomplete: Sequence[Inco
 
 def _one_cluster(inputs: Inputs, witness: Finding, holders: list[LogDir]) -> bool:
     """Whether no two cluster ids are known of the witness's log directory and of those that hold copies."""
-    bearing = [one for one in inputs.log_dirs if (one.broker, one.name) == (witness.place.broker, witness.place.log_dir)]
+    bearing = inputs.log_dirs_at(witness.place)
     return len({one.meta.cluster_id for one in [*bearing, *holders] if one.meta is not None} - {None}) < 2

@@ -206,18 +206,15 @@ def _planned(
     nodes: dict[Broker, int] = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
     guessed = nodes_left(replicas, nodes, control, asked.dead)
     nodes |= guessed
+    dead = nodes_of(asked.dead)
 
     def given(sought: bool) -> PlanPartition:
         values = []
         for one in replicas:
             told = witnesses_of(one, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
-            values.append(
-                _value(one, str(nodes.get(one.broker, one.broker)) not in asked.dead and one.broker not in asked.dead, told)
-            )
+            values.append(_value(one, dead.isdisjoint({one.broker, nodes.get(one.broker, one.broker)}), told))
         compacted = any(one.context.compacted for one in replicas)
-        return PlanPartition(
-            context.topic, context.partition, values, apart, control, compacted, nodes, frozenset(guessed), nodes_of(asked.dead)
-        )
+        return PlanPartition(context.topic, context.partition, values, apart, control, compacted, nodes, frozenset(guessed), dead)
 
     partition = given(sought=False)
     plan = plan_partition(partition, asked.truncate_by)

@@ -176,13 +176,6 @@ def _defect(finding: Finding) -> str | None:
     return (words or amount(reason, "")) + (f" (line {clean(line)})" if isinstance(line, int) else "")
 
 
-def _plan(finding: Finding) -> str:
-    place = finding.place
-    if place.topic is None or place.partition is None:
-        return "`kafka-forensics plan PATH...`."
-    return f"`kafka-forensics plan PATH... --topic {shlex.quote(clean(place.topic))} --partition {clean(place.partition)}`."
-
-
 def _kept(finding: Finding) -> str | None:
     """Nothing, where the guard says that no good copy is known."""
     return "" if finding.severity is not Severity.INFO and finding.evidence.get("held_by") == [] else None
@@ -203,11 +196,20 @@ def _without(finding: Finding) -> str | None:
     return small_files.WITHOUT.get(str(finding.place.file).rpartition("/")[2])
 
 
-def _compare(finding: Finding) -> str:
+def _looked_at_by(command: str, finding: Finding) -> str:
+    """The command on the partition that a finding is of."""
     place = finding.place
     if place.topic is None or place.partition is None:
-        return "`kafka-forensics compare PATH...`."
-    return f"`kafka-forensics compare PATH... --topic {shlex.quote(clean(place.topic))} --partition {clean(place.partition)}`."
+        return f"`kafka-forensics {command} PATH...`."
+    return f"`kafka-forensics {command} PATH... --topic {shlex.quote(clean(place.topic))} --partition {clean(place.partition)}`."
+
+
+def _compare(finding: Finding) -> str:
+    return _looked_at_by("compare", finding)
+
+
+def _plan(finding: Finding) -> str:
+    return _looked_at_by("plan", finding)
 
 
 def _end_transaction(finding: Finding) -> str | None:

@@ -1,7 +1,8 @@
-"""The command line with an engine of the test's choosing."""
+"""The command line with an engine of the test's choosing, and `plan` on copies."""
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.support.fake_engine import module_of
+from tests.support.plan_runs import Run, plan_runner, put_audit
 
 
 class Engine:
@@ -51,3 +53,15 @@ def scan(fake_engine: Engine, capsys: pytest.CaptureFixture[str]) -> Callable[..
         return status, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def run_plan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `plan …` 80 columns wide: exit status, stdout, stderr."""
+    return plan_runner(capsys, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`audit-0` of the sample with the controller's log."""
+    return put_audit(tmp_path_factory.mktemp("audit"))

@@ -8,21 +8,11 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.plan_output import COLUMNS
-from tests.support.plan_runs import Run, plan_runner, put_audit, validated
+from tests.support.plan_runs import Run, validated
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
 
 FORMATS = ("table", "tsv", "json", "jsonl", "markdown")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    return plan_runner(capsys, monkeypatch)
-
-
-@pytest.fixture(scope="session")
-def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return put_audit(tmp_path_factory.mktemp("audit"))
 
 
 @pytest.fixture
@@ -34,8 +24,8 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_candidates_and_the_steps_to_the_best(run: Run, audit: Path) -> None:
-    status, out, err = run(audit, "--topic", "audit", "--partition", "0", "--format", "table")
+def test_candidates_and_the_steps_to_the_best(run_plan: Run, audit: Path) -> None:
+    status, out, err = run_plan(audit, "--topic", "audit", "--partition", "0", "--format", "table")
     assert status == 0
     assert err == "1 partition: an election could lose records\n"
     lines = out.splitlines()
@@ -62,8 +52,8 @@ def test_candidates_and_the_steps_to_the_best(run: Run, audit: Path) -> None:
     assert max(map(len, told)) <= 80
 
 
-def test_the_election_asked_for_with_every_follower(run: Run, audit: Path) -> None:
-    status, out, _ = run(audit, "--topic", "audit", "--elect", "1", "--format", "table")
+def test_the_election_asked_for_with_every_follower(run_plan: Run, audit: Path) -> None:
+    status, out, _ = run_plan(audit, "--topic", "audit", "--elect", "1", "--format", "table")
     flat = " ".join(out.split())
     assert status == 0
     assert "Asked for: broker 1 (recommended is 2): 70 records at offsets 300 to 369, on broker 2 alone" in flat
@@ -72,8 +62,8 @@ def test_the_election_asked_for_with_every_follower(run: Run, audit: Path) -> No
     assert "election.json" not in out, "who leads already need not be elected"
 
 
-def test_old_brokers_halt_or_keep_what_differs(run: Run, ledger: Path) -> None:
-    status, out, _ = run(ledger, "--format", "table")
+def test_old_brokers_halt_or_keep_what_differs(run_plan: Run, ledger: Path) -> None:
+    status, out, _ = run_plan(ledger, "--format", "table")
     flat = " ".join(out.split())
     assert status == 0
     assert "followers truncate to their high watermarks (before Kafka 0.11: the logs know no leader epochs)" in flat
@@ -94,23 +84,23 @@ def test_old_brokers_halt_or_keep_what_differs(run: Run, ledger: Path) -> None:
     assert "--add-config unclean.leader.election.enable=true" in out
     assert "--delete-config unclean.leader.election.enable" in out
     assert "kafka-leader-election.sh" not in out, "0.10 has none"
-    by_epochs = run(ledger, "--truncate-by", "epochs", "--format", "table")[1]
+    by_epochs = run_plan(ledger, "--truncate-by", "epochs", "--format", "table")[1]
     assert "followers truncate by leader epochs (Kafka 0.11 and later, as was asked for)" in " ".join(by_epochs.split())
 
 
-def test_json_follows_its_schema(run: Run, audit: Path, ledger: Path) -> None:
+def test_json_follows_its_schema(run_plan: Run, audit: Path, ledger: Path) -> None:
     for paths in ([audit, "--topic", "audit"], [ledger], [audit, "--topic", "audit", "--elect", "3"], [ledger, "--dead", "1"]):
-        status, out, _ = run(*paths, "--format", "json", "-q")
+        status, out, _ = run_plan(*paths, "--format", "json", "-q")
         assert status == 0
         validated(None, [json.loads(out)])
-        lines = [json.loads(line) for line in run(*paths, "--format", "jsonl", "-q")[1].splitlines()]
+        lines = [json.loads(line) for line in run_plan(*paths, "--format", "jsonl", "-q")[1].splitlines()]
         validated("line", lines)
         assert [line["type"] for line in lines] == ["partition", "summary"]
         assert {"type": "partition"} | json.loads(out)["partitions"][0] == lines[0]
 
 
-def test_what_json_says(run: Run, audit: Path) -> None:
-    (partition,) = json.loads(run(audit, "--topic", "audit", "--format", "json")[1])["partitions"]
+def test_what_json_says(run_plan: Run, audit: Path) -> None:
+    (partition,) = json.loads(run_plan(audit, "--topic", "audit", "--format", "json")[1])["partitions"]
     assert partition["recommended"] == 2
     assert partition["controller"]["isr"] == [1]
     assert [one["at_least"] for one in partition["candidates"]] == [70, 45, 115]
@@ -124,8 +114,8 @@ def test_what_json_says(run: Run, audit: Path) -> None:
     assert partition["missing_witnesses"] == []
 
 
-def test_rows(run: Run, audit: Path) -> None:
-    out = run(audit, "--topic", "audit", "--format", "tsv")[1]
+def test_rows(run_plan: Run, audit: Path) -> None:
+    out = run_plan(audit, "--topic", "audit", "--format", "tsv")[1]
     rows = [line.split("\t") for line in out.splitlines()]
     assert rows[0] == list(COLUMNS)
     assert [row[3:10] for row in rows[1:]] == [
@@ -134,18 +124,18 @@ def test_rows(run: Run, audit: Path) -> None:
         ["3", "unclean", "false", "115", "115", "true", "115"],
     ]
     assert rows[1][12:] == ["[[300, 370, [2]]]", '{"2": 300, "3": 300}', "false"]
-    markdown = run(audit, "--topic", "audit", "--format", "markdown")[1]
+    markdown = run_plan(audit, "--topic", "audit", "--format", "markdown")[1]
     assert "| 1 | clean | 2 at 300 | 300 to 369 | 2 | 70 | 4697 | 70 |" in markdown
     assert "**Recommended: broker 2, which loses least" in markdown
     assert "\n```\nkafka-topics.sh --bootstrap-server HOST:PORT --describe --topic audit\n" in markdown
 
 
-def test_of_several_partitions_those_that_could_lose(run: Run, tmp_path: Path) -> None:
+def test_of_several_partitions_those_that_could_lose(run_plan: Run, tmp_path: Path) -> None:
     for partition, ends in (("a-0", (3, 3)), ("b-0", (3, 5)), ("b-1", (4, 4))):
         for broker, end in enumerate(ends, 1):
             put_replica(tmp_path / partition, broker, batch(0, 3) + (batch(3, end - 3) if end > 3 else b""), partition=partition)
     roots = [tmp_path / name for name in ("a-0", "b-0", "b-1")]
-    status, out, err = run(*roots, "--format", "table")
+    status, out, err = run_plan(*roots, "--format", "table")
     assert status == 0
     assert err == "3 partitions: an election could lose records of 1; with --topic and --partition, one is shown in full\n"
     assert [" ".join(line.split()) for line in out.splitlines()] == [
@@ -154,23 +144,23 @@ def test_of_several_partitions_those_that_could_lose(run: Run, tmp_path: Path) -
         "No controller's log is here to say for 3 partitions whether there are further",
         "replicas, which may hold more.",
     ]
-    assert json.loads(run(*roots, "--format", "json")[1])["partitions_planned"] == 3
+    assert json.loads(run_plan(*roots, "--format", "json")[1])["partitions_planned"] == 3
     assert (
-        run(*roots, "--topic", "a", "--format", "tsv")[2]
+        run_plan(*roots, "--topic", "a", "--format", "tsv")[2]
         == "1 partition: no election would lose anything that the copies here hold\n"
     )
-    quiet = run(*roots, "--topic", "a", "-q", "--format", "table")
+    quiet = run_plan(*roots, "--topic", "a", "-q", "--format", "table")
     assert "Recommended: broker 1. Nothing that the copies hold would be lost, whoever\nleads: any order will do." in quiet[1]
     assert quiet[2] == ""
 
 
-def test_two_ways_to_know_epochs_that_disagree_are_told(run: Run, tmp_path: Path) -> None:
+def test_two_ways_to_know_epochs_that_disagree_are_told(run_plan: Run, tmp_path: Path) -> None:
     log = batch(0, 4) + batch(4, 4, epoch=1)
     for broker, checkpoint in ((1, "0\n1\n0 0\n"), (2, "0\n2\n0 0\n1 4\n")):
         log_dir = put_replica(tmp_path, broker, log)
         (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text(checkpoint)
         (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
-    status, out, err = run(tmp_path, "--format", "table")
+    status, out, err = run_plan(tmp_path, "--format", "table")
     assert status == 0
     told = "no election would lose anything that the copies here hold; checkpoints and batches disagree where to cut"
     assert err == f"1 partition: {told}\n"
@@ -180,43 +170,43 @@ def test_two_ways_to_know_epochs_that_disagree_are_told(run: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_nothing_raw_in_any_format(run: Run, tmp_path: Path, format_name: str) -> None:
+def test_nothing_raw_in_any_format(run_plan: Run, tmp_path: Path, format_name: str) -> None:
     put_replica(tmp_path, "\x1b[31mred", batch(0, 3))
     put_replica(tmp_path, "\x9b2J", batch(0, 3) + batch(3, 2))
-    status, out, err = run(tmp_path, "--format", format_name)
+    status, out, err = run_plan(tmp_path, "--format", format_name)
     assert status == 0
     assert all(each.isprintable() or each in "\n\t" for each in out + err)
     assert "red" in out
 
 
-def test_questions_that_mean_nothing(run: Run, audit: Path, tmp_path: Path) -> None:
-    status, _, err = run(audit, "--topic", "audit", "--elect", "9")
+def test_questions_that_mean_nothing(run_plan: Run, audit: Path, tmp_path: Path) -> None:
+    status, _, err = run_plan(audit, "--topic", "audit", "--elect", "9")
     assert status == 2
     assert "broker 9 cannot lead on these copies" in err
     assert "brokers that can lead here: 1, 2, 3" in err
-    assert run(audit, "--topic", "audit", "--truncate-by", "epoch")[0] == 2
-    assert run(audit, "--dead", "7")[0] == 2
-    assert run(audit, "--engine", "spark")[0] == 2
-    assert run(tmp_path / "none")[0] == 2
+    assert run_plan(audit, "--topic", "audit", "--truncate-by", "epoch")[0] == 2
+    assert run_plan(audit, "--dead", "7")[0] == 2
+    assert run_plan(audit, "--engine", "spark")[0] == 2
+    assert run_plan(tmp_path / "none")[0] == 2
     for partition in ("a-0", "b-0"):
         put_replica(tmp_path / partition, 1, batch(0, 3), partition=partition)
-    status, _, err = run(tmp_path / "a-0", tmp_path / "b-0", "--elect", "1")
+    status, _, err = run_plan(tmp_path / "a-0", tmp_path / "b-0", "--elect", "1")
     assert status == 2
     assert "--elect needs one partition, 2 are left" in err
 
 
-def test_nobody_can_lead(run: Run, tmp_path: Path) -> None:
+def test_nobody_can_lead(run_plan: Run, tmp_path: Path) -> None:
     put_replica(tmp_path, 1, batch(0, 3))
-    status, out, _ = run(tmp_path, "--dead", "1", "--format", "table")
+    status, out, _ = run_plan(tmp_path, "--dead", "1", "--format", "table")
     assert status == 0
     assert "No replica can lead on these copies." in out
-    assert json.loads(run(tmp_path, "--dead", "1", "--format", "json")[1])["partitions"][0]["recommended"] is None
+    assert json.loads(run_plan(tmp_path, "--dead", "1", "--format", "json")[1])["partitions"][0]["recommended"] is None
 
 
-def test_who_would_not_start_is_told_with_the_reason_and_a_way(run: Run, audit: Path, tmp_path: Path) -> None:
+def test_who_would_not_start_is_told_with_the_reason_and_a_way(run_plan: Run, audit: Path, tmp_path: Path) -> None:
     copies = shutil.copytree(audit, tmp_path / "copies")
     (copies / "broker-3" / "replication-offset-checkpoint").write_text("garbage\n")
-    out = run(copies, "--topic", "audit", "--elect", "2", "--format", "table")[1]
+    out = run_plan(copies, "--topic", "audit", "--elect", "2", "--format", "table")[1]
     flat = " ".join(out.split())
     reason = "would not start{}, for its replication-offset-checkpoint cannot be read"
     assert f"If broker 2 leads, broker 3 does nothing: it {reason.format('')}." in flat
@@ -224,25 +214,25 @@ def test_who_would_not_start_is_told_with_the_reason_and_a_way(run: Run, audit: 
     assert f"Broker 3 {reason.format(' as it is')}: copy its log directories, move that file out of them (never delete it)" in flat
     assert "Start broker 1 when broker 2 is seen to lead." in flat
     assert "not there" not in flat
-    document = json.loads(run(copies, "--topic", "audit", "--format", "json")[1])
+    document = json.loads(run_plan(copies, "--topic", "audit", "--format", "json")[1])
     validated(None, [document])
     steps = document["partitions"][0]["steps"]
     assert (steps["start_order"], steps["do_not_start"]) == ([2, 1], [3])
 
 
 @pytest.mark.parametrize("format_name", ["table", "markdown", "json"])
-def test_nobody_would_start(run: Run, tmp_path: Path, format_name: str) -> None:
+def test_nobody_would_start(run_plan: Run, tmp_path: Path, format_name: str) -> None:
     log_dir = put_replica(tmp_path, 1, batch(0, 3))
     (log_dir / "orders-0" / "leader-epoch-checkpoint").write_text("9\n")
-    flat = " ".join(run(tmp_path, "--format", format_name)[1].replace("\\", "").split())
+    flat = " ".join(run_plan(tmp_path, "--format", format_name)[1].replace("\\", "").split())
     assert "Broker 1 would not start as it is, for its leader-epoch-checkpoint cannot be read: copy its log" in flat
     (log_dir / "orders-0" / "leader-epoch-checkpoint").unlink()
     (log_dir / "orders-0" / f"{0:020d}.log").rename(log_dir / "orders-0" / "first.log")
-    flat = " ".join(run(tmp_path, "--format", format_name)[1].replace("\\", "").split())
+    flat = " ".join(run_plan(tmp_path, "--format", format_name)[1].replace("\\", "").split())
     assert "for first.log there ends its start" in flat
 
 
-def test_witnesses_that_contradict_each_other_are_told(run: Run, audit: Path, tmp_path: Path) -> None:
+def test_witnesses_that_contradict_each_other_are_told(run_plan: Run, audit: Path, tmp_path: Path) -> None:
     """Broker 2's high watermark lies beyond its log, and its checkpoint knows an epoch that no batch has."""
     shutil.copytree(audit, tmp_path / "copies")
     second = next(path for path in (tmp_path / "copies").iterdir() if path.name.endswith("2"))
@@ -251,20 +241,20 @@ def test_witnesses_that_contradict_each_other_are_told(run: Run, audit: Path, tm
     (second / "audit-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 320\n")
     (second / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":5}')
     place = (tmp_path / "copies", "--topic", "audit", "--partition", "0")
-    lines = " ".join(run(*place, "--format", "table")[1].split())
+    lines = " ".join(run_plan(*place, "--format", "table")[1].split())
     assert "Contradiction: HW_BEYOND_LEO: audit-0 on broker 2: " in lines
     assert "Contradiction: EPOCH_CACHE_MISMATCH: audit-0 on broker 2: " in lines
-    (partition,) = json.loads(run(*place, "--format", "json")[1])["partitions"]
+    (partition,) = json.loads(run_plan(*place, "--format", "json")[1])["partitions"]
     assert partition["findings"] == ["EPOCH_CACHE_MISMATCH", "HW_BEYOND_LEO", "UNCLEAN_LOSS"]
-    assert "Contradiction" not in run(audit, *place[1:], "--format", "table")[1]
+    assert "Contradiction" not in run_plan(audit, *place[1:], "--format", "table")[1]
 
 
-def test_an_input_that_cannot_be_read_is_status_3(run: Run, tmp_path: Path) -> None:
+def test_an_input_that_cannot_be_read_is_status_3(run_plan: Run, tmp_path: Path) -> None:
     folder = put_replica(tmp_path / "copies", 1, batch(0, 3)).parent
     archive = tmp_path / "copies.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(folder, "copies")
     archive.write_bytes(archive.read_bytes()[:-40])
-    status, _, err = run(archive, "-q", "--format", "tsv")
+    status, _, err = run_plan(archive, "-q", "--format", "tsv")
     assert status == 3
     assert err.startswith("incomplete: ")

@@ -25,7 +25,7 @@ Error: A fatal exception has occurred. Program will exit.
 /s/bin/spark-class: line 97: CMD: bad array subscript
 """
 REPORTED = """# An error report file with more information is saved as:
-# /srv/spark/hs_err_pid1.log
+# /s/hs_err_pid1.log
 """
 
 
