@@ -282,9 +282,7 @@ def _taken_for(planned: Planned, broker: Broker | None) -> str:
     if broker in given.guessed:
         node = given.nodes[broker]
         return f"; it is taken for that of broker {node}, of which no other is here: if so, give it as {node}=PATH"
-    present = {given.nodes.get(one.broker, one.broker) for one in given.replicas}
-    assignment = () if given.control is None or given.control.assignment is None else given.control.assignment
-    left = [str(node) for node in assignment if node not in present]
+    left = [str(node) for node in given.absent]
     return ": if it is a replica's, give it as ID=PATH" + (f", with ID one of {', '.join(left)}" if left else "")
 
 

@@ -9,13 +9,12 @@ from kafka_forensics.replication.plans import NO_WORD, Missing, PlanPartition, P
 def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
     """Witnesses that are not there, of the partition and then replica by replica."""
     nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
-    assignment = None if given.control is None else given.control.assignment
-    if assignment is None:
+    if given.control is None or given.control.assignment is None:
         yield Missing(NO_WORD)
         present = set(nodes.values())
         yield from (Missing("dead_copy_absent", node) for node in sorted(given.dead, key=str) if node not in present)
     else:
-        absent = [broker for broker in assignment if broker not in nodes.values()]
+        absent = given.absent
         unnamed = [broker for broker, node in nodes.items() if not isinstance(node, int)]
         if len(absent) > len(unnamed):  # else each of the unnamed may be the copy of one of them
             kinds = [("dead_copy_absent" if broker in given.dead else "copy_absent", broker) for broker in absent]

@@ -129,6 +129,13 @@ class PlanPartition:
     dead: frozenset[Broker] = frozenset()
     """Brokers that will not come back, as the controller calls them; of whom a copy is here, that is not live."""
 
+    @property
+    def absent(self) -> list[int]:
+        """Who has a replica, by the controller's log, of which no copy here is known to be."""
+        present = {self.nodes.get(one.broker, one.broker) for one in self.replicas}
+        assignment = () if self.control is None or self.control.assignment is None else self.control.assignment
+        return [node for node in assignment if node not in present]
+
 
 class Loss(NamedTuple):
     """Offsets `[start, end)` of one version of the log that a leader lacks or has differently.
