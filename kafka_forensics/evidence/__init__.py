@@ -1,0 +1,1 @@
+"""What was given to a question, and what should have been there."""
