@@ -210,6 +210,21 @@ def test_what_came_later_does_not_make_a_batch_a_duplicate() -> None:
     assert (one.kind, one.place.byte_start) == (DUPLICATE, 2400)
 
 
+@pytest.mark.parametrize(("first_offset", "expected"), [(20, [DUPLICATE]), (30, []), (60, [])])
+def test_offsets_that_others_wrote_before_a_producer_came_make_no_duplicate(first_offset: int, expected: list[str]) -> None:
+    """A batch at [20, 30), which the log had before: a second copy only if its producer had been there by then."""
+    log = Log()
+    while log.offset < first_offset:
+        log.add(10)
+    sequence = 400
+    while log.offset < 90:
+        log.data(7, 0, sequence, 10)
+        sequence += 10
+    log.data(7, 0, 100, 10, base_offset=20)
+    assert kinds(log) == expected
+    assert [one.kind for one in log.fold(ProducersFold, (4, 7)).findings(context())] == expected
+
+
 def test_of_very_many_anomalies_the_first_and_last_are_told_and_all_counted() -> None:
     log = Log()
     for number in range(500):

@@ -79,6 +79,16 @@ def test_f14_cut_segment_before_the_last(brokers: Brokers, kept: int) -> None:
     assert (span(short), short.evidence["last_valid_offset"]) == ((place, place + kept), 48)
 
 
+@pytest.mark.parametrize(("kept", "kind"), [(0, "SEGMENT_MISSING"), (1, "SEG_SHORT"), (100, "SEG_SHORT")])
+def test_f14_without_indexes_a_torn_batch_alone_tells_a_cut_from_a_lost_file(brokers: Brokers, kept: int, kind: str) -> None:
+    """Cut between two batches, the segment looks as if the next file were gone; cut within one, only its own end is."""
+    cut(brokers, 29, HEALTHY.at(49).position + kept)
+    for suffix in ("index", "timeindex"):
+        brokers.file(2, 29, suffix).unlink()
+    kinds = {one for one, _, _ in said(verdict(brokers))}
+    assert kinds & {"OFFSET_GAP", "SEG_SHORT", "SEGMENT_MISSING"} == {"OFFSET_GAP", kind}
+
+
 def test_f14_above_the_high_watermark_is_an_error(brokers: Brokers) -> None:
     for broker in (1, 2, 3):
         write_checkpoint(brokers.log_dir(broker), "replication", 49)

@@ -1,15 +1,16 @@
 """Magic 0 and 1: single messages, wrappers with their offsets and times, the quirks readers tolerate and the faults they do not."""
 
+import zlib
 from typing import Any
 
 import construct
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_forensics.compiled import use_compiled, using_compiled
-from kafka_forensics.model.records import RECORD_COLUMNS, RecordColumn
-from kafka_forensics.parsers.kernels.records import OK, check_message, readable, scan_messages
+from kafka_forensics.model.records import RecordColumn
+from kafka_forensics.parsers.kernels.records import MALFORMED, OK, check_message, readable, scan_messages
 from kafka_forensics.parsers.legacy import LEGACY_HELD_BYTES, MAX_BAD_MESSAGES, open_wrapper
 from kafka_forensics.parsers.records import decode_batch
 from kafka_forensics.parsers.spec.legacy import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES
@@ -219,19 +220,71 @@ def test_forms_and_spec_agree_on_any_message(data: st.DataObject, magic: int) ->
             ) == expected
 
 
+def spec_messages(payload: bytes) -> tuple[list[tuple[Any, ...]], bool, int]:
+    """(messages as `spec_message` reads them, whether the walk ends well, where it ends) of a message set inside a wrapper."""
+    messages: list[tuple[Any, ...]] = []
+    position = 0
+    while len(payload) - position >= 12:
+        length = int.from_bytes(payload[position + 8 : position + 12], "big", signed=True)
+        if length >= 14 and position + 12 + length > len(payload):
+            break
+        entry = payload[position : position + 12 + length]
+        if length < 14 or entry[16] >= len(LEGACY_MESSAGES) or (message := spec_message(entry)) is None:
+            return messages, False, position
+        if message[0] & 7 or zlib.crc32(entry[16:]) != int.from_bytes(entry[12:16], "big"):
+            return messages, False, position
+        messages.append(message)
+        position += len(entry)
+    return messages, True, position
+
+
+@st.composite
+def message_sets(draw: st.DrawFn) -> bytes:
+    """Messages of either format, some with a byte changed under a right CRC, and then an accident."""
+    entries = []
+    for _ in range(draw(st.integers(0, 3))):
+        (entry,) = inner(1, draw(st.integers(0, 1)), start=draw(st.integers(0, 2**40)))
+        if draw(st.booleans()):
+            place = draw(st.integers(16, len(entry) - 1))
+            entry = fix_legacy_crc(entry[:place] + draw(st.sampled_from([0, 1, 2, 3, 127, 255])).to_bytes() + entry[place + 1 :])
+        entries.append(entry)
+    data = b"".join(entries)
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(data)))
+        data = data[:place] + draw(st.binary(max_size=30)) + data[place + draw(st.integers(0, 2)) :]
+    return data
+
+
 @pytest.mark.properties
-@given(data=st.data())
-def test_forms_agree_on_any_message_set(data: st.DataObject) -> None:
-    entries = b"".join(inner(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 1))))
-    place = data.draw(st.integers(0, len(entries)))
-    entries = entries[:place] + data.draw(st.binary(max_size=30)) + entries[place + data.draw(st.integers(0, 2)) :]
-    answers = []
+@given(message_sets())
+@example(b"".join([*inner(1, 1), fix_legacy_crc(inner(1, 0)[0][:16] + b"\x02" + inner(1, 0)[0][17:]), *inner(1, 1)]))
+@example(fix_legacy_crc(bytes(8) + (14).to_bytes(4, "big") + bytes(4) + b"\x01" + bytes(9)) + inner(1, 1)[0])
+def test_forms_and_spec_agree_on_any_message_set(entries: bytes) -> None:
+    messages, good, stopped = spec_messages(entries)
     for compiled, form in ((False, scan_messages.interpreted), (True, scan_messages.compiled)):
         out = matrix(10)
-        answer = tuple(map(int, form(readable(entries, compiled=compiled), 0, len(entries), out, 1)))
-        answers.append((answer, out[:, : answer[0]].tolist()))
-    assert answers[0] == answers[1]
-    assert len(answers[0][1]) == RECORD_COLUMNS
+        count, code, position = map(int, form(readable(entries, compiled=compiled), 0, len(entries), out, 1))
+        assert (count, code == OK, position) == (len(messages), good, stopped)
+        for row, message in zip(out[:, :count].T.tolist(), messages, strict=True):
+            named = dict(zip(RecordColumn, row, strict=True))
+            told = (named[RecordColumn.ATTRIBUTES], named[RecordColumn.TIMESTAMP_DELTA], named[RecordColumn.OFFSET_DELTA])
+            assert told == message[:3]
+
+
+@pytest.mark.parametrize("magic", [2, 3, 127, 128, 255])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int, compiled: bool) -> None:
+    """Though its lengths would hold and its CRC is right."""
+    form = scan_messages.compiled if compiled else scan_messages.interpreted
+    stamps = bytes(8 * magic)
+    made = bytes(16) + bytes([magic, 0]) + stamps + b"\xff\xff\xff\xff" + (1).to_bytes(4, "big") + b"v"
+    later = fix_legacy_crc(made[:8] + (len(made) - 12).to_bytes(4, "big") + made[12:])
+    entries = inner(1, 1)[0] + later
+    answer = form(readable(entries, compiled=compiled), 0, len(entries), matrix(4), 1)
+    assert tuple(map(int, answer)) == (1, MALFORMED, len(inner(1, 1)[0]))
+    opened = open_wrapper(wrapper([*inner(1, 1), later]))
+    assert [(one.kind, one.detail["record_index"]) for one in opened.problems] == [("RECORD_MALFORMED", 1)]
+    assert [one.value for one in opened.iter_records()] == [b"v0"]
 
 
 @pytest.mark.properties

@@ -102,6 +102,21 @@ def test_the_walk_accepts_what_plain_rules_accept(data: bytes) -> None:
         assert list(zip(*columns[[BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]].tolist(), strict=True)) == accepted
 
 
+@pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
+@pytest.mark.parametrize("behind", [b"", batch(4)], ids=["last", "followed"])
+def test_a_batch_of_a_header_alone_proves_the_frame_of_a_rotten_one(form: Callable[..., Any], behind: bytes) -> None:
+    """What cleaning leaves of a batch is 61 bytes, as few as there can be."""
+    rotten, emptied = flipped(batch(0), 70), write_batch([], base_offset=1, base_timestamp=BASE_TIMESTAMP, last_offset_delta=2)
+    assert len(emptied) == 61
+    for data in (emptied + behind, rotten + emptied + behind):
+        (where, count, why, _), _ = walk_all(form, data)
+        assert (where, count, why) == (len(data), len(naive_walk(data)[0]), DONE)
+    for size in range(61):
+        cut = rotten + emptied[:size]
+        (where, count, why, _), _ = walk_all(form, cut)
+        assert (where, count, why) == ((0, 0, TROUBLE) if size else (len(rotten), 1, DONE))
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("form", FORMS, ids=["interpreted", "compiled"])
 def test_an_entry_too_small_for_its_format_is_trouble(form: Callable[..., Any], magic: int) -> None:

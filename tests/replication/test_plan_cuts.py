@@ -49,6 +49,18 @@ def test_who_ends_below_the_leaders_log_start_begins_there(regime: TruncateBy) -
     assert steps(given_partition, plan, by_broker(plan)[1]).set_aside == (), "nothing of it stays"
 
 
+@pytest.mark.parametrize(
+    ("follower_start", "leader_start", "disagrees"),
+    [(0, 0, True), (7, 0, True), (0, 7, True), (9, 0, False), (0, 9, False), (8, 8, False)],
+)
+def test_ways_to_cut_that_part_only_below_a_log_start_agree(follower_start: int, leader_start: int, disagrees: bool) -> None:
+    """Its file would cut the follower at 4, its batches at 8: whichever log begins later, nothing is cut below that."""
+    follower = replace(replica(1, 10, (0, follower_start), hw=4, start=follower_start), checkpoint=None)
+    leader = replica(2, 12, (0, leader_start), (2, max(8, leader_start)), start=leader_start)
+    (done,) = by_broker(plan_partition(partition(follower, leader, control=CONTROL)))[2].followers
+    assert done.disagrees is disagrees
+
+
 def test_no_high_watermark_lies_below_the_log_start() -> None:
     leader, follower = replica(1, 20, (0, 0)), replace(replica(2, 20, (0, 10), start=10), checkpoint=None)
     (done,) = by_broker(plan_partition(partition(leader, follower, control=CONTROL)))[1].followers
