@@ -2,10 +2,13 @@
 
 import shutil
 import struct
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from lab.group_kinds import make_groups
+from lab.group_records import group_records, share_records, write_records
 from lab.make_samples import SAMPLE_LOGS
 from lab.mutations import batch_ranges, in_batch, legacy_log, patched
 
@@ -29,6 +32,8 @@ TAKEN: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Name → partition directory below `sample_logs/`, base offset of the segment."""
 SNAPSHOTS: Final = {"snapshot-idempotent": "orders-0", "snapshot-transactions": "payments-0", "snapshot-empty": "profiles-0"}
+BY_GROUPS: Final = {"group-kinds": "__consumer_offsets-0", "share-state": "__share_group_state-0"}
+"""Inputs of a broker with groups of every kind."""
 HUGE: Final = struct.pack(">i", 2**31 - 1)
 UNKNOWN_VERSION: Final = b"\x00\x09"
 
@@ -119,9 +124,21 @@ def break_indexes(inputs: Path) -> None:
     write(inputs / "snapshot-version", snapshot.name, patched(snapshot.read_bytes(), 0, UNKNOWN_VERSION))
 
 
+def make_group_inputs(inputs: Path) -> None:
+    """What a broker with groups of every kind wrote, and every kind as Kafka's serializers write it."""
+    with tempfile.TemporaryDirectory(prefix="groups-") as scratch:
+        make_groups(Path(scratch))
+        for name, partition in BY_GROUPS.items():
+            log = Path(scratch) / "broker-1" / partition / f"{FIRST}.log"
+            write(inputs / name, log.name, log.read_bytes())
+    write_records("group", group_records(), inputs / "group-records" / f"{FIRST}.log")
+    write_records("share", share_records(), inputs / "share-records" / f"{FIRST}.log")
+
+
 def make_inputs(inputs: Path) -> None:
     """All inputs, anew, each case in its own directory below `inputs`."""
     shutil.rmtree(inputs, ignore_errors=True)
     take_segments(inputs)
     break_logs(inputs)
     break_indexes(inputs)
+    make_group_inputs(inputs)

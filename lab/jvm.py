@@ -56,6 +56,11 @@ def run_tool(
     return ToolResult(done.returncode, done.stdout, done.stderr)
 
 
+def run_java(source: Path, arguments: Sequence[str], *, timeout_seconds: float = TOOL_TIMEOUT_SECONDS) -> ToolResult:
+    """Compile and run one Java source file of the laboratory with Kafka's classes. Raises subprocess.TimeoutExpired."""
+    return run_tool(str(source), arguments, timeout_seconds=timeout_seconds)
+
+
 def wait_until(what: str, condition: Callable[[], bool], *, timeout_seconds: float, step_seconds: float = 0.2) -> None:
     """Poll `condition` until it holds. Raises LabTimeoutError naming `what`."""
     deadline = time.monotonic() + timeout_seconds

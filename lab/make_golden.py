@@ -37,7 +37,8 @@ MODES: Final[dict[str, dict[str, list[str]]]] = {
 }
 DECODERS: Final = {
     "cluster-metadata": {"metadata": ["--cluster-metadata-decoder"]},
-    "consumer-offsets": {"offsets": ["--offsets-decoder"]},
+    **{name: {"offsets": ["--offsets-decoder"]} for name in ("consumer-offsets", "group-kinds", "group-records")},
+    **{name: {"share-state": ["--share-group-state-decoder"]} for name in ("share-state", "share-records")},
     "transaction-state": {"transactions": ["--transaction-log-decoder"]},
 }
 """Inputs whose records are binary: printed by Kafka's own decoder instead of as text."""

@@ -27,8 +27,8 @@ Format = Annotated[
         "--format",
         metavar="FORMAT",
         autocompletion=lambda: [*options.FORMATS, PEER_FORMAT],
-        help=f"{', '.join(options.FORMATS)}, or {PEER_FORMAT}: the lines of Kafka's own tool [default: table on a terminal, tsv"
-        " elsewhere].",
+        help=f"{', '.join(options.FORMATS)}, or {PEER_FORMAT}: the lines of Kafka 4.3.0's own tool [default: table on a terminal,"
+        " tsv elsewhere].",
     ),
 ]
 Records = Annotated[bool, typer.Option("--records", help="Records instead of batches.")]
@@ -53,6 +53,9 @@ TransactionDecoder = Annotated[
 MetadataDecoder = Annotated[
     bool, typer.Option("--cluster-metadata-decoder", help=f"Only with {PEER_FORMAT}: as __cluster_metadata.")
 ]
+ShareStateDecoder = Annotated[
+    bool, typer.Option("--share-group-state-decoder", help=f"Only with {PEER_FORMAT}: as __share_group_state.")
+]
 
 
 def dump(
@@ -74,6 +77,7 @@ def dump(
     offsets_decoder: OffsetsDecoder = False,
     transaction_log_decoder: TransactionDecoder = False,
     cluster_metadata_decoder: MetadataDecoder = False,
+    share_group_state_decoder: ShareStateDecoder = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
@@ -93,6 +97,7 @@ def dump(
         "--offsets-decoder": offsets_decoder,
         "--transaction-log-decoder": transaction_log_decoder,
         "--cluster-metadata-decoder": cluster_metadata_decoder,
+        "--share-group-state-decoder": share_group_state_decoder,
     }
     own_options = {"--records": records, "--offset": offset is not None, "--explain": explain, "--show-payloads": show_payloads}
     if format_name is not None:

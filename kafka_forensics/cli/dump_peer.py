@@ -1,4 +1,4 @@
-"""`dump --format kafka-dump-log`: the lines that Kafka's own tool prints (DumpLogSegments 4.3), and its complaints.
+"""`dump --format kafka-dump-log`: the lines that Kafka's own tool prints (DumpLogSegments 4.3.0), and its complaints.
 
 Lines equal the tool's, but that nothing from the evidence can reach a terminal unescaped. The tool ends at the first thing its
 readers refuse; so do the lines of that file, with a complaint, and the dump goes on with the next file.
@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.dumping_peer import PeerBatch, PeerGivesUpError, PeerLog, PeerRecord
-from kafka_forensics.engine.dumping_peer_decoders import Decoder, cluster_metadata, consumer_offsets, json_line, transaction_log
+from kafka_forensics.engine.dumping_peer_decoders import (
+    Decoder,
+    cluster_metadata,
+    consumer_offsets,
+    json_line,
+    share_group_state,
+    transaction_log,
+)
 from kafka_forensics.engine.dumping_peer_index import (
     PeerSegment,
     aborted_txns,
@@ -53,6 +60,7 @@ class PeerOptions:
     offsets_decoder: bool = False
     transaction_log_decoder: bool = False
     cluster_metadata_decoder: bool = False
+    share_group_state_decoder: bool = False
 
     @property
     def decoder(self) -> Decoder | None:
@@ -61,6 +69,8 @@ class PeerOptions:
             return consumer_offsets
         if self.transaction_log_decoder:
             return transaction_log
+        if self.share_group_state_decoder:
+            return share_group_state
         return cluster_metadata if self.cluster_metadata_decoder else None
 
     @property

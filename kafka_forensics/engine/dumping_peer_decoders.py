@@ -5,17 +5,21 @@ words of the reader here, where the tool prints the message of a Java exception.
 """
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafka_forensics.engine.dumping_peer import PeerGivesUpError, PeerRecord
-from kafka_forensics.model.group_log import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES, RECORD_TYPES
+from kafka_forensics.engine.dumping_peer import PeerGivesUpError, PeerLimitError, PeerRecord
+from kafka_forensics.model.group_log import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
 from kafka_forensics.parsers.consumer_offsets import read_key, read_offset_commit
+from kafka_forensics.parsers.group_records import MAX_VALUE_BYTES
 from kafka_forensics.parsers.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.share_state import SHARE_RECORDS, read_share_key
 from kafka_forensics.parsers.spec.consumer_offsets import GROUP_METADATA_VALUES
 from kafka_forensics.parsers.spec.consumer_protocol import ASSIGNMENT, NEWEST, SUBSCRIPTIONS
-from kafka_forensics.parsers.spec.flexible import parsed
+from kafka_forensics.parsers.spec.flexible import Flexible, parsed, without_defaults
+from kafka_forensics.parsers.spec.group_records import GROUP_VALUES, SHARE_STATE_VALUES, read_value
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES
 from kafka_forensics.parsers.spec.transaction_state import TRANSACTION_LOG_VALUES
 from kafka_forensics.parsers.transaction_state import parse_transaction_log_key, parse_transaction_log_value
@@ -27,9 +31,14 @@ _CREDENTIAL: Final = "USER_SCRAM_CREDENTIAL_RECORD"
 """What is in it stays secret."""
 _LAST: Final = ("directories", "eligible_leader_replicas", "last_known_elr")
 """Fields of partitions that Kafka's schema has at the end."""
+_GROUP_TYPES: Final = frozenset({*OFFSET_COMMIT_TYPES, GROUP_METADATA_TYPE, *GROUP_VALUES})
+"""Of Kafka 4.3.0; its tool knows no others."""
+_LEGACY_COMMIT: Final = 0
 _REGULAR_EXPRESSION: Final = 16
 _CONSUMER: Final = "consumer"
 _DELETED: Final = "<DELETE>"
+_CONTROL: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u(00[0-9a-f]{2})")
+"""A control character as JSON spells it, and not what looks so behind a backslash that is spelled itself."""
 
 
 def camel(value: Any) -> Any:
@@ -47,8 +56,9 @@ def _camel_word(name: str) -> str:
 
 
 def json_line(value: Any) -> str:
-    """`value` as Kafka's JSON in one line."""
-    return json.dumps(camel(value), separators=(",", ":"), ensure_ascii=False)
+    """`value` as Kafka's JSON in one line, in which control characters are spelled with large letters."""
+    line = json.dumps(camel(value), separators=(",", ":"), ensure_ascii=False)
+    return _CONTROL.sub(lambda match: f"{match[1]}\\u{match[2].upper()}", line)
 
 
 def cluster_metadata(record: PeerRecord) -> tuple[None, str]:
@@ -111,11 +121,11 @@ def transaction_log(record: PeerRecord) -> tuple[str, str | None]:
 
 
 def consumer_offsets(record: PeerRecord) -> tuple[str, str | None]:
-    """`--offsets-decoder`. Raises PeerGivesUpError for a record without key."""
+    """`--offsets-decoder`. Raises PeerGivesUpError for a record without key, and for a value too large to take apart."""
     read = read_key(_key(record))
     if isinstance(read, str):
-        return _error(record, read)
-    if read.record_type not in RECORD_TYPES:
+        return _unreadable_key(record)
+    if read.record_type not in _GROUP_TYPES:
         return _unknown_type(record)
     if read.record_type in OFFSET_COMMIT_TYPES:
         data: dict[str, Any] = {"group": read.group, "topic": read.topic, "partition": read.partition}
@@ -128,15 +138,64 @@ def consumer_offsets(record: PeerRecord) -> tuple[str, str | None]:
     key = json_line({"type": str(read.record_type), "data": data})
     if record.value is None:
         return key, _DELETED
-    version = int.from_bytes(record.value[:2], "big", signed=True)
-    if read.record_type in OFFSET_COMMIT_TYPES:
-        value: dict[str, Any] | str = _commit(record.value, version)
-    elif read.record_type == GROUP_METADATA_TYPE:
-        value = _group(record.value, version)
-    else:
-        name = RECORD_TYPES[read.record_type]
-        return key, f"{name}Value of {len(record.value)} bytes is {_NOT_TAKEN_APART}"
-    return _error(record, value) if isinstance(value, str) else (key, json_line({"version": str(version), "data": value}))
+    if read.record_type in GROUP_VALUES:
+        return _with_value(record, key, read.record_type, _flexible(record, GROUP_VALUES[read.record_type]))
+    newest = 0 if read.record_type == _LEGACY_COMMIT else len(GROUP_METADATA_VALUES) - 1
+    commit_or_group = _commit if read.record_type in OFFSET_COMMIT_TYPES else _group
+    version = _version(record)
+    value = "version" if version is None or not 0 <= version <= newest else commit_or_group(record.value, version)
+    return _with_value(record, key, read.record_type, value)
+
+
+def share_group_state(record: PeerRecord) -> tuple[str, str | None]:
+    """`--share-group-state-decoder`. Raises as `consumer_offsets` does."""
+    read = read_share_key(_key(record))
+    if isinstance(read, str):
+        return _unreadable_key(record)
+    if read.record_type not in SHARE_RECORDS:
+        return _unknown_type(record)
+    data = {"group_id": read.group, "topic_id": read.topic_id, "partition": read.partition}
+    key = json_line({"type": str(read.record_type), "data": data})
+    if record.value is None:
+        return key, _DELETED
+    return _with_value(record, key, read.record_type, _flexible(record, SHARE_STATE_VALUES[read.record_type]))
+
+
+def _flexible(record: PeerRecord, layout: Flexible) -> dict[str, Any] | str:
+    """The value's fields as Kafka 4.3.0 shows them, by its own layout alone."""
+    value = record.value or b""
+    if len(value) > MAX_VALUE_BYTES:
+        raise PeerLimitError(f"the value at offset {record.offset} has {len(value)} bytes, more than {MAX_VALUE_BYTES}")
+    if _version(record) != 0:
+        return "version"
+    read = read_value(layout, value)
+    return "fields" if read is None else dict(without_defaults(layout, read[0]))
+
+
+def _with_value(record: PeerRecord, key: str, record_type: int, value: dict[str, Any] | str) -> tuple[str, str | None]:
+    """The key, and the value's fields behind their version; or what is wrong with it."""
+    version = _version(record)
+    if version is None:
+        return _error(record, "Could not read version from value's buffer.")
+    if value == "version":
+        return _error(record, f"Found an unknown record version {version} for {record_type} type")
+    if isinstance(value, str):
+        return _error(record, f"Could not read record with version {version} from value's buffer due to: {value}.")
+    return key, json_line({"version": str(version), "data": value})
+
+
+def _version(record: PeerRecord) -> int | None:
+    """The version a value begins with, None if it is too short for one."""
+    value = record.value or b""
+    return int.from_bytes(value[:2], "big", signed=True) if len(value) >= 2 else None
+
+
+def _unreadable_key(record: PeerRecord) -> tuple[str, None]:
+    key = record.key or b""
+    if len(key) < 2:
+        return _error(record, "Could not read version from key's buffer.")
+    record_type = int.from_bytes(key[:2], "big", signed=True)
+    return _error(record, f"Could not read record with version {record_type} from key's buffer due to: key.")
 
 
 def _commit(value: bytes, version: int) -> dict[str, Any] | str:
@@ -149,8 +208,6 @@ def _commit(value: bytes, version: int) -> dict[str, Any] | str:
 
 
 def _group(value: bytes, version: int) -> dict[str, Any] | str:
-    if not 0 <= version < len(GROUP_METADATA_VALUES):
-        return "version"
     fields = parsed(GROUP_METADATA_VALUES[version], value)
     if isinstance(fields, str):
         return fields

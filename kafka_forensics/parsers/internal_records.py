@@ -4,10 +4,18 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    CONSUMER_OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from kafka_forensics.model.group_log import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
+from kafka_forensics.model.share_state import delivery_state_name
 from kafka_forensics.parsers.consumer_offsets import check_value, read_group_metadata, read_key, read_offset_commit
+from kafka_forensics.parsers.group_records import read_group_value
 from kafka_forensics.parsers.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.share_state import SHARE_RECORDS, read_share_key, read_share_value
 from kafka_forensics.parsers.transaction_state import parse_transaction_log_key, parse_transaction_log_value
 
 Fields = dict[str, Any]
@@ -78,12 +86,36 @@ def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Fields:
     if read.record_type == GROUP_METADATA_TYPE:
         group = read_group_metadata(value)
         return told | ({"problem": group} if isinstance(group, str) else {"value": asdict(group)})
-    problem = check_value(value)
-    return told if problem is None else told | {"problem": problem}
+    new_group = read_group_value(read.record_type, value)
+    if isinstance(new_group, str):
+        problem = check_value(value) if new_group == "kind" else new_group
+        return told if problem is None else told | {"problem": problem}
+    if not payloads:
+        for protocol in (new_group.get("classic_member_metadata") or {}).get("supported_protocols", ()):
+            del protocol["metadata"]
+    return told | {"value": new_group}
+
+
+def _share(key: bytes | None, value: bytes | None, _: bool) -> Fields:
+    read = read_share_key(key)
+    if isinstance(read, str):
+        return {"record": "UNKNOWN", "problem": read}
+    if read.record_type not in SHARE_RECORDS:
+        return {"record": "UNKNOWN", "record_type": read.record_type, "problem": "kind"}
+    told: Fields = {"record": SHARE_RECORDS[read.record_type], "key": read._asdict()}
+    if value is None:
+        return told | {"value": None}
+    fields = read_share_value(read.record_type, value)
+    if isinstance(fields, str):
+        return told | {"problem": fields}
+    for batch in fields["state_batches"]:
+        batch["delivery_state"] = delivery_state_name(batch["delivery_state"])
+    return told | {"value": fields}
 
 
 _TELLERS: Final[dict[str, Told]] = {
     CLUSTER_METADATA_TOPIC: _metadata,
     TRANSACTION_STATE_TOPIC: _transaction,
     CONSUMER_OFFSETS_TOPIC: _group,
+    SHARE_GROUP_STATE_TOPIC: _share,
 }

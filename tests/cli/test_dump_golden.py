@@ -42,9 +42,14 @@ def test_lines_equal_those_of_kafka_s_tool(
 
 
 def test_no_case_is_left_out_and_every_decoder_has_one() -> None:
-    assert len(CASES) == 296
+    assert len(CASES) == 308
     decoders = {argument for case in CASES for argument in case["arguments"] if argument.endswith("-decoder")}
-    assert decoders == {"--cluster-metadata-decoder", "--offsets-decoder", "--transaction-log-decoder"}
+    assert decoders == {
+        "--cluster-metadata-decoder",
+        "--offsets-decoder",
+        "--share-group-state-decoder",
+        "--transaction-log-decoder",
+    }
 
 
 def test_only_one_input_s_lines_differ_from_the_tool_s_and_by_escapes_alone() -> None:

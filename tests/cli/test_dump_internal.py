@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine.dumping_peer import PeerGivesUpError, PeerRecord
-from kafka_forensics.engine.dumping_peer_decoders import cluster_metadata, consumer_offsets, transaction_log
+from kafka_forensics.engine.dumping_peer import PeerGivesUpError, PeerLimitError, PeerRecord
+from kafka_forensics.engine.dumping_peer_decoders import cluster_metadata, consumer_offsets, share_group_state, transaction_log
+from kafka_forensics.model.group_log import RECORD_TYPES
+from kafka_forensics.parsers.group_records import MAX_VALUE_BYTES
 from kafka_forensics.parsers.internal_records import teller
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -20,11 +22,20 @@ from tests.support.controller_log import change, setting, topic
 ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "sample_logs" / "unclean-election" / "broker-1"
 INPUTS = ROOT / "tests" / "golden" / "dump" / "inputs"
-TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets")
+TOPICS = ("__cluster_metadata", "__transaction_state", "__consumer_offsets", "__share_group_state")
+ERROR = "Error at offset 5, skipping."
+GROUP_KEY = b"\0\3\0\1g"
 COMMIT_KEY = b"\0\1\0\1g\0\1t\0\0\0\3"
 COMMIT = b"\0\3" + (77).to_bytes(8, "big") + b"\xff" * 4 + b"\0\6secret" + (1_700_000_000_000).to_bytes(8, "big")
 SECRETS = {"salt": "c2FsdA==", "stored_key": "", "server_key": "a2V5"}
 CREDENTIAL = {"name": "alice", "mechanism": 2, **SECRETS, "iterations": 4096}
+
+NOT_BY_THE_BROKER = (
+    "LegacyOffsetCommit",
+    "ShareGroupPartitionMetadata",
+    "StreamsGroupPartitionMetadata",
+    "StreamsGroupTargetAssignmentResolvedTopicIds",
+)
 
 Run = Callable[..., str]
 
@@ -91,6 +102,49 @@ def test_committed_offsets_and_what_clients_keep_with_them(run: Run, tmp_path: P
     assert "TOMBSTONE" in told
 
 
+def copied(name: str, root: Path, directory: str) -> Path:
+    """A golden input as the log of a topic."""
+    path = root / directory / f"{0:020d}.log"
+    path.parent.mkdir()
+    path.write_bytes((INPUTS / name / path.name).read_bytes())
+    return path
+
+
+def test_every_kind_that_a_real_coordinator_of_groups_writes(run: Run, tmp_path: Path) -> None:
+    told = details(run, copied("group-kinds", tmp_path, "__consumer_offsets-0"))
+    assert all("problem" not in record for record in told)
+    assert {record["record"] for record in told} == set(RECORD_TYPES.values()) - set(NOT_BY_THE_BROKER)
+    assert not [record for record in told if record["record"] != "OffsetCommit" and "value" not in record]
+    joined = next(record for record in told if record["record"] == "ConsumerGroupRegularExpression" and record["value"])
+    assert (joined["key"]["member_id"], joined["value"]["topics"]) == ("orders.*", ["orders", "orders-eu"])
+    topology = next(record["value"] for record in told if record["record"] == "StreamsGroupTopology")
+    assert [each["subtopology_id"] for each in topology["subtopologies"]] == ["subtopology-0", "subtopology-1"]
+    of_both = [record["value"] for record in told if record["record"] == "ConsumerGroupMemberMetadata" and record["value"]]
+    classic = [each["classic_member_metadata"] for each in of_both if each.get("classic_member_metadata") is not None]
+    protocols = [each["supported_protocols"] for each in classic]
+    assert protocols == [[{"name": "range"}, {"name": "cooperative-sticky"}]] * len(protocols)
+    assert protocols
+    shown = [record["value"] for record in details(run, tmp_path / "__consumer_offsets-0", "--show-payloads")]
+    whole = [each["classic_member_metadata"] for each in shown if each and each.get("classic_member_metadata")]
+    assert all(set(protocol) == {"name", "metadata"} for each in whole for protocol in each["supported_protocols"])
+
+
+def test_states_that_a_real_coordinator_of_shares_writes(run: Run, tmp_path: Path) -> None:
+    told = details(run, copied("share-state", tmp_path, "__share_group_state-0"))
+    assert all("problem" not in record for record in told)
+    assert {record["record"] for record in told} == {"ShareSnapshot", "ShareUpdate"}
+    update = next(record for record in told if record["record"] == "ShareUpdate")
+    assert (update["key"]["group"], update["key"]["partition"], update["value"]["start_offset"]) == ("workers", 0, 0)
+    assert {batch["delivery_state"] for batch in update["value"]["state_batches"]} == {"available", "acknowledged", "archived"}
+    assert any(record["value"] is None for record in told)
+
+
+def test_share_records_that_lie(run: Run, tmp_path: Path) -> None:
+    key = b"\0\0\0\1g" + bytes(20)
+    path = put(tmp_path, "__share_group_state-0", (key, b"\0\0\0"), (b"\0\7", None), (None, b""), (key, b"\0\1"))
+    assert [record["problem"] for record in details(run, path)] == ["fields", "kind", "key", "version"]
+
+
 def test_transactions_of_a_real_coordinator(run: Run) -> None:
     path = BROKER / "__transaction_state-0" / f"{0:020d}.log"
     told = details(run, path)
@@ -115,10 +169,21 @@ def test_what_kafka_s_decoders_cannot_read_is_said_in_place() -> None:
     assert consumer_offsets(peer(b"\0\x63", b"")) == ("Unknown record type 99 at offset 5, skipping.", None)
     assert transaction_log(peer(b"\0\x07", b"")) == ("Unknown record type 7 at offset 5, skipping.", None)
     assert consumer_offsets(peer(COMMIT_KEY, None))[1] == "<DELETE>"
-    assert consumer_offsets(peer(COMMIT_KEY, b"\0\x09")) == ("Error at offset 5, skipping. version", None)
+    assert consumer_offsets(peer(COMMIT_KEY, b"\0\x09")) == (f"{ERROR} Found an unknown record version 9 for 1 type", None)
+    assert consumer_offsets(peer(COMMIT_KEY, b"\0")) == (f"{ERROR} Could not read version from value's buffer.", None)
+    assert consumer_offsets(peer(b"\0", None)) == (f"{ERROR} Could not read version from key's buffer.", None)
+    assert consumer_offsets(peer(b"\0\0\0\1g\0\1t\0\0\0\3", b"\0\1" + COMMIT[2:]))[0].endswith("record version 1 for 0 type")
+    assert consumer_offsets(peer(GROUP_KEY, b"\0\0\0"))[0].startswith(f"{ERROR} Could not read record with version 0 from value's")
+    for kind in (9, 18, 24):
+        unknown = f"Unknown record type {kind} at offset 5, skipping."
+        assert consumer_offsets(peer(bytes((0, kind)) + GROUP_KEY[2:], b"\0\0")) == (unknown, None)
+    assert share_group_state(peer(b"\0\2", b"\0\0")) == ("Unknown record type 2 at offset 5, skipping.", None)
+    assert share_group_state(peer(b"\0\0\0\1", None))[0].startswith(f"{ERROR} Could not read record with version 0 from key's")
+    with pytest.raises(PeerLimitError):
+        consumer_offsets(peer(GROUP_KEY, b"\0\0" + bytes(MAX_VALUE_BYTES)))
     credential = write_metadata_record(11, 0, CREDENTIAL)
     assert cluster_metadata(peer(None, credential))[1].endswith("is not taken apart here")
-    for decode in (consumer_offsets, transaction_log):
+    for decode in (consumer_offsets, transaction_log, share_group_state):
         with pytest.raises(PeerGivesUpError, match="missing key"):
             decode(peer(None, b""))
 
@@ -130,7 +195,7 @@ def test_any_bytes_have_an_answer(key: bytes | None, value: bytes | None) -> Non
         tell = teller(name)
         assert tell is not None
         assert tell(key, value, key is None)["record"]
-    for decode in (consumer_offsets, transaction_log, cluster_metadata):
+    for decode in (consumer_offsets, transaction_log, share_group_state, cluster_metadata):
         try:
             assert any(decode(peer(key, value)))
         except PeerGivesUpError:

@@ -19,6 +19,7 @@ DECODERS: Final = {
     "__consumer_offsets": "--offsets-decoder",
     "__transaction_state": "--transaction-log-decoder",
     "__cluster_metadata": "--cluster-metadata-decoder",
+    "__share_group_state": "--share-group-state-decoder",
 }
 PRINT: Final = "--print-data-log"
 PLAIN: Final = ""

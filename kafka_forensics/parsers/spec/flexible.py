@@ -4,9 +4,12 @@
 Exact and slow; nothing is allocated from a declared length before its bytes exist.
 """
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final
 
-from construct import Bytes, Construct, ConstructError, StringError, stream_read, stream_write
+from construct import Bytes, Construct, ConstructError, ExprAdapter, Renamed, StringError, stream_read, stream_write
 
 from kafka_forensics.parsers.spec.record import LengthError, OverlongVarintError, encode_unsigned
 
@@ -155,7 +158,97 @@ class _Tagged(TaggedFields):
         self.flagbuildnone = True
 
 
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tagged field: its number, name, layout, and its value where it is left out."""
+
+    number: int
+    name: str
+    layout: Construct
+    default: Any
+
+
+def whole(layout: Construct, data: bytes) -> Any:
+    """The value that takes all of `data`."""
+    stream = BytesIO(data)
+    value = plain(layout.parse_stream(stream))
+    if stream.read(1):
+        raise ConstructError("bytes behind a tagged field")
+    return value
+
+
+class Flexible(Construct):
+    """A structure with its tagged fields, each where Kafka's schema declares it: a dictionary, without tags that are left out."""
+
+    def __init__(self, *fields: Renamed | Tag) -> None:
+        super().__init__()
+        self.fields = fields
+        self.tags = tuple(field for field in fields if isinstance(field, Tag))
+
+    def _parse(self, stream: Any, context: Any, path: str) -> dict[str, Any]:
+        found = {field.name: field.parse_stream(stream) for field in self.fields if not isinstance(field, Tag)}
+        tagged = TAGGED_FIELDS._parse(stream, context, path)
+        found |= {tag.name: whole(tag.layout, tagged[tag.number]) for tag in self.tags if tag.number in tagged}
+        return {field.name: found[field.name] for field in self.fields if field.name in found}
+
+    def _build(self, obj: dict[str, Any], stream: Any, context: Any, path: str) -> dict[str, Any]:
+        for field in self.fields:
+            if not isinstance(field, Tag):
+                field.build_stream(obj[field.name], stream)
+        tagged = {tag.number: tag.layout.build(obj[tag.name]) for tag in self.tags if tag.name in obj}
+        TAGGED_FIELDS._build(tagged, stream, context, path)
+        return obj
+
+
+class NullableStruct(Construct):
+    """A byte, negative for null, else with the structure behind it; in a tagged field an unsigned varint, 0 for null."""
+
+    def __init__(self, layout: Flexible, *, tagged: bool = False) -> None:
+        super().__init__()
+        self.layout = layout
+        self.tagged = tagged
+
+    def _parse(self, stream: Any, context: Any, path: str) -> dict[str, Any] | None:
+        if self.tagged:
+            is_there = 0 < UNSIGNED_VARINT._parse(stream, context, path) < 1 << 31
+        else:
+            is_there = stream_read(stream, 1, path)[0] < 0x80
+        return self.layout._parse(stream, context, path) if is_there else None
+
+    def _build(self, obj: dict[str, Any] | None, stream: Any, context: Any, path: str) -> dict[str, Any] | None:
+        stream_write(stream, b"\1" if obj is not None else b"\0" if self.tagged else b"\xff", 1, path)
+        if obj is not None:
+            self.layout._build(obj, stream, context, path)
+        return obj
+
+
+def without_defaults(layout: Construct, value: Any) -> Any:
+    """`value` without the tagged fields that have their default, at any depth: what Kafka's JSON shows of it."""
+    if value is None:
+        return None
+    match layout:
+        case Renamed():
+            return without_defaults(layout.subcon, value)
+        case NullableStruct():
+            return without_defaults(layout.layout, value)
+        case CompactArray():
+            return [without_defaults(layout.element, element) for element in value]
+        case Flexible():
+            shown = {}
+            for field in layout.fields:
+                is_default = isinstance(field, Tag) and value.get(field.name, field.default) == field.default
+                if field.name in value and not is_default:
+                    shown[field.name] = without_defaults(field.layout if isinstance(field, Tag) else field, value[field.name])
+            return shown
+        case _:
+            return value
+
+
 COMPACT_STRING: Final = CompactString()
 NULLABLE_STRING: Final = CompactString(nullable=True)
 TAGGED_FIELDS: Final = _Tagged()
 UUID: Final = Bytes(16)
+UUID_TEXT: Final = ExprAdapter(
+    UUID, lambda raw, _: urlsafe_b64encode(raw).decode().rstrip("="), lambda text, _: urlsafe_b64decode(f"{text}==")
+)
+"""An id as Kafka writes it: 22 characters of base64url."""

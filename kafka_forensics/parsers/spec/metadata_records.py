@@ -19,7 +19,9 @@ from kafka_forensics.parsers.spec.flexible import (
     UNSIGNED_VARINT,
     UUID,
     CompactArray,
+    Tag,
     plain,
+    whole,
 )
 
 FRAME_VERSION: Final = 1
@@ -31,16 +33,6 @@ INTS: Final = CompactArray(Int32sb)
 NULLABLE_INTS: Final = CompactArray(Int32sb, nullable=True)
 UUIDS: Final = CompactArray(UUID)
 NULLABLE_UUIDS: Final = CompactArray(UUID, nullable=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Tag:
-    """A tagged field: its number, name, layout, and its value where it is left out."""
-
-    number: int
-    name: str
-    layout: Construct
-    default: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +211,7 @@ def read_metadata_record(value: bytes) -> tuple[int, int, dict[str, Any]] | None
         fields = plain(message.body.parse_stream(stream))
         tagged = TAGGED_FIELDS.parse_stream(stream)
         for tag in message.tags:
-            fields[tag.name] = _whole(tag.layout, tagged[tag.number]) if tag.number in tagged else tag.default
+            fields[tag.name] = whole(tag.layout, tagged[tag.number]) if tag.number in tagged else tag.default
     except ConstructError:
         return None
     return None if stream.read(1) else (frame.api_key, frame.version, fields)
@@ -233,12 +225,3 @@ def write_metadata_record(api_key: int, version: int, fields: dict[str, Any]) ->
     }
     frame: bytes = FRAME.build({"frame_version": FRAME_VERSION, "api_key": api_key, "version": version})
     return frame + bytes(message.body.build(fields)) + bytes(TAGGED_FIELDS.build(tagged))
-
-
-def _whole(layout: Construct, data: bytes) -> Any:
-    """The value that takes all of `data`."""
-    stream = BytesIO(data)
-    value = plain(layout.parse_stream(stream))
-    if stream.read(1):
-        raise ConstructError("bytes behind a tagged field")
-    return value

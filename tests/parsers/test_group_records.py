@@ -1,0 +1,220 @@
+"""Records of new groups and of share partitions' state: both twins on any bytes, on what Kafka's serializers and brokers wrote."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.group_log import RECORD_TYPES
+from kafka_forensics.parsers.group_records import MAX_VALUE_BYTES, read_group_value
+from kafka_forensics.parsers.plain_records import plain_records
+from kafka_forensics.parsers.share_state import ShareKey, read_share_key, read_share_value
+from kafka_forensics.parsers.spec.flexible import Flexible, parsed
+from kafka_forensics.parsers.spec.group_records import (
+    EARLY_GROUP_VALUES,
+    EARLY_SHARE_STATE_VALUES,
+    GROUP_VALUES,
+    SHARE_STATE_KEY,
+    SHARE_STATE_VALUES,
+    read_value,
+    write_value,
+)
+
+INPUTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "inputs"
+LOG = f"{0:020}.log"
+TOPIC_ID = "EXlbp3X-RAGJ5SN0Nx0VKQ"
+Record = tuple[bytes, bytes]
+
+
+def records_of(*names: str) -> list[Record]:
+    """Keys and values of golden inputs, tombstones left out."""
+    found = []
+    for name in names:
+        data = (INPUTS / name / LOG).read_bytes()
+        position = 0
+        while position < len(data):
+            size = int.from_bytes(data[position + 8 : position + 12], "big") + 12
+            records = plain_records(data[position : position + size]) or ()
+            found += [(each.key, each.value) for each in records if each.key is not None and each.value is not None]
+            position += size
+    return found
+
+
+GROUP_RECORDS = records_of("group-kinds", "group-records")
+SHARE_RECORDS = records_of("share-state", "share-records")
+
+
+def exact(layouts: list[Flexible], value: bytes) -> dict[str, Any] | None:
+    """What the declarations read: the first that takes all, else the first that reads."""
+    found = [read for layout in layouts if (read := read_value(layout, value)) is not None]
+    return next((fields for fields, rest in found if not rest), found[0][0] if found else None)
+
+
+def assert_group_values_agree(record_type: int, value: bytes) -> dict[str, Any] | str:
+    layouts = [kinds[record_type] for kinds in (GROUP_VALUES, EARLY_GROUP_VALUES) if record_type in kinds]
+    return assert_agree(read_group_value(record_type, value), exact(layouts, value))
+
+
+def assert_share_values_agree(record_type: int, value: bytes) -> dict[str, Any] | str:
+    layouts = [kinds[record_type] for kinds in (SHARE_STATE_VALUES, EARLY_SHARE_STATE_VALUES)]
+    return assert_agree(read_share_value(record_type, value), exact(layouts, value))
+
+
+def assert_agree(fast: dict[str, Any] | str, read: dict[str, Any] | None) -> dict[str, Any] | str:
+    assert isinstance(fast, str) == (read is None)
+    if read is not None:
+        assert fast == _texts(read)
+    return fast
+
+
+def _texts(value: Any) -> Any:
+    """Bytes as the fast twin has them."""
+    if isinstance(value, dict):
+        return {name: _texts(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_texts(each) for each in value]
+    return base64_of(value) if isinstance(value, bytes) else value
+
+
+def base64_of(data: bytes) -> str:
+    from base64 import b64encode
+
+    return b64encode(data).decode()
+
+
+def kind(key: bytes) -> int:
+    return int.from_bytes(key[:2], "big", signed=True)
+
+
+def test_every_kind_of_a_release_has_a_layout_and_was_written_by_kafka() -> None:
+    written = {kind(key) for key, _ in GROUP_RECORDS}
+    assert set(GROUP_VALUES) <= written
+    assert set(GROUP_VALUES) | set(EARLY_GROUP_VALUES) == set(RECORD_TYPES) - {0, 1, 2, 18, 24}
+    assert set(SHARE_STATE_VALUES) == {kind(key) for key, _ in SHARE_RECORDS} & {0, 1}
+    by_brokers = {kind(key) for key, _ in records_of("group-kinds")}
+    assert set(GROUP_VALUES) - by_brokers == {4}
+
+
+@pytest.mark.parametrize("record_type", sorted(GROUP_VALUES))
+def test_values_that_kafka_wrote_are_read_and_written_again(record_type: int) -> None:
+    values = [value for key, value in GROUP_RECORDS if kind(key) == record_type and value[:2] == b"\0\0"]
+    assert values
+    again = 0
+    for value in values:
+        fields = assert_group_values_agree(record_type, value)
+        assert isinstance(fields, dict)
+        read = read_value(GROUP_VALUES[record_type], value)
+        assert read is not None
+        again += not read[1] and write_value(GROUP_VALUES[record_type], read[0]) == value
+        for size in range(len(value)):
+            assert_group_values_agree(record_type, value[:size])
+    assert again >= len(values) - 2
+
+
+def test_share_records_that_kafka_wrote() -> None:
+    for key, value in SHARE_RECORDS:
+        if kind(key) not in SHARE_STATE_VALUES:
+            continue
+        read = assert_share_keys_agree(key)
+        assert isinstance(read, ShareKey)
+        assert isinstance(assert_share_values_agree(read.record_type, value), dict)
+        assert write_value(SHARE_STATE_VALUES[kind(key)], read_value(SHARE_STATE_VALUES[kind(key)], value)[0]) == value  # type: ignore[index]
+        for size in range(len(value)):
+            assert_share_values_agree(read.record_type, value[:size])
+        assert [read_share_key(key[:size]) for size in range(len(key))] == ["key"] * len(key)
+
+
+def assert_share_keys_agree(key: bytes) -> ShareKey | str:
+    fast = read_share_key(key)
+    if len(key) >= 2 and kind(key) not in SHARE_STATE_VALUES:
+        assert fast == ShareKey(kind(key), "", "", -1)
+        return fast
+    read = parsed(SHARE_STATE_KEY, key)
+    if isinstance(read, str):
+        assert fast == "key"
+    else:
+        assert isinstance(fast, ShareKey)
+        assert fast._asdict() == read
+    return fast
+
+
+BATCH = {"first_offset": 0, "last_offset": 9, "delivery_state": 2, "delivery_count": 1}
+SHARED = {"topic_id": TOPIC_ID, "topic_name": "t", "partitions": [0, 1]}
+EARLY_SNAPSHOT = {"snapshot_epoch": 65535, "state_epoch": 1, "leader_epoch": 2, "start_offset": 3, "state_batches": [BATCH]}
+EARLY_UPDATE = {"snapshot_epoch": 1, "leader_epoch": 2, "start_offset": -1, "state_batches": [BATCH, BATCH]}
+EARLY_TOPICS = {"initialized_topics": [SHARED], "deleting_topics": [{"topic_id": TOPIC_ID, "topic_name": "u"}]}
+
+
+@pytest.mark.parametrize(("record_type", "fields"), [(9, {"topics": []}), (11, {"epoch": 5}), (15, EARLY_TOPICS)])
+def test_the_preview_of_share_groups_in_4_0(record_type: int, fields: dict[str, Any]) -> None:
+    assert assert_group_values_agree(record_type, write_value(EARLY_GROUP_VALUES[record_type], fields)) == fields
+
+
+@pytest.mark.parametrize(("record_type", "fields"), [(0, EARLY_SNAPSHOT), (1, EARLY_UPDATE)])
+def test_states_of_the_preview_of_share_groups_in_4_0(record_type: int, fields: dict[str, Any]) -> None:
+    assert assert_share_values_agree(record_type, write_value(EARLY_SHARE_STATE_VALUES[record_type], fields)) == fields
+
+
+@pytest.mark.parametrize(
+    ("record_type", "value", "reason"),
+    [
+        (3, b"", "truncated"),
+        (3, b"\0", "truncated"),
+        (3, b"\0\1\0\0\0\5\0", "version"),
+        (3, b"\0\0\0\0\0\5", "fields"),
+        (3, b"\0\0\0\0\0\5\1\0\7" + bytes(7), "fields"),
+        (3, b"\0\0\0\0\0\5\2\1\0\0\0", "fields"),
+        (7, b"\0\0\xff\xff\xff\xff\x0f", "fields"),
+        (7, b"\0\0\xff\xff\xff\xff\xff\x01", "fields"),
+        (7, b"\0\0\0\0", "fields"),
+        (16, b"\0\0\2\3\xff\xfe" + bytes(17), "fields"),
+        (23, b"\0\0\0\0\0\1\xff\xff\xff\x7f", "fields"),
+        (18, b"\0\0\0", "kind"),
+        (24, b"\0\0\0", "kind"),
+        (3, b"\0\0" + bytes(MAX_VALUE_BYTES), "oversized"),
+    ],
+)
+def test_values_that_lie(record_type: int, value: bytes, reason: str) -> None:
+    assert read_group_value(record_type, value) == reason
+
+
+def test_what_is_as_large_as_it_may_be_is_read() -> None:
+    empty = {"key": "", "value": ""}
+    value = write_value(GROUP_VALUES[17], {"epoch": 1, "metadata_hash": 0, "last_assignment_configs": [empty] * 60_000})
+    read = read_group_value(17, value)
+    assert isinstance(read, dict)
+    assert len(read["last_assignment_configs"]) == 60_000
+
+
+@st.composite
+def changed(draw: st.DrawFn, records: list[Record]) -> Record:
+    key, value = draw(st.sampled_from(records))
+    data = bytearray(value)
+    for at, byte in draw(st.lists(st.tuples(st.integers(0, max(len(data) - 1, 0)), st.integers(0, 255)), max_size=4)):
+        data[at] = byte
+    return key, bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
+
+
+@pytest.mark.properties
+@given(changed([record for record in GROUP_RECORDS if kind(record[0]) in GROUP_VALUES and record[1]]))
+def test_twins_agree_on_changed_values(record: Record) -> None:
+    assert_group_values_agree(kind(record[0]), record[1])
+
+
+@pytest.mark.properties
+@given(st.sampled_from(sorted({**GROUP_VALUES, **EARLY_GROUP_VALUES})), st.binary(max_size=60))
+def test_twins_agree_on_any_bytes(record_type: int, rest: bytes) -> None:
+    assert_group_values_agree(record_type, b"\0\0" + rest)
+    assert_group_values_agree(record_type, rest)
+
+
+@pytest.mark.properties
+@given(changed([record for record in SHARE_RECORDS if kind(record[0]) in SHARE_STATE_VALUES]), st.binary(max_size=60))
+def test_twins_agree_on_share_records(record: Record, data: bytes) -> None:
+    assert_share_values_agree(kind(record[0]), record[1])
+    for record_type in SHARE_STATE_VALUES:
+        assert_share_values_agree(record_type, b"\0\0" + data)
+        assert_share_keys_agree(bytes((0, record_type)) + data)
+    assert_share_keys_agree(data)
