@@ -1,9 +1,10 @@
 """A whole Kafka cluster on loopback, in one directory, for the length of a `with` block."""
 
 import json
+import shutil
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,12 @@ FIRST_CONTROLLER: Final = 100
 START_TIMEOUT_SECONDS: Final = 60
 ADMIN_TIMEOUT_SECONDS: Final = 30
 STARTED: Final = "Kafka Server started"
+HEAP: Final = ("-Xms64m", "-Xmx384m", "-Djava.awt.headless=true")
+LOG4J: Final = """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 
 
 def random_uuid() -> str:
@@ -33,8 +40,9 @@ def random_uuid() -> str:
 
 
 class Cluster:
-    """Controllers 100, 101 … and brokers 1 … n, each with one log directory `controller-100`, `broker-1` … below `directory`.
+    """Controllers 100, 101 … and brokers 1 … n, each with its log directory `controller-100`, `broker-1` … below `directory`.
 
+    With `log_dirs` 2 every broker has `broker-1-b` … besides. `format_options` go to Kafka's storage tool.
     Everything listens on 127.0.0.1 only, every wait is bounded, and leaving the `with` block ends every process that was started,
     by its own id, also after an exception. Raises LabError (with the node's last words) when a node does not come up.
     """
@@ -46,6 +54,8 @@ class Cluster:
         controllers: int = 1,
         *,
         version_jars: Path | None = None,
+        log_dirs: int = 1,
+        format_options: Sequence[str] = (),
         broker_settings: Mapping[str, str] | None = None,
         controller_settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -54,7 +64,9 @@ class Cluster:
         self.brokers = list(range(1, brokers + 1))
         self.controllers = list(range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers))
         self.ports = dict(zip([*self.controllers, *self.brokers], free_ports(brokers + controllers), strict=True))
+        self.log_dirs_count = log_dirs
         self._jars = version_jars or kafka_jars()
+        self._format_options = tuple(format_options)
         self._broker_settings = dict(broker_settings or {})
         self._controller_settings = dict(controller_settings or {})
         self._servers: dict[int, JavaServer] = {}
@@ -86,8 +98,19 @@ class Cluster:
         return ",".join(f"{LOOPBACK}:{self.ports[broker]}" for broker in self.running())
 
     def log_dir(self, node: int) -> Path:
-        """The log directory of a node."""
+        """The log directory of a node; of several the first."""
         return self.directory / (f"controller-{node}" if node in self.controllers else f"broker-{node}")
+
+    def log_dirs(self, node: int) -> list[Path]:
+        """All log directories of a node."""
+        first = self.log_dir(node)
+        more = 0 if node in self.controllers else self.log_dirs_count - 1
+        return [first, *(first.with_name(f"{first.name}-{chr(ord('b') + number)}") for number in range(more))]
+
+    def partition_dir(self, broker: int, topic: str, partition: int = 0) -> Path:
+        """The directory of a replica, in whichever log directory of its broker it lies; in the first if in none."""
+        places = [directory / f"{topic}-{partition}" for directory in self.log_dirs(broker)]
+        return next((place for place in places if place.exists()), places[0])
 
     def server(self, node: int) -> JavaServer:
         """The newest process of a node."""
@@ -103,7 +126,7 @@ class Cluster:
             for node in [node for node in nodes if node in group]:
                 self._start(node)
         for node in nodes:
-            self._await_start(self._servers[node])
+            self._await_start(node)
 
     def restart(self, *nodes: int) -> None:
         """Stop nodes cleanly if they run, and start them again."""
@@ -139,10 +162,16 @@ class Cluster:
         awake = [node for node in chosen if self._servers[node].running and not self._servers[node].frozen]
         self.freeze(*awake)
         try:
-            for node in chosen:
-                copy_tree(self.log_dir(node), destination / self.log_dir(node).name)
+            for directory in [directory for node in chosen for directory in self.log_dirs(node)]:
+                copy_tree(directory, destination / directory.name)
         finally:
             self.thaw(*awake)
+
+    def restore(self, source: Path, nodes: Iterable[int] | None = None) -> None:
+        """Give nodes (default: all), none of which runs, the log directories that `copy` made below `source`."""
+        for directory in [directory for node in nodes or self.ports for directory in self.log_dirs(node)]:
+            shutil.rmtree(directory)
+            copy_tree(source / directory.name, directory)
 
     def admin(self) -> AdminClient:
         """An admin client that asks the brokers awake now; keep it as long as an answer is awaited."""
@@ -190,8 +219,9 @@ class Cluster:
             raise LabError(f"no unclean election of {listed}: {done.stderr[-500:].decode(errors='replace')}")
 
     def checkpointed(self, broker: int, checkpoint: str = "replication-offset-checkpoint") -> dict[tuple[str, int], int]:
-        """The offsets in a checkpoint file of a broker; by default its high watermarks."""
-        return read_offset_checkpoint(self.log_dir(broker) / checkpoint)
+        """The offsets in a checkpoint file of all log directories of a broker; by default its high watermarks."""
+        files = [read_offset_checkpoint(directory / checkpoint) for directory in self.log_dirs(broker)]
+        return {place: offset for file in files for place, offset in file.items()}
 
     def await_high_watermark(
         self, broker: int, topic: str, offset: int, *, partition: int = 0, timeout_seconds: float = 30
@@ -217,9 +247,9 @@ class Cluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         for node, port in self.ports.items():
             extra = self._broker_settings if node in self.brokers else self._controller_settings
-            settings = node_settings(node, port, [self.log_dir(node)], controller_ports, extra)
+            settings = node_settings(node, port, self.log_dirs(node), controller_ports, extra)
             self._properties(node).write_text(properties_text(settings))
-            arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(self._properties(node))]
+            arguments = ["format", "--cluster-id", self.cluster_id, "--config", str(self._properties(node)), *self._format_options]
             done = run_tool(STORAGE_TOOL, arguments, jars=self._jars)
             if done.exit_code != 0:
                 raise LabError(f"node {node} could not be formatted: {done.stderr[-1000:].decode(errors='replace')}")
@@ -230,16 +260,34 @@ class Cluster:
     def _start(self, node: int) -> None:
         output = self.directory / f"node-{node}.output"
         output.unlink(missing_ok=True)
-        options = ("-Xms64m", "-Xmx384m", "-Djava.awt.headless=true", QUIET.replace("warn", "info"))
         self._servers[node] = JavaServer(
-            f"node {node}", KAFKA_SERVER, [str(self._properties(node))], output=output, jars=self._jars, options=options
+            f"node {node}",
+            self._main_class(node),
+            [str(self._properties(node))],
+            output=output,
+            jars=self._jars,
+            options=self._jvm_options(),
         )
 
-    def _await_start(self, server: JavaServer) -> None:
+    def _main_class(self, _node: int) -> str:
+        return KAFKA_SERVER
+
+    def _jvm_options(self) -> list[str]:
+        """A small heap, and a log to the output, whichever of two loggers the version brings along."""
+        log4j = self.directory / "log4j.properties"
+        log4j.write_text(LOG4J)
+        return [*HEAP, QUIET.replace("warn", "info"), f"-Dlog4j.configuration=file:{log4j}"]
+
+    def _is_up(self, node: int) -> bool:
+        return self._servers[node].mentions(STARTED)
+
+    def _await_start(self, node: int) -> None:
+        server = self._servers[node]
+
         def up() -> bool:
             if not server.running:
                 raise LabError(f"{server.name} ended while starting: {server.last_words()}")
-            return server.mentions(STARTED)
+            return self._is_up(node)
 
         wait_until(f"{server.name} starts", up, timeout_seconds=START_TIMEOUT_SECONDS)
 

@@ -9,21 +9,16 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from lab.cluster import LOG4J
 from lab.errors import LabError
 from lab.files import copy_tree, read_offset_checkpoint
 from lab.jvm import KAFKA_SERVER, JavaServer, wait_until
 from lab.kafka_jars import LAB, kafka_jars
 from lab.settings import LOOPBACK, free_ports, properties_text
+from lab.versions import ON_A_NEW_JVM, ZOOKEEPER
 
 OLD_VERSION: Final = "0.10.2.2"
-ZOOKEEPER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-ON_A_NEW_JVM: Final = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang"))
 OPTIONS: Final = ("-Xms32m", "-Xmx256m", *ON_A_NEW_JVM)
-LOG4J: Final = """log4j.rootLogger=INFO, out
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
-"""
 BROKERS: Final = (1, 2, 3)
 TOPIC: Final = "ledger"
 LOG: Final = f"{TOPIC}-0/{0:020}.log"

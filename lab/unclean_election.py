@@ -40,7 +40,7 @@ def write_companions(cluster: Cluster) -> None:
 
 def compacted(cluster: Cluster, broker: int) -> bool:
     """Whether a broker has cleaned all of `profiles` but the active segment, and removed what it replaced."""
-    directory = cluster.log_dir(broker) / "profiles-0"
+    directory = cluster.partition_dir(broker, "profiles")
     active = max(int(path.stem) for path in directory.glob("*.log"))
     cleaned = cluster.checkpointed(broker, "cleaner-offset-checkpoint").get(("profiles", 0), 0)
     on_the_way = [path for path in directory.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]

@@ -117,9 +117,9 @@ def write_payments(cluster: Cluster) -> None:
     Writer(cluster).batch("payments", [Message(event("cash", n)) for n in range(4)])
 
 
-def write_codecs(cluster: Cluster) -> None:
+def write_codecs(cluster: Cluster, codecs: Sequence[str] = CODECS) -> None:
     """`codec-…`: each codec's batches, first as the broker compresses them (Java), then as a client did (C)."""
-    for codec in CODECS:
+    for codec in codecs:
         name = f"codec-{codec}"
         cluster.create_topic(name, settings={"compression.type": codec, "segment.index.bytes": "1024"})
         for settings in ({}, {"compression_type": codec}):

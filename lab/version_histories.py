@@ -1,0 +1,288 @@
+"""Histories that a cluster of any version goes through, each from the same healthy disks, and what brokers then make of them.
+
+Every history leaves all nodes stopped. Its copy is taken then; afterwards all nodes are started as an operator would, without a
+flag and without force, and what readers no longer get is what was lost.
+"""
+
+import shutil
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lab.cluster import Cluster
+from lab.errors import LabTimeoutError
+from lab.files import copy_tree
+from lab.jvm import wait_until
+from lab.unclean_election import fully_replicated
+from lab.version_workload import (
+    EVENTS,
+    EVENTS_COUNT,
+    Contents,
+    Place,
+    lost,
+    places_of,
+    read_everything,
+    settle,
+    topics_of,
+    write_events,
+    write_workload,
+)
+from lab.versions import Version
+
+LAST: Final = 3
+"""The broker stopped last: alone in sync, and the leader of everything."""
+FOLLOWER: Final = 1
+AUDIT: Final = "audit"
+OLD_LEADER, STOPPED, STALE = 2, 3, 1
+COMMON, ALONE, AFTERWARDS = 300, 70, 45
+MORE: Final = 100
+SETTLING_SECONDS: Final = 40
+META_PROPERTIES: Final = "meta.properties"
+BATCH_OVERHEAD: Final = 61
+_OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Disks of one moment, and what brokers made of them."""
+
+    name: str
+    paths: tuple[Path, ...]
+    """Copies of log directories, the controllers' too."""
+    live: bool = False
+    touched: frozenset[Place] | None = frozenset()
+    """Partitions to which something was done; None: to all."""
+    lost: Mapping[Place, list[int]] = field(default_factory=dict)
+    """Offsets that readers got before and do not get after an ordinary start."""
+    started: bool = False
+    """Whether brokers were started on these disks, so that `lost` is known."""
+    healed: bool = False
+    """The disks are of after that start: what was lost may have left no trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What readers got before the ordinary start, and the partitions to which something was done (None: all)."""
+
+    before: Contents
+    touched: frozenset[Place] | None
+
+
+class Histories:
+    """A cluster of one version whose disks are put back before each history; copies go below `root`."""
+
+    def __init__(self, cluster: Cluster, version: Version, root: Path) -> None:
+        self.cluster = cluster
+        self.version = version
+        self.root = root
+        self.base = root / "base"
+        self.newborn = root / "newborn"
+        self.before: Contents = {}
+
+    @property
+    def nodes(self) -> list[int]:
+        """All nodes, controllers first."""
+        return [*self.cluster.controllers, *self.cluster.brokers]
+
+    def make_base(self) -> State:
+        """The healthy workload, and the brokers stopped one by one, `LAST` last: the disks from which every history begins."""
+        self.cluster.copy(self.newborn, self.nodes)
+        write_workload(self.cluster, self.version)
+        self.before = read_everything(self.cluster, places_of(topics_of(self.version)))
+        self.stop_one_by_one()
+        self.cluster.copy(self.base, self.nodes)
+        return State("stopped one by one", scanned(self.base))
+
+    def stop_one_by_one(self, *brokers: int) -> None:
+        """All brokers, `LAST` last unless an order is given, then the controllers."""
+        for broker in brokers or self.cluster.brokers:
+            self.cluster.stop(broker)
+        self.cluster.stop(*self.cluster.controllers)
+
+    def start(self) -> None:
+        """All nodes, as an operator would start them, and their replicas in sync if they can be."""
+        self.cluster.start(*self.nodes)
+        self.await_in_sync()
+
+    def await_in_sync(self) -> None:
+        """Wait until all replicas are in sync, or will not be."""
+        try:
+            wait_until("all replicas in sync", lambda: fully_replicated(self.cluster), timeout_seconds=SETTLING_SECONDS)
+        except LabTimeoutError:
+            return
+
+    def play(self, name: str, change: "Change", *, started: str | None = None) -> list[State]:
+        """Put the base back, let `change` happen to it, copy, start, and see what was lost.
+
+        With `started` the disks are copied again after the start, as a state of that name.
+        """
+        self.cluster.restore(self.base, self.nodes)
+        played = change(self)
+        folder = self.copy(name)
+        self.start()
+        after = read_everything(self.cluster, played.before)
+        gone = lost(played.before, after)
+        self.stop_one_by_one()
+        states = [State(name, scanned(folder), touched=played.touched, lost=gone, started=True)]
+        if started is not None:
+            later = self.copy(started)
+            states.append(State(started, scanned(later), touched=played.touched, lost=gone, started=True, healed=True))
+        return states
+
+    def copy(self, name: str) -> Path:
+        """Copies of all log directories as they are now."""
+        folder = self.root / name.replace(" ", "-")
+        self.cluster.copy(folder, self.nodes)
+        return folder
+
+
+Change = Callable[[Histories], Played]
+
+
+def scanned(folder: Path) -> tuple[Path, ...]:
+    """The log directories in a folder, brokers' and controllers'."""
+    return tuple(path for path in sorted(folder.iterdir()) if not path.name.startswith("zookeeper-"))
+
+
+def unclean_election(histories: Histories) -> Played:
+    """`audit`: a leader alone in sync commits 70 records and dies; a replica that lacks them is elected and takes 45 others."""
+    cluster = histories.cluster
+    histories.start()
+    settings = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true", "segment.index.bytes": "1024"}
+    cluster.create_topic(AUDIT, assignment=[[OLD_LEADER, STOPPED, STALE]], settings=settings)
+    write_events(cluster, AUDIT, COMMON)
+    settle(cluster, {AUDIT: 1})
+    cluster.stop(STOPPED)
+    cluster.freeze(STALE)
+    alone = (OLD_LEADER, [OLD_LEADER])
+    wait_until("one is alone in sync", lambda: cluster.leader_and_isr(AUDIT) == alone, timeout_seconds=60)
+    end = write_events(cluster, AUDIT, ALONE, first=COMMON, each=10, acks="1")
+    cluster.await_high_watermark(OLD_LEADER, AUDIT, end)
+    promised = read_everything(cluster, [(AUDIT, 0)])
+    cluster.kill(OLD_LEADER)
+    cluster.thaw(STALE)
+    wait_until("the stale replica leads", lambda: cluster.leader_and_isr(AUDIT)[0] == STALE, timeout_seconds=60)
+    end = write_events(cluster, AUDIT, AFTERWARDS, first=1000, each=15, acks="1")
+    cluster.await_high_watermark(STALE, AUDIT, end)
+    cluster.stop(STALE, *cluster.controllers)
+    return Played({**histories.before, **promised}, frozenset(promised))
+
+
+def wiped(histories: Histories) -> Played:
+    """The disks of the sole in-sync replica of everything hold `meta.properties` alone."""
+    for directory in histories.cluster.log_dirs(LAST):
+        kept = (directory / META_PROPERTIES).read_bytes()
+        shutil.rmtree(directory)
+        directory.mkdir()
+        (directory / META_PROPERTIES).write_bytes(kept)
+    return Played(histories.before, None)
+
+
+def older_backup(histories: Histories) -> Played:
+    """100 more records on each partition of `events`, a crash of all brokers after which the last leader leads again, 20 more
+    records and a clean stop; then that leader's disks are replaced by their copies from before all that."""
+    cluster = histories.cluster
+    histories.start()
+    for partition in range(3):
+        write_events(cluster, EVENTS, MORE, first=EVENTS_COUNT, partition=partition)
+    settle(cluster, {EVENTS: 3})
+    cluster.kill(*cluster.brokers)
+    cluster.stop(*cluster.controllers)
+    histories.start()
+    for partition in range(3):
+        write_events(cluster, EVENTS, 20, first=EVENTS_COUNT + MORE, partition=partition)
+    settle(cluster, {EVENTS: 3})
+    before = read_everything(cluster, histories.before)
+    histories.stop_one_by_one()
+    cluster.restore(histories.base, [LAST])
+    return Played(before, frozenset((EVENTS, partition) for partition in range(3)))
+
+
+def first_segment_deleted(histories: Histories) -> Played:
+    """Somebody deletes the first segment of a partition on its leader."""
+    delete_segment(histories.cluster.partition_dir(LAST, EVENTS, 0), 0)
+    return Played(histories.before, frozenset({(EVENTS, 0)}))
+
+
+def middle_segment_deleted(histories: Histories) -> Played:
+    """Somebody deletes a segment from the middle of a partition on its leader."""
+    directory = histories.cluster.partition_dir(LAST, EVENTS, 1)
+    delete_segment(directory, len(segments(directory)) // 2)
+    return Played(histories.before, frozenset({(EVENTS, 1)}))
+
+
+def segments(directory: Path) -> list[Path]:
+    """The `.log` files of a partition directory, by offset."""
+    return sorted(directory.glob("*.log"))
+
+
+def delete_segment(directory: Path, which: int) -> None:
+    """Delete a segment's log and indexes."""
+    for path in directory.glob(f"{segments(directory)[which].stem}.*"):
+        if path.suffix != ".snapshot":
+            path.unlink()
+
+
+def follower_cut(histories: Histories) -> Played:
+    """The last segment of a follower that holds data is cut in the middle of a batch."""
+    directory = histories.cluster.partition_dir(FOLLOWER, EVENTS, 2)
+    log = [path for path in segments(directory) if path.stat().st_size][-1]
+    with log.open("r+b") as file:
+        file.truncate(batch_positions(log)[-1] + BATCH_OVERHEAD + 20)
+    return Played(histories.before, frozenset({(EVENTS, 2)}))
+
+
+def bit_flipped(histories: Histories) -> Played:
+    """One bit within the records of a batch in the middle of the leader's log is another."""
+    logs = segments(histories.cluster.partition_dir(LAST, EVENTS, 1))
+    log = logs[len(logs) // 2]
+    data = bytearray(log.read_bytes())
+    positions = batch_positions(log)
+    data[positions[len(positions) // 2] + BATCH_OVERHEAD + 30] ^= 4
+    log.write_bytes(bytes(data))
+    return Played(histories.before, frozenset({(EVENTS, 1)}))
+
+
+def batch_positions(log: Path) -> list[int]:
+    """Where the batches of a log file begin."""
+    data = log.read_bytes()
+    positions = [0]
+    while positions[-1] < len(data):
+        _, length = _OFFSET_AND_LENGTH.unpack_from(data, positions[-1])
+        positions.append(positions[-1] + _OFFSET_AND_LENGTH.size + length)
+    return positions[:-1]
+
+
+def old_controllers_log(histories: Histories) -> Played:
+    """The controllers' disks are replaced by their copies from before the first topic was created."""
+    histories.cluster.restore(histories.newborn, histories.cluster.controllers)
+    return Played(histories.before, None)
+
+
+def one_topic_copied(histories: Histories) -> State:
+    """Of each broker the directories of one topic, with `meta.properties` and the checkpoints, copied by hand."""
+    folder = histories.root / "one-topic-copied"
+    for directory in histories.base.glob("broker-*"):
+        target = folder / directory.name
+        target.mkdir(parents=True)
+        for entry in directory.iterdir():
+            if entry.is_file() and (entry.name == META_PROPERTIES or entry.name.endswith("-checkpoint")):
+                shutil.copy2(entry, target / entry.name)
+            elif entry.name.rpartition("-")[0] == EVENTS:
+                copy_tree(entry, target / entry.name)
+    return State("one topic copied", scanned(folder))
+
+
+def linked_directories(histories: Histories) -> State:
+    """A log directory, a partition directory and a segment are links to where they really lie, below a folder that is given."""
+    folder = histories.root / "linked-directories"
+    copy_tree(histories.base, folder)
+    disks = folder / "disks"
+    disks.mkdir()
+    for node in (FOLLOWER, LAST):
+        (folder / f"broker-{node}").rename(disks / f"broker-{node}")
+    (folder / f"broker-{FOLLOWER}").symlink_to(Path("disks") / f"broker-{FOLLOWER}")
+    (folder / f"broker-{LAST}").symlink_to(Path("disks") / f"broker-{LAST}")
+    return State("linked directories", (folder,))

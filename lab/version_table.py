@@ -1,0 +1,211 @@
+"""The table of versions and states: what brokers made of each, what a scan says of its copy, and whether that is right.
+
+`python -m lab.version_table [VERSION …]` (`make lab-versions`): every version, every state; about an hour on two cores.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.engine import local
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import ScanResult
+from lab.version_healthy import at_rest_and_crashed, copied_live, moving
+from lab.version_histories import (
+    Change,
+    Histories,
+    State,
+    bit_flipped,
+    first_segment_deleted,
+    follower_cut,
+    linked_directories,
+    middle_segment_deleted,
+    old_controllers_log,
+    older_backup,
+    one_topic_copied,
+    unclean_election,
+    wiped,
+)
+from lab.version_workload import Place, spans
+from lab.versions import VERSIONS, Version, version_cluster
+
+LIVE_COPIES: Final = 15
+"""Of each version: with seven of them more than a hundred."""
+HISTORIES: Final[dict[str, Change]] = {
+    "unclean election": unclean_election,
+    "sole ISR member wiped": wiped,
+    "older backup": older_backup,
+    "first segment deleted": first_segment_deleted,
+    "middle segment deleted": middle_segment_deleted,
+    "follower cut": follower_cut,
+    "bit flipped": bit_flipped,
+    "old controller's log": old_controllers_log,
+}
+"""State → what happens to the healthy disks."""
+STARTED: Final = "sole ISR member wiped"
+"""Copied once more after the start."""
+BAD: Final = (Severity.ERROR, Severity.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One version in one state."""
+
+    version: str
+    state: State
+    result: ScanResult
+
+    @property
+    def above_info(self) -> list[Finding]:
+        """Findings that are no mere information."""
+        return [finding for finding in self.result.findings if finding.severity is not Severity.INFO]
+
+    @property
+    def wrong(self) -> list[str]:
+        """In what the scan is wrong, by what clients and brokers say; empty if it is right."""
+        return [*self._unread(), *self._false_alarms(), *self._missed()]
+
+    def _unread(self) -> Iterator[str]:
+        if self.result.incomplete:
+            yield f"{len(self.result.incomplete)} not read, first {self.result.incomplete[0].reason}"
+
+    def _false_alarms(self) -> Iterator[str]:
+        """What is said of partitions to which nothing was done; of live copies only what is called damaged or lost."""
+        for finding in self.above_info:
+            if self.state.live and finding.severity not in BAD:
+                continue
+            place = _place(finding)
+            if self.state.touched is not None and (place is None or place not in self.state.touched):
+                yield f"false alarm: {told(finding)}"
+
+    def _missed(self) -> Iterator[str]:
+        """Partitions of which brokers lost records, or that were damaged, and of which nothing bad is said."""
+        if self.state.healed:
+            return
+        bad = {_place(finding) for finding in self.result.findings if finding.severity in BAD}
+        if None in bad:
+            return
+        for place, offsets in sorted(self.state.lost.items()):
+            if place not in bad:
+                yield f"missed: {_spelled(place)} lost {spans(offsets)}"
+        for place in sorted(self.state.touched or ()):
+            if place not in self.state.lost and place not in {_place(finding) for finding in self.result.findings}:
+                yield f"missed: nothing said of {_spelled(place)}"
+
+    @property
+    def truth(self) -> str:
+        """What readers lost, in a few words."""
+        offsets = sum(map(len, self.state.lost.values()))
+        if not offsets:
+            return "nothing lost" if self.state.started else "healthy" if not self.state.touched else "not started"
+        return f"{offsets} records of {len(self.state.lost)} partitions lost"
+
+    @property
+    def verdict(self) -> str:
+        """The worst severity and the kinds above `info`."""
+        counts: dict[str, int] = {}
+        for finding in self.above_info:
+            counts[finding.kind] = counts.get(finding.kind, 0) + 1
+        kinds = ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in sorted(counts.items()))
+        worst = max((finding.severity for finding in self.result.findings), default=None, key=list(Severity).index)
+        return f"{worst.value if worst else 'clean'}{': ' if kinds else ''}{kinds}"
+
+
+def _place(finding: Finding) -> Place | None:
+    topic, partition = finding.place.topic, finding.place.partition
+    return None if topic is None or partition is None else (topic, partition)
+
+
+def _spelled(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"
+
+
+def told(finding: Finding) -> str:
+    """A finding in a few words."""
+    place = finding.place
+    offsets = f"[{place.offset_start}, {place.offset_end})"
+    return f"{finding.severity.value} {finding.kind} {place.topic}-{place.partition} on {place.broker} {offsets}"
+
+
+def judge(version: Version, state: State) -> Cell:
+    """Scan the copies of a state."""
+    paths = [str(path) for path in state.paths]
+    return Cell(version.name, state, local.scan(paths, ScanOptions(jobs=1, live=state.live)))
+
+
+def cells(version: Version, root: Path, wanted: Callable[[str], bool] = lambda _: True, live: int = LIVE_COPIES) -> Iterator[Cell]:
+    """Every wanted state of a version, judged, with copies below `root`. Raises LabError."""
+    with version_cluster(root / "nodes", version, log_dirs=2 if version.moves else 1) as cluster:
+        histories = Histories(cluster, version, root / "copies")
+        for state in states(histories, wanted, live):
+            yield judge(version, state)
+
+
+def states(histories: Histories, wanted: Callable[[str], bool], live: int) -> Iterator[State]:
+    """The states, each as soon as its disks are copied."""
+    yield histories.make_base()
+    if wanted("healthy"):
+        yield from at_rest_and_crashed(histories)
+    if wanted("moving") and histories.version.moves:
+        yield moving(histories)
+    if live:
+        yield from copied_live(histories, live)
+    if wanted("one topic copied"):
+        yield one_topic_copied(histories)
+    if wanted("linked directories"):
+        yield linked_directories(histories)
+    for name, change in HISTORIES.items():
+        if wanted(name) and not (change is old_controllers_log and histories.version.zookeeper):
+            yield from histories.play(name, change, started=f"{name}, started" if name == STARTED else None)
+
+
+def table(judged: Sequence[Cell]) -> str:
+    """One row a version and state in Markdown; live copies of a version are one row."""
+    rows = ["| version | state | copies | brokers and clients | scan | right |", "|---|---|---|---|---|---|"]
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in judged:
+        groups.setdefault((cell.version, cell.state.name), []).append(cell)
+    for (version, state), members in groups.items():
+        verdicts = " / ".join(dict.fromkeys(cell.verdict for cell in members))
+        wrong = list(dict.fromkeys(reason for cell in members for reason in cell.wrong))
+        right = "yes" if not wrong else "; ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        rows.append(f"| {version} | {state} | {len(members)} | {members[0].truth} | {verdicts} | {right} |")
+    return "\n".join(rows)
+
+
+def summary(judged: Sequence[Cell]) -> str:
+    """How many copies there were of what kind, and how many are judged wrongly."""
+    healthy = [cell for cell in judged if not cell.state.live and cell.state.touched == frozenset()]
+    live = [cell for cell in judged if cell.state.live]
+    others = [cell for cell in judged if not cell.state.live and cell.state.touched != frozenset()]
+    kinds = {"healthy copies": healthy, "live copies": live, "copies with a history": others}
+    return "\n".join(
+        f"{name}: {len(group)}, judged wrongly: {sum(bool(cell.wrong) for cell in group)}" for name, group in kinds.items()
+    )
+
+
+def main() -> int:
+    """Play all versions that are named, print the table, and end with 1 if the scan is wrong anywhere."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(VERSIONS)}; default: all")
+    parser.add_argument("--live", type=int, default=LIVE_COPIES, help="copies of each version taken under traffic")
+    parser.add_argument("--state", action="append", help="play only these states")
+    parser.add_argument("--keep", type=Path, help="a new folder in which the copies stay")
+    given = parser.parse_args()
+    judged: list[Cell] = []
+    with tempfile.TemporaryDirectory(prefix="lab-versions-") as scratch:
+        for name in given.versions or VERSIONS:
+            root = (given.keep or Path(scratch)) / name
+            for cell in cells(VERSIONS[name], root, lambda state: not given.state or state in given.state, given.live):
+                judged.append(cell)
+                print(f"{name}: {cell.state.name}: {cell.verdict}: {cell.wrong or 'right'}", flush=True)
+    print(f"\n{table(judged)}\n\n{summary(judged)}")
+    return int(any(cell.wrong for cell in judged))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

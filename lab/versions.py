@@ -1,0 +1,145 @@
+"""The Kafka versions of the laboratory: what each can do, and a cluster of each, under KRaft or ZooKeeper."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lab.cluster import FIRST_CONTROLLER, Cluster
+from lab.kafka_jars import LAB, kafka_jars
+from lab.settings import BROKER, LOOPBACK, properties_text
+from lab.workload import CODECS
+
+ZOOKEEPER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+ON_A_NEW_JVM: Final = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang"))
+SESSION: Final = {"broker.session.timeout.ms": "6000"}
+PROMPT: Final = {
+    "file.delete.delay.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+    "log.retention.check.interval.ms": "5000",
+    "replica.high.watermark.checkpoint.interval.ms": "2000",
+    "transaction.partition.verification.enable": "true",
+}
+"""What is deleted goes soon, and checkpoints follow soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of Kafka, and what it brings along."""
+
+    name: str
+    zookeeper: bool = False
+    codecs: tuple[str, ...] = CODECS
+    moves: bool = True
+    """Whether a replica can be moved from one log directory to another in this mode."""
+    share_groups: bool = False
+    streams_groups: bool = False
+    format_options: tuple[str, ...] = ()
+    pom: Path = LAB / "pom.xml"
+
+    @property
+    def jars(self) -> Path:
+        """The folder of its jars, fetched once."""
+        return kafka_jars(self.name, self.pom)
+
+
+VERSIONS: Final = {
+    version.name: version
+    for version in (
+        Version("1.1.1", zookeeper=True, codecs=("gzip", "snappy", "lz4"), pom=LAB / "pom-1.1.1.xml"),
+        Version("2.8.2", zookeeper=True),
+        Version("3.3.2", moves=False),
+        Version("3.6.2", moves=False),
+        Version("3.9.1"),
+        Version("4.1.1", share_groups=True, format_options=("--feature", "share.version=1")),
+        Version("4.3.0", share_groups=True, streams_groups=True),
+    )
+}
+
+
+class ZooKeeperCluster(Cluster):
+    """Brokers of a version before KRaft; node 100 is ZooKeeper, its data in `zookeeper-100`."""
+
+    @property
+    def zookeeper(self) -> str:
+        """Where ZooKeeper listens."""
+        return f"{LOOPBACK}:{self.ports[FIRST_CONTROLLER]}"
+
+    def log_dir(self, node: int) -> Path:
+        """The log directory of a broker (the first of several), or the data of ZooKeeper."""
+        return self.directory / f"zookeeper-{node}" if node in self.controllers else super().log_dir(node)
+
+    def _format(self) -> None:
+        """ZooKeeper and its brokers make their directories by themselves."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        zookeeper = FIRST_CONTROLLER
+        settings = {
+            "dataDir": str(self.log_dir(zookeeper)),
+            "clientPort": str(self.ports[zookeeper]),
+            "clientPortAddress": LOOPBACK,
+            "tickTime": "1000",
+            "admin.enableServer": "false",
+        }
+        self.log_dir(zookeeper).mkdir()
+        self._properties(zookeeper).write_text(properties_text(settings))
+        for broker in self.brokers:
+            address = f"PLAINTEXT://{LOOPBACK}:{self.ports[broker]}"
+            of_broker = {
+                **BROKER,
+                "broker.id": str(broker),
+                "listeners": address,
+                "advertised.listeners": address,
+                "log.dirs": ",".join(map(str, self.log_dirs(broker))),
+                "zookeeper.connect": self.zookeeper,
+                "zookeeper.session.timeout.ms": "6000",
+                "zookeeper.connection.timeout.ms": "20000",
+                "controlled.shutdown.max.retries": "2",
+                "controlled.shutdown.retry.backoff.ms": "500",
+                "num.network.threads": "1",
+                "num.io.threads": "2",
+                **self._broker_settings,
+            }
+            self._properties(broker).write_text(properties_text(of_broker))
+
+    def _main_class(self, node: int) -> str:
+        return ZOOKEEPER if node in self.controllers else super()._main_class(node)
+
+    def _jvm_options(self) -> list[str]:
+        return [*super()._jvm_options(), *ON_A_NEW_JVM]
+
+    def _is_up(self, node: int) -> bool:
+        if node not in self.controllers:
+            return self._servers[node].mentions(f"[KafkaServer id={node}] started")
+        try:
+            socket.create_connection((LOOPBACK, self.ports[node]), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+def version_cluster(
+    directory: Path, version: Version, *, brokers: int = 3, log_dirs: int = 1, settings: Mapping[str, str] | None = None
+) -> Cluster:
+    """A cluster of a version, not yet started, of brokers 1 … n and one controller or ZooKeeper."""
+    kind = ZooKeeperCluster if version.zookeeper else Cluster
+    replicas = str(min(brokers, 3))
+    internal = {"offsets.topic.replication.factor": replicas, "transaction.state.log.replication.factor": replicas}
+    if version.share_groups:
+        internal |= {
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
+            "group.share.initial.rebalance.delay.ms": "0",
+        }
+    return kind(
+        directory,
+        brokers,
+        version_jars=version.jars,
+        log_dirs=log_dirs,
+        format_options=version.format_options,
+        broker_settings={**PROMPT, **internal, **(settings or {})},
+        controller_settings=SESSION,
+    )
