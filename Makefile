@@ -8,7 +8,7 @@ KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker nightly check format bench bench-spark lab clean
+.PHONY: help demo java test test-broker nightly check format bench bench-spark lab lab-versions clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
@@ -19,6 +19,7 @@ help:
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
 	@echo 'make bench-spark  measure the scan on Spark against the local engine'
+	@echo 'make lab-versions every state of seven Kafka versions, and what a scan makes of it: a table (nightly, an hour and a half)'
 	@echo 'make lab          make the sample log directories again, hold a scan of them to what must be found, and list them'
 
 $(BIN)/python:
@@ -80,6 +81,9 @@ bench-spark: $(VENV)/.installed-dev
 
 lab: $(VENV)/.installed-dev
 	$(BIN)/python -m lab.make_samples
+
+lab-versions: $(VENV)/.installed-dev
+	$(BIN)/python -m lab.version_table
 
 clean:
 	rm -rf $(VENV) $(SPARK40) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -14,13 +14,13 @@ WORK: Final = LAB / "work"
 FETCH_TIMEOUT_SECONDS: Final = 600
 
 
-def kafka_jars(version: str = KAFKA_VERSION, pom: Path = LAB / "pom.xml") -> Path:
-    """The directory that holds Kafka `version` with its dependencies; downloads it first if it is not there.
+def kafka_jars(version: str = KAFKA_VERSION, pom: Path = LAB / "pom.xml", name: str = "kafka") -> Path:
+    """The directory `name`-`version` that holds what a pom lists with its dependencies; downloads it first if it is not there.
 
     The directory appears whole or not at all, so an interrupted download is simply begun again. Raises LabError without Maven or
     when it fails.
     """
-    directory = WORK / f"kafka-{version}"
+    directory = WORK / f"{name}-{version}"
     if directory.is_dir():
         return directory
     maven = shutil.which("mvn")

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from lab.cluster import Cluster, settled
 from lab.errors import LabError
 from lab.jvm import wait_until
@@ -48,9 +50,12 @@ def compacted(cluster: Cluster, broker: int) -> bool:
 
 
 def fully_replicated(cluster: Cluster) -> bool:
-    """Whether every partition has a leader and its whole replica set in sync."""
+    """Whether every partition has a leader and its whole replica set in sync, as a broker says that knows by now."""
     admin = cluster.admin()
-    topics = admin.list_topics(timeout=30).topics.values()
+    try:
+        topics = admin.list_topics(timeout=30).topics.values()
+    except KafkaException:
+        return False
     partitions = [partition for topic in topics for partition in topic.partitions.values()]
     return bool(partitions) and all(one.leader >= 0 and sorted(one.isrs) == sorted(one.replicas) for one in partitions)
 

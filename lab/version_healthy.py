@@ -85,8 +85,8 @@ def _messages(kind: str, turn: int, count: int) -> list[Message]:
     return [Message(event(kind, turn * count + n), b"user-%02d" % ((turn + n) % 40)) for n in range(count)]
 
 
-def at_rest_and_crashed(histories: Histories, *, kills: int = 3) -> list[State]:
-    """Copies at rest, with a broker down, after `kill -9` at rest and under traffic, and after a stop of all at once."""
+def at_rest(histories: Histories) -> list[State]:
+    """Copies while all run, with a broker down that others left behind, after `kill -9`, and after a stop of all at once."""
     cluster = histories.cluster
     cluster.restore(histories.base, histories.nodes)
     histories.start()
@@ -98,24 +98,32 @@ def at_rest_and_crashed(histories: Histories, *, kills: int = 3) -> list[State]:
     cluster.start(DOWN)
     histories.await_in_sync()
     states.append(_killed(histories, "killed at rest"))
-    for number in range(1, kills + 1):
-        histories.start()
-        with Traffic(cluster) as traffic:
-            traffic.await_rounds(KILLED_AFTER_ROUNDS)
-            states.append(_killed(histories, f"killed under traffic {number}"))
     histories.start()
     cluster.stop()
     states.append(State("stopped at once", scanned(histories.copy("stopped at once"))))
     return states
 
 
-def _killed(histories: Histories, name: str) -> State:
+def killed_under_traffic(histories: Histories, kills: int) -> list[State]:
+    """`kills` times all brokers die at once while clients write, each time after they recovered from the time before."""
+    cluster = histories.cluster
+    cluster.restore(histories.base, histories.nodes)
+    states = []
+    for number in range(1, kills + 1):
+        histories.start()
+        with Traffic(cluster) as traffic:
+            traffic.await_rounds(KILLED_AFTER_ROUNDS)
+            states.append(_killed(histories, "killed under traffic", folder=f"killed-under-traffic-{number}"))
+    return states
+
+
+def _killed(histories: Histories, name: str, folder: str | None = None) -> State:
     """All brokers die at once; the controllers follow."""
     cluster = histories.cluster
     cluster.freeze(*cluster.brokers)
     cluster.kill(*cluster.brokers)
     cluster.stop(*cluster.controllers)
-    return State(name, scanned(histories.copy(name)))
+    return State(name, scanned(histories.copy(folder or name)))
 
 
 def moving(histories: Histories) -> State:

@@ -14,7 +14,7 @@ from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
-from lab.version_healthy import at_rest_and_crashed, copied_live, moving
+from lab.version_healthy import at_rest, copied_live, killed_under_traffic, moving
 from lab.version_histories import (
     Change,
     Histories,
@@ -35,6 +35,7 @@ from lab.versions import VERSIONS, Version, version_cluster
 
 LIVE_COPIES: Final = 15
 """Of each version: with seven of them more than a hundred."""
+KILLS: Final = 4
 HISTORIES: Final[dict[str, Change]] = {
     "unclean election": unclean_election,
     "sole ISR member wiped": wiped,
@@ -137,19 +138,22 @@ def judge(version: Version, state: State) -> Cell:
     return Cell(version.name, state, local.scan(paths, ScanOptions(jobs=1, live=state.live)))
 
 
-def cells(version: Version, root: Path, wanted: Callable[[str], bool] = lambda _: True, live: int = LIVE_COPIES) -> Iterator[Cell]:
+def cells(
+    version: Version, root: Path, wanted: Callable[[str], bool] = lambda _: True, live: int = LIVE_COPIES, kills: int = KILLS
+) -> Iterator[Cell]:
     """Every wanted state of a version, judged, with copies below `root`. Raises LabError."""
     with version_cluster(root / "nodes", version, log_dirs=2 if version.moves else 1) as cluster:
-        histories = Histories(cluster, version, root / "copies")
-        for state in states(histories, wanted, live):
+        for state in states(Histories(cluster, version, root / "copies"), wanted, live, kills):
             yield judge(version, state)
 
 
-def states(histories: Histories, wanted: Callable[[str], bool], live: int) -> Iterator[State]:
+def states(histories: Histories, wanted: Callable[[str], bool], live: int, kills: int) -> Iterator[State]:
     """The states, each as soon as its disks are copied."""
     yield histories.make_base()
-    if wanted("healthy"):
-        yield from at_rest_and_crashed(histories)
+    if wanted("at rest"):
+        yield from at_rest(histories)
+    if wanted("killed under traffic"):
+        yield from killed_under_traffic(histories, kills)
     if wanted("moving") and histories.version.moves:
         yield moving(histories)
     if live:

@@ -11,6 +11,7 @@ from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
 from lab.errors import LabError
 from lab.jvm import run_tool, wait_until
 from lab.unclean_election import compacted
+from lab.version_groups import read_as_share_group, read_as_streams_group
 from lab.versions import Version, ZooKeeperCluster
 from lab.workload import (
     SMALL_SEGMENTS,
@@ -29,6 +30,8 @@ from lab.workload import (
 EVENTS: Final = "events"
 """Three partitions in many segments, each led by another broker at first: what most histories happen to."""
 EVENTS_COUNT: Final = 400
+SHARED_COUNT: Final = 100
+"""Records of `orders` that a share group acknowledges, and a streams group reads."""
 TRIMMED: Final = "trimmed"
 TRIMMED_COUNT, TRIMMED_START = 60, 31
 READ_SECONDS: Final = 60
@@ -48,7 +51,8 @@ def topics_of(version: Version) -> dict[str, int]:
 
 
 def write_workload(cluster: Cluster, version: Version) -> None:
-    """Everything that the version can: codecs, idempotence, transactions, cleaning, groups, DeleteRecords, a move between disks.
+    """Everything that the version can: codecs, idempotence, transactions, cleaning, groups, DeleteRecords, a move between
+    disks.
 
     Ends when checkpoints have followed. Raises LabError.
     """
@@ -63,6 +67,10 @@ def write_workload(cluster: Cluster, version: Version) -> None:
     cluster.create_topic(TRIMMED, assignment=[[1, 2, 3]], settings=SMALL_SEGMENTS)
     write_events(cluster, TRIMMED, TRIMMED_COUNT, each=3)
     commit_group(cluster)
+    if version.share_groups:
+        read_as_share_group(cluster, "orders", SHARED_COUNT)
+    if version.streams_groups:
+        read_as_streams_group(cluster, "orders", SHARED_COUNT)
     settle(cluster, topics_of(version))
     delete_records(cluster, TRIMMED, TRIMMED_START)
     if cluster.log_dirs_count > 1:

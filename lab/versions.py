@@ -1,5 +1,6 @@
 """The Kafka versions of the laboratory: what each can do, and a cluster of each, under KRaft or ZooKeeper."""
 
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.cluster import FIRST_CONTROLLER, Cluster
+from lab.jvm import wait_until
 from lab.kafka_jars import LAB, kafka_jars
 from lab.settings import BROKER, LOOPBACK, properties_text
 from lab.workload import CODECS
@@ -14,6 +16,7 @@ from lab.workload import CODECS
 ZOOKEEPER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 ON_A_NEW_JVM: Final = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang"))
 SESSION: Final = {"broker.session.timeout.ms": "6000"}
+SESSION_END_SECONDS: Final = 60
 PROMPT: Final = {
     "file.delete.delay.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
@@ -71,6 +74,20 @@ class ZooKeeperCluster(Cluster):
         """The log directory of a broker (the first of several), or the data of ZooKeeper."""
         return self.directory / f"zookeeper-{node}" if node in self.controllers else super().log_dir(node)
 
+    def start(self, *nodes: int) -> None:
+        """Start nodes (again), ZooKeeper first; it has to forget the sessions of brokers that were killed."""
+        super().start(*(node for node in nodes if node in self.controllers))
+        brokers = [node for node in nodes if node in self.brokers]
+        wait_until("old sessions end", lambda: not self._registered() & set(brokers), timeout_seconds=SESSION_END_SECONDS)
+        super().start(*brokers)
+
+    def _registered(self) -> set[int]:
+        """The brokers whose registrations ZooKeeper holds."""
+        with socket.create_connection((LOOPBACK, self.ports[FIRST_CONTROLLER]), timeout=5) as connection:
+            connection.sendall(b"dump")
+            told = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        return {int(broker) for broker in re.findall(rb"/brokers/ids/(\d+)", told)}
+
     def _format(self) -> None:
         """ZooKeeper and its brokers make their directories by themselves."""
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -81,6 +98,7 @@ class ZooKeeperCluster(Cluster):
             "clientPortAddress": LOOPBACK,
             "tickTime": "1000",
             "admin.enableServer": "false",
+            "4lw.commands.whitelist": "dump",
         }
         self.log_dir(zookeeper).mkdir()
         self._properties(zookeeper).write_text(properties_text(settings))
