@@ -136,7 +136,7 @@ def test_an_open_transaction_is_told_with_what_it_hides() -> None:
         "producer_epoch": 0,
         "first_offset": 16,
         "last_offset": 24,
-        "first_timestamp": START + 4000,
+        "first_timestamp": START + 3700,
         "last_timestamp": START + 6000,
         "last_stable_offset": 16,
         "hidden_records": 19,
@@ -154,8 +154,8 @@ def test_open_transactions_come_oldest_first() -> None:
         Log().transactional(9, 0, 0, 2).transactional(3, 1, 0, 2).marker(9, 0, COMMIT).transactional(9, 0, 2).transactional(9, 1, 3)
     )
     assert log.fold(TransactionsFold).open_transactions() == [
-        OpenTransaction(3, 1, 2, 3, START + 2000, START + 2000, 0, 100, 100, 3, 1),
-        OpenTransaction(9, 1, 5, 6, START + 4000, START + 5000, 0, 300, 100, 5, 0),
+        OpenTransaction(3, 1, 2, 3, START + 1700, START + 2000, 0, 100, 100, 3, 1),
+        OpenTransaction(9, 1, 5, 6, START + 3700, START + 5000, 0, 300, 100, 5, 0),
     ]
 
 

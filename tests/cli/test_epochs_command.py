@@ -78,7 +78,7 @@ def test_both_cuts_in_every_format_and_nothing_raw(run: Run, shifted: Path, form
         rows = json.loads(out) if format_name == "json" else [json.loads(line) for line in out.splitlines()]
         assert [(row["leader_epoch"], row["status"]) for row in rows] == [(0, "agrees"), (1, "starts_differ")]
         assert (rows[0]["truncation_offset_by_checkpoint"], rows[0]["truncation_offset_by_batches"]) == (3, 2)
-        assert (rows[0]["first_timestamp_ms"], rows[0]["first_timestamp"]) == (1700000000000, "2023-11-14T22:13:20.000Z")
+        assert (rows[0]["first_timestamp_ms"], rows[0]["first_timestamp"]) == (1700000000006, "2023-11-14T22:13:20.006Z")
     if format_name in {"tsv", "markdown"}:
         assert "truncation" in out
         assert "starts" in out

@@ -29,7 +29,7 @@ def test_offsets_batches_and_times_of_each_epoch() -> None:
     assert (first.topic, first.partition, first.broker, first.log_dir) == ("t", 0, 1, "broker-1")
     assert (first.checkpoint_start_offset, first.start_offset, first.end_offset, first.batches) == (0, 0, 3, 3)
     assert (second.checkpoint_start_offset, second.start_offset, second.end_offset, second.batches) == (3, 3, 5, 2)
-    assert (second.first_timestamp_ms, second.last_timestamp_ms) == (BASE_TIMESTAMP, BASE_TIMESTAMP)
+    assert (second.first_timestamp_ms, second.last_timestamp_ms) == (BASE_TIMESTAMP + 1, BASE_TIMESTAMP + 1)
     assert (first.status, second.status, first.controller) == ("agrees", "agrees", None)
     assert (first.truncation_offset_by_checkpoint, first.truncation_offset_by_batches) == (None, None)
 

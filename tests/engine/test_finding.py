@@ -61,7 +61,10 @@ def batches(draw: st.DrawFn) -> list[bytes]:
                 base_timestamp=BASE_TIMESTAMP + draw(st.integers(0, 20)),
                 compression_type=draw(st.sampled_from(["none", "none", "gzip", "zstd"])),
                 timestamp_type=draw(st.sampled_from(["CreateTime", "LogAppendTime"])),
+                partition_leader_epoch=draw(st.integers(10, 19)),
                 producer_id=draw(st.sampled_from([-1, 7, 8])),
+                producer_epoch=draw(st.integers(100, 199)),
+                base_sequence=draw(st.integers(70_000, 79_999)),
                 delete_horizon_ms=draw(st.sampled_from([None, BASE_TIMESTAMP + 10**6])),
             )
         )

@@ -61,7 +61,11 @@ def logs(draw: st.DrawFn) -> bytes:
             records,
             base_offset=offset,
             base_timestamp=BASE_TIMESTAMP,
+            max_timestamp=BASE_TIMESTAMP + 1 + len(data),
+            partition_leader_epoch=draw(st.integers(0, 9)),
             producer_id=7 if kind == "transaction" else -1,
+            producer_epoch=0 if kind == "transaction" else -1,
+            base_sequence=1000 + offset if kind == "transaction" else -1,
             is_transactional=kind == "transaction",
             compression_type="gzip" if kind == "gzip" else "none",
         )

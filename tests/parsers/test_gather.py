@@ -30,14 +30,31 @@ Gathered = list[tuple[int, tuple[int, ...]]]
 
 
 def header(count: int) -> dict[str, int]:
-    fields = ("base_offset", "partition_leader_epoch", "attributes", "last_offset_delta", "base_timestamp", "max_timestamp")
-    return dict.fromkeys((*fields, "producer_id", "producer_epoch", "base_sequence"), 0) | {"records_count": count}
+    """A header that promises so many records; no other field has one of the values of another."""
+    return {
+        "base_offset": 2**33,
+        "partition_leader_epoch": 17,
+        "attributes": 0,
+        "last_offset_delta": 23,
+        "base_timestamp": 2**41,
+        "max_timestamp": 2**41 + 5,
+        "producer_id": 2**50,
+        "producer_epoch": 300,
+        "base_sequence": 70_000,
+        "records_count": count,
+    }
 
 
 SOUND = st.lists(
-    st.builds(RecordToWrite, st.none() | st.binary(max_size=3), st.none() | st.binary(max_size=3), st.just([("h", b"1")])),
+    st.builds(
+        RecordToWrite,
+        st.none() | st.binary(max_size=3),
+        st.none() | st.binary(max_size=3),
+        st.just([("h", b"1")]),
+        st.integers(1, 99),
+    ),
     max_size=4,
-).map(lambda records: write_batch(records, base_offset=0, base_timestamp=0))
+).map(lambda records: write_batch(records, base_offset=2**33, base_timestamp=2**41, partition_leader_epoch=17))
 BATCHES = st.lists(SOUND | st.builds(write_raw_batch, st.integers(-1, 3).map(header), st.binary(max_size=12)), max_size=6)
 
 

@@ -50,7 +50,7 @@ def test_what_is_not_plain_is_left_to_the_other() -> None:
 @pytest.mark.properties
 @given(RECORDS, st.integers(0, 400), st.binary(max_size=3))
 def test_both_readers_agree_on_any_bytes(records: list[RecordToWrite], at: int, new: bytes) -> None:
-    data = write_batch(records, base_offset=7, base_timestamp=BASE_TIMESTAMP)
+    data = write_batch(records, base_offset=7, base_timestamp=BASE_TIMESTAMP, max_timestamp=BASE_TIMESTAMP - 7)
     plain = not any(one.headers for one in records)
     assert agrees(data) == plain
     position = min(61 + at, max(len(data) - len(new), 0))

@@ -103,7 +103,7 @@ class History:
             log.append(data, base, stamp)
             return
         records = [
-            RecordToWrite(_bytes(key), _bytes(value), offset_delta=offset - base)
+            RecordToWrite(_bytes(key), _bytes(value), timestamp_delta=2, offset_delta=offset - base)
             for offset, (key, value) in zip(range(base, base + len(step.records)), step.records, strict=True)
             if offset in kept
         ]
@@ -112,7 +112,8 @@ class History:
         data = write_batch(
             records,
             base_offset=base,
-            base_timestamp=stamp,
+            base_timestamp=stamp - 2,
+            max_timestamp=stamp,
             producer_id=step.producer_id,
             producer_epoch=-1 if step.producer_id < 0 else 0,
             base_sequence=sequence,

@@ -1,39 +1,69 @@
 """Hypothesis strategies: segments that a broker could have written, and the same after something happened to them."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
-from kafka_forensics.writers.batches import write_marker
+from kafka_forensics.writers.batches import write_batch, write_marker
 from tests.support.segments import BASE_TIMESTAMP, batch, changed, flipped, legacy_entry
 
+PRODUCERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "producer_id": st.integers(2**40, 2**41),
+        "producer_epoch": st.integers(100, 2**15 - 1),
+        "base_sequence": st.integers(2**16, 2**31 - 1),
+        "is_transactional": st.booleans(),
+    }
+)
+"""Header fields of an idempotent producer, none of which is another's, nor fits into one that is narrower."""
 _VALUES = st.one_of(st.binary(max_size=40), st.just(batch(1, 1)), st.just(bytes(80)))
 
 
 @st.composite
 def batch_lists(draw: st.DrawFn, *, max_size: int = 6) -> list[bytes]:
-    """Whole batches whose offsets join, legacy entries before magic 2 if there are any; markers among them."""
+    """Whole batches whose offsets join, legacy entries before magic 2 if there are any; markers and emptied batches among them.
+
+    No two fields of a header have one value by the way they are made: a reader that takes one for another is found out.
+    """
     made: list[bytes] = []
     offset = draw(st.integers(0, 3))
     for _ in range(draw(st.integers(0, 2))):
-        made.append(legacy_entry(offset, draw(st.integers(0, 1)), value=draw(_VALUES)))
+        stamp = BASE_TIMESTAMP + draw(st.integers(-99, 99))
+        made.append(legacy_entry(offset, draw(st.integers(0, 1)), value=draw(_VALUES), timestamp=stamp))
         offset += 1
     for _ in range(draw(st.integers(0, max_size))):
-        if draw(st.integers(0, 4)) == 0:
+        kind, epoch, producer = draw(st.integers(0, 9)), draw(st.integers(0, 2)), draw(PRODUCERS)
+        if kind < 2:
             made.append(
                 write_marker(
                     draw(st.booleans()),
                     base_offset=offset,
-                    producer_id=5,
-                    producer_epoch=0,
+                    producer_id=producer["producer_id"],
+                    producer_epoch=producer["producer_epoch"],
                     coordinator_epoch=draw(st.integers(0, 2**31 - 1)),
-                    timestamp=BASE_TIMESTAMP,
+                    timestamp=BASE_TIMESTAMP + draw(st.integers(-99, 99)),
+                    partition_leader_epoch=epoch,
                 )
             )
             offset += 1
+        elif kind == 2:
+            delta = draw(st.integers(0, 3))
+            emptied = write_batch(
+                [],
+                base_offset=offset,
+                base_timestamp=BASE_TIMESTAMP - 5,
+                max_timestamp=BASE_TIMESTAMP + offset,
+                partition_leader_epoch=epoch,
+                last_offset_delta=delta,
+                **producer,
+            )
+            made.append(emptied)
+            offset += delta + 1
         else:
             count = draw(st.integers(1, 3))
             codec = draw(st.sampled_from(["none", "none", "gzip"]))
-            epoch = draw(st.integers(0, 2))
-            made.append(batch(offset, count, epoch=epoch, value=draw(_VALUES), compression_type=codec))
+            given = producer if kind < 7 else {}
+            made.append(batch(offset, count, epoch=epoch, value=draw(_VALUES), compression_type=codec, **given))
             offset += count
     return made
 

@@ -88,7 +88,7 @@ class Log:
             BatchColumn.LAST_OFFSET: base + count - 1,
             BatchColumn.LAST_OFFSET_DELTA: count - 1,
             BatchColumn.MAGIC: 2,
-            BatchColumn.BASE_TIMESTAMP: self.timestamp,
+            BatchColumn.BASE_TIMESTAMP: self.timestamp - 300,
             BatchColumn.MAX_TIMESTAMP: self.timestamp,
             BatchColumn.PRODUCER_ID: -1,
             BatchColumn.PRODUCER_EPOCH: -1,

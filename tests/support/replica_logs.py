@@ -44,7 +44,7 @@ class Batch:
             (value,) = self.values
             return legacy_entry(self.base_offset, self.magic, value=str(value).encode())
         records = [
-            RecordToWrite(b"key", value.encode(), offset_delta=delta)
+            RecordToWrite(b"key", value.encode(), timestamp_delta=delta + 1, offset_delta=delta)
             for delta, value in enumerate(self.values)
             if value is not None
         ]

@@ -19,9 +19,9 @@ BASE_TIMESTAMP = 1_700_000_000_000
 
 
 def batch(base_offset: int, count: int = 1, *, epoch: int = 0, value: bytes = b"value", **given: Any) -> bytes:
-    """A magic 2 batch of `count` equal records, timestamped by its offset unless `base_timestamp` is given."""
+    """A magic 2 batch of `count` equal records, timestamped by its offset unless `base_timestamp` is given, each 3 ms later."""
     given.setdefault("base_timestamp", BASE_TIMESTAMP + base_offset)
-    records = [RecordToWrite(b"key", value) for _ in range(count)]
+    records = [RecordToWrite(b"key", value, timestamp_delta=3 * number) for number in range(1, count + 1)]
     return write_batch(records, base_offset=base_offset, partition_leader_epoch=epoch, **given)
 
 
@@ -133,6 +133,7 @@ def columns_of(rows: list[dict[BatchColumn, int]]) -> "NDArray[np.int64]":
             BatchColumn.LAST_OFFSET: last,
             BatchColumn.LAST_OFFSET_DELTA: last - base if 0 <= last - base < 2**31 else 0,
             BatchColumn.MAGIC: 2,
+            BatchColumn.BASE_TIMESTAMP: BASE_TIMESTAMP - 3 - index,
             BatchColumn.RECORDS_COUNT: last - base + 1 if 0 <= last - base < 2**31 else 1,
             BatchColumn.PRODUCER_ID: -1,
             BatchColumn.CONTROL_RECORD_TYPE: -1,

@@ -39,9 +39,9 @@ class DataLog(Log):
         sequence = self.sequences.get((producer_id, epoch), 0)
         self.sequences[producer_id, epoch] = sequence + count
         batch = write_batch(
-            [replace(one, key=None) for one in self.records(count)],
+            [replace(one, key=None, timestamp_delta=2) for one in self.records(count)],
             base_offset=base,
-            base_timestamp=ms(at),
+            base_timestamp=ms(at) - 2,
             partition_leader_epoch=self.leader_epoch,
             producer_id=producer_id,
             producer_epoch=epoch,
