@@ -1,0 +1,183 @@
+"""The tool's answers against oracles that know nothing of it: every header field, record, CRC, log end and first difference."""
+
+import ast
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafka_forensics
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import COMPRESSION_TYPES
+from kafka_forensics.model.results import PartitionSummary, ScanResult
+from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.simulation.materialise import materialise
+from kafka_forensics.simulation.random_histories import random_history
+from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.conftest import CORPORA
+from tests.oracles.decoder import Batch, Record, batches
+from tests.oracles.replicas import NaiveReplica, first_of_all, only_on_one, replica_of
+from tests.support.mutations import batch_lists
+from tests.support.records import records_to_write
+from tests.support.segments import read, starts
+
+HERE = Path(__file__).parent
+SAMPLES = HERE.parents[1] / "sample_logs"
+FIELDS = Batch._fields[:-1]
+MAY_IMPORT = {"struct", "zlib", "cramjam", "google_crc32c", "collections", "dataclasses", "itertools", "typing", "tests"}
+HISTORIES = 30
+
+
+@pytest.mark.parametrize("module", ["decoder", "replicas"])
+def test_an_oracle_imports_nothing_that_it_judges(module: str) -> None:
+    tree = ast.parse((HERE / f"{module}.py").read_text())
+    named = [one.module or "" for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)]
+    named += [alias.name for one in ast.walk(tree) if isinstance(one, ast.Import) for alias in one.names]
+    assert {one.split(".")[0] for one in named} <= MAY_IMPORT
+    assert {one for one in named if one.startswith("tests")} <= {"tests.oracles.decoder"}
+    assert not any(isinstance(one, ast.Call) and getattr(one.func, "id", "") == "__import__" for one in ast.walk(tree))
+
+
+def files_of_folders(folders: list[Path]) -> Iterator[tuple[str, bytes]]:
+    """(path, content) of every `.log` file."""
+    for folder in folders:
+        for path in sorted(folder.rglob("*.log")):
+            yield str(path), path.read_bytes()
+
+
+def files_of_archive(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The same of an archive's members."""
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member) if member.isfile() and member.name.endswith(".log") else None
+            if content is not None:
+                yield member.name, content.read()
+
+
+def judge(result: ScanResult, files: Iterator[tuple[str, bytes]]) -> dict[str, int]:
+    """Hold a scan of the replicas to what the oracles find in their files; the answer counts what was compared."""
+    assert not result.incomplete
+    contents = {tuple(path.split("/")[-3:]): data for path, data in files}
+    facts = {name: result.facts(name).to_pylist() for name in ("batches", "records")}
+    by_file: dict[str, dict[tuple[str, ...], list[dict[str, object]]]] = {"batches": {}, "records": {}}
+    for name, rows in facts.items():
+        for row in rows:
+            log_dir = str(row["log_dir"]).rstrip("/").split("/")[-1]
+            directory, file = str(row["file"]).split("/")[-2:]
+            by_file[name].setdefault((log_dir, directory, file), []).append(row)
+    counted = dict.fromkeys(("batches", "records", "log ends", "partitions", "conflicts"), 0)
+    for partition in result.partitions:
+        naive = []
+        for replica in partition.replicas:
+            place = (str(replica.log_dir).rstrip("/").split("/")[-1], f"{partition.topic}-{partition.partition}")
+            own = {key[2]: data for key, data in contents.items() if key[:2] == place}
+            naive.append(found := replica_of(own))
+            for file, decoded in found.segments.items():
+                rows = by_file["batches"].get((*place, file), [])
+                assert [tuple(row[field] for field in FIELDS) for row in rows] == [one[:-1] for one in decoded], (place, file)
+                records = [record for one in decoded for record in one.records]
+                rows = by_file["records"].get((*place, file), [])
+                assert [told(row) for row in rows] == [timed(each) for each in records]
+                counted["batches"] += len(decoded)
+                counted["records"] += len(records)
+            assert replica.log_end_offset == found.log_end_offset
+            counted["log ends"] += 1
+        judge_agreement(partition, naive, counted)
+    assert sum(map(len, by_file["batches"].values())) == len(facts["batches"])
+    return counted
+
+
+def told(row: dict[str, object]) -> Record:
+    """A record as the tool tells it; no time is -1 there."""
+    headers = row["headers"]
+    assert isinstance(headers, list)
+    named = tuple((one["key"], one["value"]) for one in headers)
+    return Record(row["offset"], row["timestamp"], row["key"], row["value"], named)  # type: ignore[arg-type]
+
+
+def timed(record: Record) -> Record:
+    """The oracle's record in the tool's words."""
+    return record._replace(timestamp=-1) if record.timestamp is None else record
+
+
+def judge_agreement(partition: PartitionSummary, replicas: list[NaiveReplica], counted: dict[str, int]) -> None:
+    """Where replicas first differ, and that nothing differs where they are said to agree."""
+    agreement, first = partition.agreement, first_of_all(replicas)
+    counted["partitions"] += 1
+    if agreement.kind == "conflict":
+        assert agreement.common_end_offset == first, partition.topic
+        counted["conflicts"] += 1
+        return
+    assert first is None, (partition.topic, agreement)
+    if len(replicas) > 1 and agreement.kind in ("identical", "prefix", "compacted"):
+        assert agreement.common_end_offset == min(one.log_end_offset for one in replicas)
+    if agreement.kind in ("identical", "prefix"):
+        assert not any(only_on_one(left, right) for left, right in combinations(replicas, 2))
+    if agreement.kind == "identical":
+        assert len({one.log_end_offset for one in replicas}) == 1
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if (path / "broker-1").is_dir()))
+def test_samples_are_what_the_oracles_find(sample: str) -> None:
+    folders = sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir())
+    counted = judge(kafka_forensics.scan([str(one) for one in folders]), files_of_folders(folders))
+    assert counted["conflicts"] == (sample != "healthy")
+    assert min(counted[name] for name in ("batches", "records", "log ends", "partitions")) > 0
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("archive", sorted(CORPORA.glob("*.tar.xz")), ids=lambda path: path.name)
+def test_corpora_are_what_the_oracles_find(archive: Path) -> None:
+    counted = judge(kafka_forensics.scan(str(archive)), files_of_archive(archive))
+    assert counted["records"] > 0
+    assert counted["conflicts"] == any(name in archive.name for name in ("unclean", "divergence", "truncation"))
+
+
+def test_random_histories_are_what_the_oracles_find(tmp_path: Path) -> None:
+    sums: Counter[str] = Counter()
+    for seed in range(HISTORIES):
+        history = random_history(seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        folders = materialise(history.cluster, folder, history.coordinator)
+        sums.update(judge(kafka_forensics.scan([str(one) for one in folders]), files_of_folders(folders)))
+    assert sums["conflicts"] > 2
+    assert sums["records"] > 1000
+
+
+@pytest.mark.properties
+@given(batch_lists(max_size=12))
+def test_every_field_of_any_sound_batch_is_what_the_oracle_reads(made: list[bytes]) -> None:
+    data = b"".join(made)
+    naive = list(batches(data))
+    assert [(one.position, one.size_in_bytes) for one in naive] == list(zip(starts(made)[:-1], map(len, made), strict=True))
+    columns = [BatchColumn[field.upper()] for field in FIELDS]
+    assert [tuple(row) for row in read(data).columns[columns].T.tolist()] == [one[:-1] for one in naive]
+    for batch, one in zip(made, naive, strict=True):
+        decoded = decode_batch(batch)
+        assert decoded.problems == []
+        assert [
+            Record(each.offset, each.timestamp, each.key, each.value, tuple(each.headers)) for each in decoded.iter_records()
+        ] == [timed(each) for each in one.records]
+
+
+@pytest.mark.properties
+@given(
+    records=st.lists(records_to_write(), max_size=5), codec=st.sampled_from(COMPRESSION_TYPES), time=st.integers(-(2**62), 2**62)
+)
+def test_any_records_are_what_the_oracle_reads(records: list[RecordToWrite], codec: str, time: int) -> None:
+    """Deltas that would not fit are left out: beyond int64 a sum is what each reader makes of it."""
+    small = [replace(one, timestamp_delta=one.timestamp_delta % 2**61, offset_delta=number) for number, one in enumerate(records)]
+    data = write_batch(small, base_offset=5, base_timestamp=time, max_timestamp=7, compression_type=codec)
+    (naive,) = batches(data)
+    decoded = decode_batch(data)
+    assert decoded.problems == []
+    assert [
+        (one.offset, one.timestamp, one.key, one.value, tuple((k, v) for k, v in one.headers)) for one in decoded.iter_records()
+    ] == [tuple(one) for one in naive.records]
