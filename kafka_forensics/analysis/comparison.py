@@ -9,7 +9,7 @@ from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
 from kafka_forensics.analysis.differences import BatchReader, Conflicts, Differences, differences
 from kafka_forensics.analysis.forks import fork_findings, parted, trailing_epoch_loss, unexplained, untold
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Agreement
@@ -217,7 +217,8 @@ def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
         if one.log_end_offset >= longest or not one.end_is_known or index in parted_ones:
             continue
         longer = [k for k, other in enumerate(replicas) if other.log_end_offset > one.log_end_offset]
-        place = one.context.place(offset_start=one.log_end_offset, offset_end=longest)
+        start = kept_from(one.log_end_offset, [replicas[k] for k in longer])
+        place = one.context.place(offset_start=min(start, longest), offset_end=longest)
         evidence: dict[str, Any] = {"behind": longest - one.log_end_offset, "leader_end": longest}
         evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
         if parted_ones.intersection(longer):
@@ -240,7 +241,8 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
     judged = []
     lost: set[tuple[int, int]] = set()
     spoiled = {(one.place.broker, *_offsets(one)) for one in findings if one.kind in _SPOILED}
-    for one in findings:
+    for found in findings:
+        one = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else found
         start, end = one.place.offset_start, one.place.offset_end
         if one.kind not in _HELD or start is None or end is None:
             judged.append(one)
@@ -273,6 +275,15 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         evidence = {"missing": end - start, "high_watermark": high_watermark, "witness": comparison.witness, "held_by": []}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
     return judged
+
+
+def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
+    """A lost end without the offsets below the log start of all others that reach behind it: those were deleted since, and are
+    nobody's to give back. As it is where no other has any of it."""
+    start, end = _offsets(lost)
+    others = [one for one in replicas if one.broker != lost.place.broker and start < one.log_end_offset]
+    first = kept_from(start, others) if others else start
+    return replace(lost, place=replace(lost.place, offset_start=first)) if first < end else lost
 
 
 def _offsets(one: Finding) -> tuple[int, int]:

@@ -7,8 +7,9 @@ bears it out; a damaged batch of a believed epoch and another replica's batch of
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_forensics.analysis.continuity import MAX_RELATIVE_OFFSET
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.spans import outside
+from kafka_forensics.analysis.spans import joined, outside
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.replication.epochs import epoch_at
@@ -110,10 +111,40 @@ def _damaged_on(copies: list[Replica], start: int, end: int) -> list[tuple[int, 
 
 
 def damaged_offsets(replica: Replica, start: int, end: int) -> list[tuple[int, int]]:
-    """What of `[start, end)` lies damaged in a log, ascending; not what is missing, nor anything of a log that is rubble or was not
-    read to its end."""
-    if replica.state.unread or replica.state.continuity.dropped_runs:
+    """What of `[start, end)` lies damaged in a log, ascending; not what is missing or was cleaned away, nor anything of a log that
+    is rubble or was not read to its end."""
+    continuity = replica.state.continuity
+    if replica.state.unread or continuity.dropped_runs:
         return []
-    held = [(run.start_offset, run.end_offset) for run in replica.state.continuity.runs]
-    held += [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
-    return outside([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))], held)
+    absent = [(run.start_offset, run.end_offset) for run in continuity.runs]
+    absent += [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
+    absent += _empty_ends(replica)
+    found = outside([(max(start, replica.log_start_offset), min(end, replica.log_end_offset))], absent)
+    named = [(max(start, low), min(end, high)) for low, high in damaged_by_headers(replica)]
+    return joined([*found, *named])
+
+
+def damaged_by_headers(replica: Replica) -> list[tuple[int, int]]:
+    """Offsets of a cleaned log's damaged batches as their headers tell them: of its offsets some are missing anyway."""
+    headers = replica.state.framing.damage.get("BATCH_CRC_MISMATCH", ()) if replica.context.compacted else ()
+    return [
+        (damage.base_offset, damage.last_offset + 1)
+        for segment, damage in headers
+        if segment <= damage.base_offset <= damage.last_offset <= segment + MAX_RELATIVE_OFFSET
+    ]
+
+
+def _empty_ends(replica: Replica) -> list[tuple[int, int]]:
+    """Offsets that no bytes are there for: before the first batch, and behind the last where an empty segment's name alone tells of
+    them. A cleaner leaves both; damage that lies there may have held them."""
+    continuity = replica.state.continuity
+    runs = continuity.runs
+    if not runs:
+        return [] if continuity.damage_at_end else [(replica.log_start_offset, replica.log_end_offset)]
+    first = runs[0].start_offset
+    if runs[0].after_damage is not None:
+        first = min((low for low, _ in damaged_by_headers(replica) if low < first), default=replica.log_start_offset)
+    ends = [(replica.log_start_offset, first)]
+    if continuity.damage_at_end is None:
+        ends.append((runs[-1].end_offset, replica.log_end_offset))
+    return ends

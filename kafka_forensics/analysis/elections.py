@@ -4,17 +4,20 @@ The ISR is the controller's word at the time of its copy. A replica in it (or in
 something was lost below Kafka: electing it would be clean, and would lose the rest.
 """
 
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.differences import BatchReader, Conflicts
 from kafka_forensics.analysis.fork_cuts import lineage
-from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replica import Replica, kept_from
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 MAX_ELECTIONS: Final = 16
@@ -22,6 +25,7 @@ MAX_ELECTIONS: Final = 16
 _COSTS: Final = ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW")
 _HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "HW_BEYOND_LEO"})
 """Kinds that leave open what a copy held; where it knows nothing of the new epoch, that may be what the election cost."""
+_Cost = tuple[Finding, int | None, int | None]
 _PARTED: Final = frozenset({*_COSTS, "SAME_EPOCH_DIVERGENCE"})
 
 
@@ -91,9 +95,10 @@ def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one:
 
 def _with_election(replicas: list[Replica], control: PartitionControl, one: Finding) -> Finding:
     """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR."""
-    event = _losing_election(replicas, control, one) if one.kind == "UNCLEAN_LOSS" else None
-    if event is None:
+    bills = _bills(replicas, control, one) if one.kind == "UNCLEAN_LOSS" else []
+    if not bills:
         return one
+    event = bills[-1].event
     later = [each for each in _elections(control) if each.is_unclean and each.offset > event.offset]
     election = election_evidence(event) | {"unclean": event.is_unclean, "unclean_elections_since": len(later)}
     evidence = one.evidence | {"election": election}
@@ -103,20 +108,95 @@ def _with_election(replicas: list[Replica], control: PartitionControl, one: Find
     return finding("LRS_LOSS", one.place, evidence | election_evidence(event))
 
 
-def _losing_election(replicas: list[Replica], control: PartitionControl, loss: Finding) -> PartitionEvent | None:
-    """The election by which the log that a loss calls the leader's came to lack what its holders have.
+@dataclass(frozen=True, slots=True)
+class _Bill:
+    """Offsets `[start_offset, end_offset)` of a loss and the election by which the present leader's log came to lack them."""
 
-    It is the one of the first epoch in that log that they do not know. If that was clean, its leader had all that the unclean ones
-    before it left, and the last of these is to blame; they may have left no record. None where the controller's log has neither.
+    event: PartitionEvent
+    start_offset: int
+    end_offset: int
+
+
+def _bills(replicas: list[Replica], control: PartitionControl, loss: Finding) -> list[_Bill]:
+    """What of a loss each election cost, by offset: every offset counts to the first leader whose log lacks what its holders have.
+
+    What the holders have last is what the earliest election cost, whose loser they are. Nothing where the controller's log has no
+    such election.
     """
-    followers = loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
+    events = _losing_elections(replicas, control, loss)
+    start, end = loss.place.offset_start, loss.place.offset_end
+    if not events or start is None or end is None:
+        return []
+    brokers = _followers(loss)
+    held = _Lineage.of(lineage(next(one for one in replicas if one.broker in brokers)))
+    begun = [_begun(replicas, event.state.leader_epoch) for event in events]
+    edges = {offset for each in (held, *begun) if each is not None for offset in each.starts if start < offset < end}
+    bills: list[_Bill] = []
+    for low, high in pairwise([start, *sorted(edges), end]):
+        states = [None if log is None else log.lacks(low, held.at(low)) for log in begun]
+        guilty = [event for event, lacks in zip(events, states, strict=True) if lacks]
+        open_ones = [event for event, lacks in zip(events, states, strict=True) if lacks is None]
+        event = guilty[0] if guilty else (open_ones or events)[-1]
+        if bills and bills[-1].event is event:
+            bills[-1] = replace(bills[-1], end_offset=high)
+        else:
+            bills.append(_Bill(event, low, high))
+    return bills
+
+
+def _followers(loss: Finding) -> list[int | str]:
+    """Who has what a loss names."""
+    return loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
+
+
+def _losing_elections(replicas: list[Replica], control: PartitionControl, loss: Finding) -> list[PartitionEvent]:
+    """The elections by which the log that a loss calls the leader's may have come to lack what its holders have, in order.
+
+    They are those behind the holders' last epoch, up to the first epoch in that log that they do not know. If that was clean, its
+    leader had all that the unclean ones before it left, and one of these is to blame; they may have left no record. None where the
+    controller's log has neither.
+    """
+    followers = _followers(loss)
     known = max((entry.leader_epoch for one in replicas if one.broker in followers for entry in lineage(one)), default=-1)
     leading = [lineage(one) for one in replicas if one.broker in loss.evidence["leaders"]]
     begun = min((entry.leader_epoch for entries in leading for entry in entries if entry.leader_epoch > known), default=-1)
     since = [one for one in _elections(control) if known < one.state.leader_epoch <= begun and one.unknown_after is None]
     unclean = [one for one in since if one.is_unclean]
-    causes = unclean or [one for one in since if one.state.leader_epoch == begun]
-    return causes[-1] if causes else None
+    return unclean[-MAX_ELECTIONS:] or [one for one in since if one.state.leader_epoch == begun][-1:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lineage:
+    """Leader epochs of a log in the order of their first offsets."""
+
+    starts: list[int]
+    epochs: list[int]
+
+    @classmethod
+    def of(cls, entries: Iterable[EpochEntry]) -> "_Lineage":
+        """From entries in any order: an epoch reaches as far as no later one begins."""
+        ascending = sorted(entries, key=lambda entry: entry.start_offset)
+        return cls([one.start_offset for one in ascending], list(accumulate((one.leader_epoch for one in ascending), max)))
+
+    def at(self, offset: int) -> int | None:
+        """Leader epoch of an offset; None before the first."""
+        number = bisect_right(self.starts, offset)
+        return self.epochs[number - 1] if number else None
+
+    def lacks(self, offset: int, leader_epoch: int | None) -> bool | None:
+        """Whether a record of that epoch is not in this log; None where the log says nothing of it."""
+        ours = self.at(offset)
+        return None if ours is None or leader_epoch is None else ours != leader_epoch
+
+
+def _begun(replicas: list[Replica], leader_epoch: int) -> _Lineage | None:
+    """The epochs of the log with which a leader began, to the first offset of its own; None if none of the logs shows it."""
+    logs = [[*one.epochs, *(one.context.epoch_checkpoint or ())] for one in replicas]
+    shown = [entries for entries in logs if any(entry.leader_epoch == leader_epoch for entry in entries)]
+    if not shown:
+        return None
+    first = min(shown, key=lambda entries: min(each.start_offset for each in entries if each.leader_epoch == leader_epoch))
+    return _Lineage.of(entry for entry in first if entry.leader_epoch <= leader_epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +221,11 @@ def _short_members(replicas: list[Replica], conflicts: Conflicts, control: Parti
         committed = _committed(replicas, conflicts, control, index)
         if committed is None or not _seen_by_controller(replicas, committed, one, control, reader):
             continue
+        start = kept_from(one.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
+        if start >= committed.end:
+            continue
         alone = set(members) == {nodes[index]}
-        place = one.context.place(offset_start=one.log_end_offset, offset_end=committed.end)
+        place = one.context.place(offset_start=start, offset_end=committed.end)
         evidence = {
             "membership": "isr" if nodes[index] in (control.isr or []) else "elr",
             "isr": control.isr,
@@ -150,7 +233,7 @@ def _short_members(replicas: list[Replica], conflicts: Conflicts, control: Parti
             "high_watermark": committed.end,
             "witness": committed.witness,
             "log_end_offset": one.log_end_offset,
-            "loses": committed.end - one.log_end_offset,
+            "loses": committed.end - start,
             "held_by": committed.held_by,
             "premises": [
                 f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
@@ -211,18 +294,20 @@ def _unclean_elections(
     """One finding each, with what it cost as far as the files show it."""
     elections = [event for event in _elections(control) if event.is_unclean]
     context = replicas[0].context
+    losses = [one for one in findings if "election" in one.evidence and one.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
+    bills = [(loss, bill) for loss in losses for bill in _bills(replicas, control, loss)]
     parted = any(one.kind in _PARTED for one in findings)
     found = []
     for event in elections[-MAX_ELECTIONS:]:
         evidence = election_evidence(event) | {"unclean_elections": len(elections)}
         leading = event.state.leader_epoch
         start = None if event.unknown_after is not None else _epoch_start(replicas, leading)
-        cost = _cost(event, start, findings)
+        cost, low, high = _cost(event, start, findings, bills) or (None, None, None)
         place = Place(context.topic, context.partition)
         if start is not None:
             evidence["epoch_start_offset"] = start
         if cost is not None:
-            place = replace(place, offset_start=cost.place.offset_start, offset_end=cost.place.offset_end)
+            place = replace(place, offset_start=low, offset_end=high)
             evidence |= {"cost_finding": cost.kind, "held_by": cost.evidence.get("held_by", [])}
         elif event.previous_leader == event.state.leader:
             evidence["same_leader"] = True
@@ -265,15 +350,17 @@ def _epoch_start(replicas: list[Replica], leader_epoch: int) -> int | None:
     return min(starts, default=None)
 
 
-def _cost(event: PartitionEvent, start: int | None, findings: list[Finding]) -> Finding | None:
-    """The loss that is told with this election, or the fork that its epoch began, if the files still show it."""
+def _cost(event: PartitionEvent, start: int | None, findings: list[Finding], bills: list[tuple[Finding, _Bill]]) -> _Cost | None:
+    """The loss of which this election is billed most, or the fork that its epoch began, if the files still show it; and its offsets
+    `[start, end)`."""
+    billed = [(loss, bill) for loss, bill in bills if bill.event.offset == event.offset]
+    if billed:
+        loss, bill = max(billed, key=lambda pair: pair[1].end_offset - pair[1].start_offset)
+        return loss, bill.start_offset, bill.end_offset
     epoch = event.state.leader_epoch
-    for one in sorted((one for one in findings if one.kind in _COSTS), key=lambda one: _COSTS.index(one.kind)):
-        if "election" in one.evidence:
-            if one.evidence["election"]["election_offset"] == event.offset:
-                return one
-            continue
+    forks = [one for one in findings if one.kind in _COSTS and "election" not in one.evidence]
+    for one in sorted(forks, key=lambda one: _COSTS.index(one.kind)):
         epochs = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())]
         if epochs and min(epochs) < epoch <= max(epochs) and start in (None, one.evidence.get("offset")):
-            return one
+            return one, one.place.offset_start, one.place.offset_end
     return None

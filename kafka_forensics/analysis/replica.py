@@ -1,6 +1,7 @@
 """All folds of one replica in one pass: the state of a stretch of its log, and the summary when the log is whole."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.context import ReplicaContext
@@ -177,6 +178,12 @@ class Replica:
         """Whether good batches join over all of `[start, end)`; on compacted logs, over its surroundings."""
         runs: list[Run] = self.state.continuity.runs
         return any(run.start_offset <= start and end <= run.end_offset for run in runs)
+
+
+def kept_from(start: int, holders: Sequence[Replica]) -> int:
+    """First offset from `start` on that a log of `holders`, which are not none, still has to give: what lies below the log start of
+    all of them was deleted."""
+    return max(start, min(one.log_start_offset for one in holders))
 
 
 def whole(context: ReplicaContext, state: ReplicaState) -> Replica:

@@ -6,6 +6,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.continuity import MAX_RELATIVE_OFFSET
+from kafka_forensics.analysis.damaged_forks import damaged_by_headers
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.replication.epochs import epoch_at
@@ -28,13 +29,7 @@ def damaged_offsets(one: Replica) -> Ranges:
 
     In cleaned logs offsets are missing anyway, so there only the headers tell. Bytes that are all zero hold nothing.
     """
-    headers = one.state.framing.damage.get("BATCH_CRC_MISMATCH", ())
-    named = [
-        (damage.base_offset, damage.last_offset + 1)
-        for segment, damage in headers
-        if one.context.compacted and segment <= damage.base_offset <= damage.last_offset <= segment + MAX_RELATIVE_OFFSET
-    ]
-    found = normalised([*_between(one), *named])
+    found = normalised([*_between(one), *damaged_by_headers(one)])
     tail = one.state.continuity.bad_tail
     if tail is not None and 0 <= tail.start_offset < tail.end_offset:
         found = normalised([*found, *without([(tail.start_offset, tail.end_offset)], _runs(one))])

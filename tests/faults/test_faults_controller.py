@@ -12,7 +12,17 @@ from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_clean_shutdown
 from tests.support.controller_log import ControllerLog, change, controlled_by, in_sync, partition, record, setting, snapshot, topic
-from tests.support.faults import BASE_TIMESTAMP, HEALTHY, TOPIC_ID, Brokers, healthy, write_checkpoint, write_replica
+from tests.support.faults import (
+    BASE_TIMESTAMP,
+    HEALTHY,
+    TOPIC_ID,
+    Brokers,
+    Log,
+    healthy,
+    histories,
+    write_checkpoint,
+    write_replica,
+)
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.gallery_controller import (
     BAD,
@@ -26,7 +36,7 @@ from tests.support.gallery_controller import (
     short_follower,
     short_leader,
 )
-from tests.support.injections import claim_epochs
+from tests.support.injections import claim_epochs, history
 
 pytestmark = pytest.mark.faults
 
@@ -127,6 +137,47 @@ def test_f37_last_replica_standing_before_it_leads(tmp_path: Path) -> None:
     assert (offsets(one), one.evidence["held_by"], one.evidence["isr"]) == ((2, 4), [2, 3], [1])
 
 
+def deleted_up_to(root: Path, log_start: int, *, wiped: int = 1) -> Brokers:
+    """Three copies of the same log up to 20, from which DeleteRecords removed what is below `log_start`, but for a wiped one."""
+    long = history(*[("p", 0)] * 20)
+    brokers = histories(root, {broker: Log() if broker == wiped else long for broker in (1, 2, 3)}, {1: 0, 2: 20, 3: 20})
+    for broker in {1, 2, 3} - {wiped}:
+        write_checkpoint(brokers.log_dir(broker), "log-start", log_start)
+    return brokers
+
+
+@pytest.mark.parametrize(("kind", "isr"), [("LRS_RISK", [1]), ("ISR_MEMBER_MISSING_COMMITTED", [1, 2])])
+def test_what_records_deletion_removed_is_nobodys_to_lose(tmp_path: Path, kind: str, isr: list[int]) -> None:
+    brokers = controlled_by(deleted_up_to(tmp_path, 7), topic(), partition(isr, isr[0], replicas=[1, 2, 3]))
+    one = only(verdict(brokers), kind)
+    assert (offsets(one), one.evidence["loses"], one.evidence["log_end_offset"], one.evidence["held_by"]) == (
+        (7, 20),
+        13,
+        0,
+        [2, 3],
+    )
+
+
+def test_where_another_holds_more_than_records_deletion_left_elsewhere_that_is_at_stake(tmp_path: Path) -> None:
+    brokers = controlled_by(deleted_up_to(tmp_path, 7), topic(), partition([1], 1, replicas=[1, 2, 3]))
+    write_checkpoint(brokers.log_dir(3), "log-start", 0)
+    assert offsets(only(verdict(brokers), "LRS_RISK")) == (0, 20)
+
+
+def test_who_lacks_only_what_was_deleted_lacks_nothing(tmp_path: Path) -> None:
+    brokers = controlled_by(deleted_up_to(tmp_path, 20), topic(), partition([1], 1, replicas=[1, 2, 3]))
+    assert [kind for kind, _, _ in said(verdict(brokers))] == ["REPLICA_LAGS"]
+
+
+def test_a_watermark_beyond_a_log_counts_what_others_still_have(tmp_path: Path) -> None:
+    brokers = deleted_up_to(tmp_path, 7)
+    write_checkpoint(brokers.log_dir(1), "replication", 20)
+    result = verdict(brokers)
+    lost, lags = only(result, "HW_BEYOND_LEO"), only(result, "REPLICA_LAGS")
+    assert (offsets(lost), lost.evidence["held_by"]) == ((7, 20), [2, 3])
+    assert (offsets(lags), lags.evidence["behind"]) == ((7, 20), 20)
+
+
 def test_f37_an_unclean_election_that_only_its_leader_wrote_down_leaves_others_holders(tmp_path: Path) -> None:
     """Nothing was written since, so that of the followers only the one that led then has its epoch."""
     brokers = short_leader(tmp_path)
@@ -172,6 +223,38 @@ def test_a_watermark_from_before_an_unclean_election_is_no_witness(tmp_path: Pat
     brokers = short_leader(tmp_path)
     controlled_by(brokers, *in_sync([3]), change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
     assert said(verdict(brokers)) == [("REPLICA_LAGS", "info", 1), ("UNCLEAN_ELECTION", "info", None)]
+
+
+P, Q, R = ("p", 0), ("q", 2), ("r", 4)
+"""Records of leader epochs 0, 2 and 4."""
+Costs = dict[int, tuple[tuple[int | None, int | None], list[int]]]
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "costs", "election_of_1"),
+    [
+        ([P] * 6 + [Q] * 8, [P] * 3 + [R] * 2, {2: ((6, 10), [1]), 4: ((3, 14), [2])}, 2),
+        ([P] * 6 + [Q] * 8, [P] * 8 + [R] * 2, {2: ((8, 10), [1]), 4: ((6, 14), [2])}, 2),
+        ([P] * 6 + [Q] * 8, [P] * 6 + [Q] * 2 + [R] * 2, {2: ((6, 10), [1]), 4: ((8, 14), [2])}, 2),
+        ([P] * 6 + [Q], [P] * 3 + [R] * 20, {2: ((6, 10), [1]), 4: ((3, 7), [2])}, 2),
+        ([P] * 10 + [Q] * 2, [P] * 3 + [R] * 2, {4: ((3, 12), [2])}, 4),
+    ],
+)
+def test_of_two_unclean_elections_each_is_told_with_what_its_own_loser_held(
+    tmp_path: Path, second: list[tuple[str, int]], third: list[tuple[str, int]], costs: Costs, election_of_1: int
+) -> None:
+    """Broker 1 led and had ten records; broker 2 became the leader uncleanly, wrote, and then so did broker 3."""
+    logs = {1: history(*[P] * 10), 2: history(*second), 3: history(*third)}
+    brokers = histories(tmp_path, logs, {broker: log.next_offset for broker, log in logs.items()})
+    begin = (topic(), partition([1, 2, 3], 1), change(isr=[1]), change(leader=-1))
+    again = (change(leader=-1), change(leader=3, isr=[3], leader_recovery_state=1))
+    controlled_by(brokers, *begin, change(leader=2, isr=[2], leader_recovery_state=1), *again)
+    result = verdict(brokers)
+    elections = [one for one in result.findings if one.kind == "UNCLEAN_ELECTION" and "cost_finding" in one.evidence]
+    assert {one.evidence["leader_epoch"]: (offsets(one), one.evidence["held_by"]) for one in elections} == costs
+    losses = [one for one in result.findings if one.kind == "UNCLEAN_LOSS" and 1 in one.evidence["held_by"]]
+    assert [one.evidence["election"]["leader_epoch"] for one in losses] == [election_of_1] * len(losses)
+    assert len(losses) == (2 in costs)
 
 
 @pytest.mark.parametrize(("leader", "told"), [(2, "same_leader"), (1, "agree_again")])

@@ -1,12 +1,15 @@
 """Damage at offsets where another replica has another history: a copy of other records is none of the damaged batch."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from kafka_forensics.wording import message
+from kafka_forensics.writers.checkpoints import write_offset_checkpoint
+from tests.support.compacted import CLEANED, History, filled
 from tests.support.controller_log import change, controlled_by, in_sync
-from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories
+from tests.support.faults import HEALTHY, TOPIC, Brokers, Log, healthy, histories, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, verdict
 from tests.support.injections import claim_epochs, history
 
@@ -165,3 +168,49 @@ def test_what_an_unclean_election_cost_may_lie_in_a_lost_frame(
     election = only(verdict(brokers), "UNCLEAN_ELECTION")
     assert {"damage_hides", "agree_again"} & set(election.evidence) == {told}
     assert ("cannot be told" in message(election)) == (told == "damage_hides")
+
+
+def much_overwritten(dropped: Iterable[int] = range(7)) -> Log:
+    """Offsets [0, 16), of which a cleaner took some: at first those that one key's value at 7 overwrote."""
+    story = History()
+    for number in range(8):
+        story.put(("a", str(number)))
+    return filled(story).left(set(dropped), roll=CLEANED)
+
+
+def cleaned_and_lost(root: Path, cleaned: Log) -> Brokers:
+    """Broker 1 leads epoch 2 from offset 0; brokers 2 and 3 hold what was committed before, as a cleaner left it."""
+    brokers = histories(root, {1: history(("new", 2)), 2: cleaned, 3: cleaned}, {1: 1, 2: 16, 3: 16})
+    for broker in (2, 3):
+        (brokers.log_dir(broker) / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): CLEANED}))
+    return brokers
+
+
+def test_what_a_cleaner_took_from_the_head_of_the_only_good_copies_is_not_damaged(tmp_path: Path) -> None:
+    result = verdict(cleaned_and_lost(tmp_path, much_overwritten()))
+    loss = only(result, "UNCLEAN_LOSS")
+    assert (offsets(loss), loss.evidence["held_by"], result.totals.bytes_damaged) == ((0, 16), [2, 3], 0)
+    assert "not_whole" not in loss.evidence
+    assert "damaged" not in message(loss)
+
+
+@pytest.mark.parametrize("offset", [7, 9, 15])
+def test_a_damaged_batch_of_a_cleaned_log_is_damaged_and_no_more(tmp_path: Path, offset: int) -> None:
+    """The first batch that the cleaner left, one behind it, and the last of the log."""
+    log = much_overwritten()
+    brokers = cleaned_and_lost(tmp_path, log)
+    for broker in (2, 3):
+        brokers.flip(broker, log.at(offset), 65)
+    rows = [{"broker": broker, "offset_start": offset, "offset_end": offset + 1} for broker in (2, 3)]
+    assert only(verdict(brokers), "UNCLEAN_LOSS").evidence["not_whole"] == rows
+
+
+def test_an_empty_segment_behind_what_a_cleaner_took_is_not_damaged(tmp_path: Path) -> None:
+    """The active segment is empty and begins behind the last batch that the cleaner left."""
+    brokers = cleaned_and_lost(tmp_path, much_overwritten([*range(7), 10, 11]))
+    for broker in (2, 3):
+        for suffix in ("log", "index", "timeindex"):
+            brokers.file(broker, CLEANED, suffix).write_bytes(b"")
+        write_checkpoint(brokers.log_dir(broker), "replication", CLEANED)
+    loss = only(verdict(brokers), "UNCLEAN_LOSS")
+    assert (offsets(loss), loss.evidence.get("not_whole")) == ((0, CLEANED), None)

@@ -66,7 +66,8 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "only records make an epoch": (comparison, "trailing_epoch_loss", lambda *_: None),
     "forks are told once": (comparison, "unexplained", lambda *_: {}),
     "losses are told again": (comparison, "untold", lambda found, _: found),
-    "the first election is to blame": (elections, "_losing_election", lambda _, control, __: elections._elections(control)[0]),
+    "the first election is to blame": (elections, "_losing_elections", lambda _, control, __: elections._elections(control)[:1]),
+    "the last unclean election is to blame": (elections._Lineage, "lacks", lambda *_: None),
     "all members of the ISR have everything": (elections, "_short_members", lambda *_: []),
     "no election is unclean": (elections, "_unclean_elections", lambda *_: []),
     "watermarks are within their logs": (verdicts, "checkpoint_findings", lambda _: []),
@@ -88,6 +89,7 @@ RED_AT = {
     "forks are told once": 82,
     "losses are told again": 693,
     "the first election is to blame": 36,
+    "the last unclean election is to blame": 545,
     "all members of the ISR have everything": 187,
     "decisions need no marker": 52,
 }

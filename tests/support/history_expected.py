@@ -151,12 +151,13 @@ def unclean_elections(cluster: Cluster, partition: Partition) -> int:
     return sum(one.kind in MAY_LOSE for one in _elections(cluster, partition)) if cluster.fences else 0
 
 
-def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int]) -> tuple[int, int, bool] | None:
-    """The election by which the present leader's log came to lack what these brokers hold: its epoch, its leader, whether it was
-    unclean; None where no controller writes them down.
+def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int], lost: Version) -> tuple[int, int, bool] | None:
+    """The election by which the present leader's log came to lack a version that these brokers hold: its epoch, its leader, whether
+    it was unclean; None where no controller writes them down.
 
     The leader's files name one epoch or more that these brokers do not know. What they lack was lost by the first of those, or by
-    the last unclean one between, which left nothing in any file.
+    an unclean one between: the first whose leader's log, as others have it from that leader, lacked it; or the last that left
+    nothing in any file.
     """
     if not cluster.fences:
         return None
@@ -165,8 +166,22 @@ def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int]) -> tup
     epochs = {one.leader_epoch for one in replica.batches} | {disk.epochs[disk.present_leader]}
     begun = min(one for one in epochs if one > known)
     between = [one for one in _elections(cluster, disk.partition) if known < one.leader_epoch <= begun and one.leader >= 0]
-    chosen = ([one for one in between if one.kind in MAY_LOSE] or between)[-1]
+    causes = [one for one in between if one.kind in MAY_LOSE] or between[-1:]
+    had = {one.leader_epoch: _begun_with(disk, one.leader_epoch) for one in causes}
+    offset, entry = lost
+    lacking = [one for one in causes if (log := had[one.leader_epoch]) is not None and log[offset : offset + 1] != [entry]]
+    silent = [one for one in causes if had[one.leader_epoch] is None]
+    chosen = lacking[0] if lacking else (silent or causes)[-1]
     return chosen.leader_epoch, chosen.leader, chosen.kind in MAY_LOSE
+
+
+def _begun_with(disk: Disk, leader_epoch: int) -> list[Entry] | None:
+    """What a leader had when its epoch began, as any log shows it that goes on in it; None if none does."""
+    for broker, log in disk.logs.items():
+        begun = [one.start_offset for one in disk.partition.replicas[broker].epochs if one.leader_epoch == leader_epoch]
+        if begun:
+            return list(log[: begun[0]])
+    return None
 
 
 def _elections(cluster: Cluster, partition: Partition) -> list[Change]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Versi
         cuts = {(row["follower"], row["from_batches"]) for row in one.evidence["truncation_offsets"]}
         if cuts != {(broker, start) for broker in held_by}:
             yield f"lost from {start} on, cut at {cuts}"
-        truth = expected.losing_election(cluster, disk, held_by)
+        last = (one.place.offset_end or 0) - 1
+        truth = expected.losing_election(cluster, disk, held_by, (last, disk.logs[held_by[0]][last]))
         election = one.evidence.get("election")
         seen = election and (election["leader_epoch"], election["new_leader"], election["unclean"])
         if seen != truth:
@@ -115,16 +117,27 @@ def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Versi
 
 
 def _costs(findings: list[Finding]) -> Iterator[str]:
-    """Every unclean election that a loss is told with names such a loss, and no other does."""
-    spans: dict[int, set[tuple[int | None, int | None]]] = {}
-    for one in findings:
-        if one.kind in LOSSES and one.evidence.get("election", {}).get("unclean"):
-            span = one.place.offset_start, one.place.offset_end
-            spans.setdefault(one.evidence["election"]["leader_epoch"], set()).add(span)
+    """Every unclean election that a loss is told with costs a part of a loss, and no record is counted to two."""
+    spans = [
+        (one.place.offset_start or 0, one.place.offset_end or 0, one.evidence["held_by"]) for one in findings if one.kind in LOSSES
+    ]
+    told = {one.evidence["election"]["leader_epoch"] for one in findings if one.kind in LOSSES and "election" in one.evidence}
     elections = [one for one in findings if one.kind == "UNCLEAN_ELECTION" and one.evidence.get("cost_finding") in LOSSES]
-    told = {one.evidence["leader_epoch"]: (one.place.offset_start, one.place.offset_end) for one in elections}
-    if told.keys() != spans.keys() or any(told[epoch] not in spans[epoch] for epoch in told):
-        yield f"elections cost {spans}, named {told}"
+    costs = {
+        one.evidence["leader_epoch"]: (one.place.offset_start or 0, one.place.offset_end or 0, one.evidence["held_by"])
+        for one in elections
+    }
+    unclean = {
+        epoch for epoch in told if any(one.evidence["leader_epoch"] == epoch for one in findings if one.kind == "UNCLEAN_ELECTION")
+    }
+    if not unclean <= costs.keys():
+        yield f"unclean elections {unclean} lost something, told is {costs}"
+    for low, high, held_by in costs.values():
+        if not any(start <= low < high <= end and held_by == holders for start, end, holders in spans):
+            yield f"an election cost {low, high} of {held_by}, lost are {spans}"
+    for one, other in combinations(costs.values(), 2):
+        if one[2] == other[2] and max(one[0], other[0]) < min(one[1], other[1]):
+            yield f"counted to two elections: {one} and {other}"
 
 
 def _planned(history: RandomHistory, disk: Disk, plans: Plans) -> Iterator[str]:
