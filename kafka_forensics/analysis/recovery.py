@@ -152,7 +152,8 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[Step], swapped: 
     """`INTERRUPTED_SWAP`: what the loader would rename or delete, in order.
 
     `swapped` has the offsets of the `.swap` files by base offset. Critical where live offsets below the high watermark would go and
-    no `.swap` holds them; a cleaner may drop any, so nothing is said of compacted topics.
+    no `.swap` holds them; a cleaner may drop any, so nothing is said of compacted topics. In a copy of a running broker the cleaner
+    was at work, and will end it.
     """
     context = replica.context
     names = [name for name in facts.files if name.endswith((".swap", ".cleaned"))]
@@ -163,6 +164,9 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[Step], swapped: 
         "files_deleted": sum(step.action == "delete" for step in steps),
         "files_renamed": sum(step.action == "rename" for step in steps),
     }
+    if context.live:
+        evidence |= {"under_way": True, "capped_by": "--live"}
+        return finding("INTERRUPTED_SWAP", context.place(), evidence, severity=Severity.INFO)
     renamed = {step.to for step in steps if step.action == "rename"}
     going = {step.file for step in steps if step.action == "delete"} | renamed
     bases = [one.base_offset for one in facts.segments if segment_file(one.base_offset) in going]

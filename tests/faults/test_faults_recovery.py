@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.model.results import RecoveryOutlook, ScanResult
+from kafka_forensics.wording import advice, message
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, span, verdict
 from tests.support.gallery_bytes import TARGET
@@ -178,6 +179,18 @@ def test_f47_empty_swap_is_renamed_over_a_good_segment(brokers: Brokers) -> None
     one = only(verdict(brokers), "INTERRUPTED_SWAP")
     assert one.evidence["steps"] == [f"rename {29:020d}.log.swap to {29:020d}.log"]
     assert (one.severity.value, offsets(one)) == ("critical", (29, 55))
+
+
+@pytest.mark.parametrize("data", [b"", None])
+def test_f47_in_a_live_copy_the_cleaner_is_at_work(brokers: Brokers, data: bytes | None) -> None:
+    """Whatever it has written so far, and though a start would lose what it has not: the broker runs, and ends its work."""
+    swap_in(brokers, 29, brokers.file(2, 29).read_bytes() if data is None else data)
+    half_of_a_split(brokers)
+    result = verdict(brokers, live=True)
+    assert said(result) == [("INTERRUPTED_SWAP", "info", 2)]
+    one = only(result, "INTERRUPTED_SWAP")
+    assert (offsets(one), advice(one)) == ((None, None), None)
+    assert "was cleaning or splitting segments when it was copied" in message(one)
 
 
 def test_f47_half_of_a_split_is_thrown_away(brokers: Brokers) -> None:
