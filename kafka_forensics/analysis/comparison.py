@@ -8,8 +8,10 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
 from kafka_forensics.analysis.differences import BatchReader, Conflicts, Differences, differences
+from kafka_forensics.analysis.fork_cuts import last_epoch, lineage
 from kafka_forensics.analysis.forks import fork_findings, parted, trailing_epoch_loss, unexplained, untold
 from kafka_forensics.analysis.replica import Replica, kept_from
+from kafka_forensics.analysis.verdicts import CUT_BACK
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Agreement
@@ -242,7 +244,7 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
     lost: set[tuple[int, int]] = set()
     spoiled = {(one.place.broker, *_offsets(one)) for one in findings if one.kind in _SPOILED}
     for found in findings:
-        one = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else found
+        one = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else _cut_back(replicas, found)
         start, end = one.place.offset_start, one.place.offset_end
         if one.kind not in _HELD or start is None or end is None:
             judged.append(one)
@@ -275,6 +277,24 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
         evidence = {"missing": end - start, "high_watermark": high_watermark, "witness": comparison.witness, "held_by": []}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
     return judged
+
+
+def _cut_back(replicas: list[Replica], found: Finding) -> Finding:
+    """What an open index keeps behind the end of its log, as harmless where another copy tells that the log was cut back there: a
+    leader epoch that this log does not know begins at its end or before."""
+    if found.kind != "INDEX_MISMATCH" or not found.evidence.get("behind_log_end"):
+        return found
+    one = next(each for each in replicas if each.context.log_dir == found.place.log_dir and each.broker == found.place.broker)
+    end = one.log_end_offset
+    told = any(
+        entry.leader_epoch > last_epoch(one) and entry.start_offset <= end
+        for other in replicas
+        for entry in lineage(other)
+        if other is not one
+    )
+    if not told or (one.context.high_watermark or 0) > end:
+        return found
+    return replace(found, severity=Severity.INFO, evidence=found.evidence | {"harmless_if": CUT_BACK})
 
 
 def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:

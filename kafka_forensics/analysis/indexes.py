@@ -5,7 +5,7 @@ before. So what must hold is: the position begins a batch, that batch begins at 
 ends below the offset. A time-index entry names the largest timestamp so far and an offset inside the batch that holds it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -47,6 +47,8 @@ class ZeroTail:
     segment: int
     entries: int
     max_timestamp: int
+    last_sound: int = -1
+    """Number of the last entry that agrees with the log, wherever it stands; -1 of none."""
 
 
 _NO_LEAST: Final = 2**63 - 1
@@ -119,6 +121,8 @@ class IndexEdges:
     largest_offset: int
     least_sound: int
     """Least offset (`index`) or timestamp (`timeindex`) of the entries that agree with the stretch."""
+    last_sound: int
+    """Number of the last of these, -1 of none."""
 
 
 class IndexFold:
@@ -226,6 +230,7 @@ class IndexFold:
                 int(positions.max(initial=-1)),
                 int(index.offsets.max(initial=-1)),
                 int(values[at].min(initial=_NO_LEAST)),
+                int(at.max(initial=-1)),
             )
         self.edges = edges
         self._index = self._time = None
@@ -235,6 +240,11 @@ class IndexFold:
     def merge(self, right: "IndexFold") -> None:
         """Add the stretch of the same segment that follows ours; both are lightened, or none is."""
         self.bad.extend(right.bad)
+        if self.edges is not None and right.edges is not None:
+            last = {kind: edges.last_sound for kind, edges in right.edges.items()}
+            self.edges = {
+                kind: replace(edges, last_sound=max(edges.last_sound, last.get(kind, -1))) for kind, edges in self.edges.items()
+            }
         if self._index is not None:
             offsets, positions = self._index.offsets, self._index.positions
             self._seam("index", right, offsets <= self.last_offset, "offset_in_earlier_batch", offsets, positions, self.last_offset)
@@ -257,16 +267,20 @@ class IndexFold:
         """The zeros that the files end in, once the segment is whole."""
         if self.edges is not None:
             return [
-                ZeroTail(kind, self._segment, one.entries, self.max_timestamp)
+                ZeroTail(kind, self._segment, one.entries, self.max_timestamp, one.last_sound)
                 for kind, one in self.edges.items()
                 if one.has_zero_tail
             ]
         files = (("index", self._index), ("timeindex", self._time))
         return [
-            ZeroTail(kind, self._segment, len(index.offsets), self.max_timestamp)
+            ZeroTail(kind, self._segment, len(index.offsets), self.max_timestamp, self._last_sound(kind))
             for kind, index in files
             if index is not None and index.zero_tail_bytes
         ]
+
+    def _last_sound(self, kind: str) -> int:
+        """Number of the last entry that agrees with the stretch, -1 of none."""
+        return max((int(entries.max()) for entries in self._sound[kind] if entries.size), default=-1)
 
     def finish(self) -> list[BadEntry]:
         """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""

@@ -279,27 +279,49 @@ def index_findings(replica: Replica) -> list[Finding]:
         if first.expected is not None:
             evidence["expected"] = first.expected
         place = context.place(f"{segment:020d}.{kind}", byte_start=first.entry * size, byte_end=(first.entry + 1) * size)
-        left_over = _left_over(replica, segment, kind, entries)
+        dropped = _stands_behind_the_last(replica, segment, kind, entries)
+        left_over = dropped and _was_cut_back(replica, segment, by_file)
         if left_over:
-            evidence["harmless_if"] = "the log was cut back while its broker ran, and the index was not closed since"
+            evidence["harmless_if"] = CUT_BACK
+        elif dropped:
+            evidence["behind_log_end"] = True
         severity = Severity.INFO if left_over else None
         name = "INCONSISTENT_CUT" if beyond and context.live else "INDEX_MISMATCH"
         found.append(finding(name, place, evidence, severity=severity))
     return found
 
 
-def _left_over(replica: Replica, segment: int, kind: str, entries: list[BadEntry]) -> bool:
-    """Whether these may be what a truncation dropped: an open index keeps such bytes behind its last entry until it is closed.
+CUT_BACK: Final = "the log was cut back while its broker ran, and the index was not closed since"
+"""Why what an open index keeps behind its last entry is harmless."""
 
-    They are the last before the zeros of an index that was not trimmed, and the log has gone on where the first of them points
-    (else they would be the only witnesses of a tail that is gone). `AbstractIndex.truncateToEntries` moves nothing but the end.
+
+def _stands_behind_the_last(replica: Replica, segment: int, kind: str, entries: list[BadEntry]) -> bool:
+    """Whether these bad entries may be bytes that a truncation dropped: an open index keeps them behind its last entry until it is
+    closed. `AbstractIndex.truncateToEntries` moves nothing but the end, and what is appended then overwrites them one by one.
+
+    They are the last before the zeros of an index that was not trimmed: no sound entry follows, or they begin with one that is
+    sound by itself and out of order, where a log was written again as it was.
     """
-    tails = [one for one in replica.state.zero_tails if (one.segment, one.file_kind) == (segment, kind)]
-    if replica.context.clean_shutdown or not tails:
+    tail = next((one for one in replica.state.zero_tails if (one.segment, one.file_kind) == (segment, kind)), None)
+    if replica.context.clean_shutdown or tail is None or any(one.entry >= tail.entries for one in entries):
         return False
-    bad = sorted({one.entry for one in entries})
-    first = min(entries, key=lambda one: one.entry)
-    return bad == list(range(bad[0], tails[0].entries)) and first.reason not in _TAIL_KINDS
+    first = min(one.entry for one in entries)
+    return tail.last_sound < first or {one.reason for one in entries if one.entry == first} == {"out_of_order"}
+
+
+def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str], list[BadEntry]]) -> bool:
+    """Whether the segment has gone on since entries of its indexes were dropped: they are no witnesses of a tail that is gone.
+
+    The first of a file points to what was written instead, or has an older time than the segment holds, which no append gives it.
+    """
+    newest = max((one.max_timestamp for one in replica.state.zero_tails if one.segment == segment), default=-1)
+    for (base_offset, kind), entries in by_file.items():
+        if base_offset != segment or not _stands_behind_the_last(replica, segment, kind, entries):
+            continue
+        first = min(entries, key=lambda one: one.entry)
+        if first.reason not in _TAIL_KINDS or (kind == "timeindex" and first.value < newest):
+            return True
+    return False
 
 
 def _disordered_segments(replica: Replica) -> set[int]:

@@ -8,7 +8,7 @@ from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import CONTRADICTING, Planned
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.replication.offset_ranges import Ranges, clipped, holds, without
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
 from kafka_forensics.replication.planner import truncates_by
 from kafka_forensics.replication.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness, costs_of
 from kafka_forensics.replication.recovery_facts import NEEDED_FILES
@@ -168,10 +168,17 @@ def bounds(planned: Planned, candidate: Candidate) -> str:
     """The loss with its bounds, a sentence."""
     plan = planned.plan
     more = "" if plan.at_most_is_bound else " of the copies that are here"
-    return (
-        f"Lost are at least {plural(candidate.at_least, 'offset')} (proven committed, and on no copy that stays), "
-        f"at most {candidate.at_most}{more}."
-    )
+    least = counted_in_words(planned, candidate.losses, candidate.at_least)
+    return f"Lost are at least {least} (proven committed, and on no copy that stays), at most {candidate.at_most}{more}."
+
+
+def counted_in_words(planned: Planned, losses: Sequence[Loss], offsets: int) -> str:
+    """An amount of what is lost, each version counted: records, or offsets where these are not all records, or are not known."""
+    dense = planned.total(losses).records == costs_of(losses)[2]
+    if dense and losses:
+        return plural(offsets, "record")
+    several = counted(normalised((one.start, one.end) for one in losses)) < costs_of(losses)[2]
+    return plural(offsets, "offset") + (", each version of them counted" if several else "")
 
 
 def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan) -> str:
@@ -299,7 +306,8 @@ def nobody(planned: Planned) -> Iterator[str]:
     yield "No replica can lead on these copies."
     if planned.plan.at_stake:
         committed, _, held = costs_of(planned.plan.at_stake)
-        yield f"At stake is all that they hold: {plural(held, 'offset')}, {committed} of them proven committed."
+        amount = counted_in_words(planned, planned.plan.at_stake, held)
+        yield f"At stake is all that they hold: {amount}, {committed} of them proven committed."
 
 
 def verdict(planned: Planned, candidate: Candidate) -> str:
@@ -354,7 +362,7 @@ def _doubt(planned: Planned, candidate: Candidate) -> str:
     has, it = ("has", "it holds") if len(silent) == 1 else ("have", "they hold")
     return (
         f" That is open to doubt: {brokers(silent)} {has} no checkpointed high watermark to prove what {it} committed, and "
-        f"electing {brokers([fewest.broker])} would lose fewer offsets, {fewest.at_most}."
+        f"electing {brokers([fewest.broker])} would lose less, {counted_in_words(planned, fewest.losses, fewest.at_most)}."
     )
 
 

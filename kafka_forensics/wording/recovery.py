@@ -4,9 +4,10 @@ from typing import Final
 
 PROSE: Final = """
 INTERRUPTED_SWAP: unfinished replacement of segments
-    [{under_way:if}the broker was cleaning or splitting segments when it was copied, into {leftovers:list}|cleaning or splitting was
-    interrupted and left {leftovers:list}; the broker's next start deletes {files_deleted:file} and renames {files_renamed:file}|cleaning
-    or splitting was interrupted; the broker's next start finishes or undoes it][, which would cost {offsets}]<held>
+    [{under_way:if}the broker was cleaning or splitting segments when it was copied, into {leftovers:list}|cleaning or splitting
+    was interrupted and left {leftovers:list}; the broker's next start deletes {files_deleted:file} and renames
+    {files_renamed:file}|cleaning or splitting was interrupted; the broker's next start finishes or undoes it][, which would cost
+    {offsets}]<held>
     > [{under_way:if}|Copy the directory elsewhere before the broker starts: its start renames and removes files here.]
 RECOVERY_WOULD_TRUNCATE: log that a start would cut
     a broker that starts on this copy loses [{offsets}|the end of its log][ ({reason})][, {batches_recovered:good batch} behind

@@ -141,6 +141,17 @@ def stretches(index: OffsetIndex, times: TimeIndex, *logs: Rows) -> list[IndexFo
     return made
 
 
+def test_what_an_open_index_ends_in_is_known_over_stretches() -> None:
+    """Lightened or not, which is the last entry that agrees with the log is the same."""
+    index = replace(offset_index((4, 0), (14, 200), (19, 300), (7, 100), (40, 900)), zero_tail_bytes=80)
+    for lighten in (False, True):
+        a, b = stretches(index, time_index(), LOG[:2], LOG[2:])
+        for state in (a, b) if lighten else ():
+            state.lighten()
+        a.merge(b)
+        assert [(tail.file_kind, tail.entries, tail.last_sound) for tail in a.zero_tails()] == [("index", 5, 3)]
+
+
 def test_the_newest_of_all_before_counts_over_two_seams() -> None:
     """Whichever seam is closed first: the third stretch's entry is older than the first stretch."""
     rows = segment_of((0, 0, 50), (1, 1, 5), (2, 2, 20))
@@ -214,16 +225,13 @@ TIMES = st.lists(st.tuples(st.integers(-1, 7), st.integers(-1, 30)), max_size=7)
 @pytest.mark.properties
 @given(rising_segments(), ENTRIES, TIMES, st.data())
 def test_any_cut_gives_what_a_plain_loop_gives(rows: Rows, offsets: list[Entry], times: list[Entry], draw: st.DataObject) -> None:
-    state = folded(
-        draw,
-        lambda: IndexFold(0, offset_index(*offsets), time_index(*times)),
-        lambda fold, a, b: fold.step(columns_of(rows[a:b])),
-        len(rows),
-    )
+    index, time = replace(offset_index(*offsets), zero_tail_bytes=80), replace(time_index(*times), zero_tail_bytes=120)
+    state = folded(draw, lambda: IndexFold(0, index, time), lambda fold, a, b: fold.step(columns_of(rows[a:b])), len(rows))
     assert {(bad.file_kind, bad.entry, bad.reason) for bad in state.bad} == plain(rows, offsets, times)
     assert state.bad.count == len(plain(rows, offsets, times))
-    whole = IndexFold(0, offset_index(*offsets), time_index(*times))
+    whole = IndexFold(0, index, time)
     whole.step(columns_of(rows))
+    assert state.zero_tails() == whole.zero_tails()
     without_expected = [{replace(bad, expected=None) for bad in one.finish()} for one in (state, whole)]
     assert without_expected[0] == without_expected[1]
 

@@ -182,7 +182,7 @@ def test_partitions_that_nobody_can_lead_are_listed_with_all_at_stake(run_plan: 
     assert [(one["offset_start"], one["offset_end"], one["committed_end_offset"]) for one in only["at_stake"]] == [(0, 3, 2)]
     assert only["advice"] == [
         "No replica can lead on these copies.",
-        "At stake is all that they hold: 3 offsets, 2 of them proven committed.",
+        "At stake is all that they hold: 3 records, 2 of them proven committed.",
     ]
     rows = [line.split("\t") for line in run_plan(*roots, "--dead", "1", "--format", "tsv")[1].splitlines()]
     assert rows[1][3:10] == ["", "nobody", "false", "2", "3", "false", "2"]

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.wording import advice, message
+from kafka_forensics.writers.indexes import write_offset_index, write_time_index
 from tests.support.faults import HEALTHY, LOG_END, Brokers, Log, healthy, histories, write_checkpoint, write_files
 from tests.support.faults_verdict import offsets, only, said, scan, span, verdict
-from tests.support.injections import append, change, delete_segment, noise, remove_snapshots, with_right_crc
+from tests.support.injections import append, change, claim_epochs, delete_segment, noise, remove_snapshots, with_right_crc
 
 pytestmark = pytest.mark.faults
 
@@ -231,6 +232,47 @@ def test_f25_entries_that_a_truncation_left_in_an_open_time_index(
     result = verdict(brokers)
     assert [row for row in said(result) if row[0] == "INDEX_MISMATCH"] == [("INDEX_MISMATCH", severity, 2)]
     assert ("harmless_if" in only(result, "INDEX_MISMATCH").evidence) == (severity == "info")
+
+
+def dropped_entries(brokers: Brokers, stamp: int, count: int = 40) -> None:
+    """Broker 2 crashed with open indexes, which end in entries of a tail that is not there, of times from `stamp`."""
+    index, times = brokers.file(2, 55, "index"), brokers.file(2, 55, "timeindex")
+    more = [(200 + number, 1_000_000 + number) for number in range(count)]
+    index.write_bytes(index.read_bytes() + write_offset_index(more, 55) + bytes(80))
+    later = [(stamp + number, 200 + number) for number in range(count)]
+    times.write_bytes(times.read_bytes() + write_time_index(later, 55) + bytes(120))
+    brokers.crash(2)
+
+
+NEWEST = max(one.max_timestamp for one in HEALTHY.batches)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_f25_many_entries_of_a_tail_that_was_cut_before_the_log_went_on(brokers: Brokers, live: bool) -> None:
+    """Their times are older than what the log holds: they were written before it."""
+    dropped_entries(brokers, NEWEST - 1_000_000)
+    result = verdict(brokers, live=live)
+    assert {severity for _, severity, _ in said(result)} == {"info"}
+    assert {kind for kind, _, _ in said(result)} <= {"INDEX_MISMATCH", "INCONSISTENT_CUT"}
+
+
+@pytest.mark.parametrize(("epoch_start", "high_watermark", "severity"), [
+    (LOG_END, LOG_END, "info"),
+    (None, LOG_END, "warning"),
+    (LOG_END + 1, LOG_END, "warning"),
+    (LOG_END, LOG_END + 5, "warning"),
+])  # fmt: skip
+def test_f25_entries_of_a_tail_that_is_gone_are_harmless_if_a_later_leader_did_not_have_it(
+    brokers: Brokers, epoch_start: int | None, high_watermark: int, severity: str
+) -> None:
+    """Nothing was written since: only another copy tells whether the log was cut, or lost its end with the power."""
+    dropped_entries(brokers, NEWEST + 1000)
+    write_checkpoint(brokers.log_dir(2), "replication", high_watermark)
+    if epoch_start is not None:
+        epochs = [(one.leader_epoch, one.start_offset) for one in HEALTHY.epochs]
+        claim_epochs(brokers, 1, *epochs, (7, epoch_start))
+    found = [one for one in verdict(brokers).findings if one.kind == "INDEX_MISMATCH"]
+    assert [(one.severity.value, "harmless_if" in one.evidence) for one in found] == [(severity, severity == "info")] * 2
 
 
 def test_f29_a_log_with_epochs_whose_checkpoint_is_missing_beside_others(brokers: Brokers) -> None:

@@ -226,7 +226,7 @@ MADE: Final = (
         "followers cut their logs, and their open time indexes name still what was cut",
         STILL,
         "standing",
-        (*((0, "INDEX_MISMATCH", "warning", broker, None, None, None) for broker in (2, 3)), ELECTED, *TWICE_ELECTED),
+        (*((0, "INDEX_MISMATCH", "info", broker, None, None, None) for broker in (2, 3)), ELECTED, *TWICE_ELECTED),
     ),
     Made(
         "F46",
