@@ -79,8 +79,8 @@ def make(work: Path, names: set[str]) -> dict[str, Any]:
 
 
 def shortfalls(tree: Path, wanted: dict[str, Any]) -> list[str]:
-    """What a scan of a tree finds above `info` and must not, or does not find and must."""
-    brokers = sorted(str(path) for path in tree.iterdir() if path.is_dir())
+    """What a scan of a tree, or of an archive of one, finds above `info` and must not, or does not find and must."""
+    brokers = [str(tree)] if tree.is_file() else sorted(str(path) for path in tree.iterdir() if path.is_dir())
     names = ("kind", "topic", "partition", "offset_start", "offset_end", "held_by")
     found = [
         str((one.kind, *(getattr(one.place, name) for name in names[1:5]), one.evidence.get("held_by")))

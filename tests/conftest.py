@@ -10,6 +10,7 @@ from hypothesis import settings
 pytest_plugins = ("pytester",)
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
+SHIPPED = Path(__file__).resolve().parent / "archives"
 GROUPS = ("faults", "properties", "corpora", "spark", "broker")
 RAN = pytest.StashKey[Counter[str]]()
 EMPTY = pytest.StashKey[list[str]]()
@@ -76,5 +77,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def corpora() -> Path:
-    """The folder of archives that hold log directories of real brokers."""
+    """The folder of archives that hold log directories of real brokers; for tests of the group `corpora`."""
     return CORPORA
+
+
+@pytest.fixture(scope="session")
+def archives() -> Path:
+    """The same, or those few that ship where there is no such folder; for tests that want no others."""
+    return CORPORA if CORPORA.is_dir() else SHIPPED

@@ -18,11 +18,9 @@ from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import TransactionCounts
 from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
 from kafka_forensics.parsers.transaction_index import parse_transaction_index
-from tests.support.archives import members
+from tests.support.archives import members, of_brokers
 from tests.support.memory import MemoryFile
 from tests.support.producer_log import context, read_segment
-
-pytestmark = pytest.mark.corpora
 
 HEALTHY = "kafka-4.3.0-healthy.tar.xz"
 ARCHIVES = (HEALTHY, "kafka-4.3.0-clean-end.tar.xz", "kafka-4.3.0-unclean.tar.xz", "public-five-brokers.tar.xz")
@@ -95,9 +93,9 @@ def judged(partition: Partition) -> tuple[list[Finding], int]:
     return found, compared
 
 
-@pytest.mark.parametrize("archive", ARCHIVES)
-def test_real_logs_have_nothing_above_info(corpora: Path, archive: str) -> None:
-    everything = partitions(corpora / archive, r".*-\d+")
+@pytest.mark.parametrize("archive", of_brokers(*ARCHIVES))
+def test_real_logs_have_nothing_above_info(archives: Path, archive: str) -> None:
+    everything = partitions(archives / archive, r".*-\d+")
     compared = 0
     open_at = []
     for path, partition in everything.items():
@@ -136,9 +134,9 @@ def entries_of(partition: Partition) -> list[AbortedTxn]:
     [("payments", TransactionCounts(23, 17, 0), 320, 320), ("ledger", TransactionCounts(5, 5, 1), 0, 25)],
 )
 def test_transactions_are_those_the_client_counted(
-    corpora: Path, topic: str, counts: TransactionCounts, stable: int, end: int
+    archives: Path, topic: str, counts: TransactionCounts, stable: int, end: int
 ) -> None:
-    replicas = partitions(corpora / HEALTHY, rf"healthy/broker-\d/{topic}-0")
+    replicas = partitions(archives / HEALTHY, rf"healthy/broker-\d/{topic}-0")
     assert len(replicas) == 3
     for partition in replicas.values():
         *_, (log_end, _, transactions) = folded(partition)
@@ -165,8 +163,8 @@ def without(partition: Partition, number: int) -> Partition:
 
 
 @pytest.mark.parametrize("topic", ["payments", "ledger"])
-def test_any_batch_copied_behind_a_real_log_is_a_duplicate_and_no_more(corpora: Path, topic: str) -> None:
-    (partition,) = partitions(corpora / HEALTHY, f"healthy/broker-1/{topic}-0").values()
+def test_any_batch_copied_behind_a_real_log_is_a_duplicate_and_no_more(archives: Path, topic: str) -> None:
+    (partition,) = partitions(archives / HEALTHY, f"healthy/broker-1/{topic}-0").values()
     batches = np.concatenate([read_segment(data) for _, data in sorted(partition.logs.items())], axis=1)
     rows = np.flatnonzero(batches[C.BASE_SEQUENCE] >= 0)
     assert len(rows) >= 11

@@ -210,9 +210,8 @@ def test_members_of_the_isr_whose_logs_are_missing_are_a_column_too(run: Run, tm
     assert "no log of broker 3, a member of the ISR" in table
 
 
-@pytest.mark.corpora
-def test_the_healthy_cluster(run: Run, corpora: Path) -> None:
-    found = rows(run, corpora / "kafka-4.3.0-healthy.tar.xz", "--all-partitions")
+def test_the_healthy_cluster(run: Run, archives: Path) -> None:
+    found = rows(run, archives / "kafka-4.3.0-healthy.tar.xz", "--all-partitions")
     billing = found[0]
     assert (billing["group"], billing["topic"], billing["partition"], billing["committed_offset"], billing["lag"]) == (
         "billing",

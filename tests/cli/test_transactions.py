@@ -201,9 +201,8 @@ def test_states_are_those_of_the_listing() -> None:
     assert command.STATES == transactions_listing.STATES
 
 
-@pytest.mark.corpora
-def test_transactions_of_real_brokers(run: Run, corpora: Path) -> None:
-    found = rows(run, corpora / "kafka-4.3.0-healthy.tar.xz")
+def test_transactions_of_real_brokers(run: Run, archives: Path) -> None:
+    found = rows(run, archives / "kafka-4.3.0-healthy.tar.xz")
     states = Counter((row["topic"], row["state"]) for row in found)
     assert states == {
         ("payments", "committed"): 23,

@@ -210,9 +210,8 @@ def test_unclean_elections_of_real_controllers(corpora: Path) -> None:
     assert (one.malformed_records, one.unknown_after, one.voters, one.committed_end_offset) == (0, None, [100], 628)
 
 
-@pytest.mark.corpora
-def test_real_controllers_tell_isr_policies_and_kinds(corpora: Path) -> None:
-    one = history(corpora / "kafka-4.3.0-healthy.tar.xz")
+def test_real_controllers_tell_isr_policies_and_kinds(archives: Path) -> None:
+    one = history(archives / "kafka-4.3.0-healthy.tar.xz")
     profiles = one.partitions["profiles", 0]
     assert (profiles.leader, profiles.isr, profiles.cleanup_policy, profiles.was_compacted) == (2, [2, 3, 1], "compact", True)
     assert Counter(control.leader_epoch for control in one.partitions.values()) == {0: 16}
@@ -220,9 +219,8 @@ def test_real_controllers_tell_isr_policies_and_kinds(corpora: Path) -> None:
     assert one.defaults == {"min.insync.replicas": "1"}
 
 
-@pytest.mark.corpora
-def test_a_scan_tells_the_unclean_election_with_time_and_cost(corpora: Path) -> None:
-    result = scan([str(corpora / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(topic_glob="audit"))
+def test_a_scan_tells_the_unclean_election_with_time_and_cost(archives: Path) -> None:
+    result = scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(topic_glob="audit"))
     [election] = [one for one in result.findings if one.kind == "UNCLEAN_ELECTION"]
     assert (election.place.topic, election.place.offset_start, election.place.offset_end) == ("audit", 300, 370)
     assert (election.evidence["election_time"], election.evidence["old_leader"]) == ("2026-11-21T02:02:24.589Z", 2)

@@ -12,8 +12,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.export.json_document import document, json_schema
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
-
-pytestmark = pytest.mark.corpora
+from tests.support.archives import of_brokers
 
 ARCHIVES = (
     "kafka-4.3.0-healthy",
@@ -27,22 +26,24 @@ ARCHIVES = (
 )
 
 
-def scanned(corpora: Path, name: str) -> ScanResult:
-    return scan([str(corpora / f"{name}.tar.xz")], ScanOptions())
+def scanned(archives: Path, name: str) -> ScanResult:
+    return scan([str(archives / f"{name}.tar.xz")], ScanOptions())
 
 
 def above_info(result: ScanResult) -> list[Finding]:
     return [one for one in result.findings if one.severity is not Severity.INFO]
 
 
-@pytest.mark.parametrize("name", ["kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "public-five-brokers"])
-def test_healthy_archives_give_nothing_above_info(corpora: Path, name: str) -> None:
-    assert above_info(scanned(corpora, name)) == []
+@pytest.mark.parametrize(
+    "name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "public-five-brokers")
+)
+def test_healthy_archives_give_nothing_above_info(archives: Path, name: str) -> None:
+    assert above_info(scanned(archives, name)) == []
 
 
-@pytest.mark.parametrize("name", ARCHIVES)
-def test_output_is_valid_and_every_byte_accounted_for(corpora: Path, name: str) -> None:
-    result = scanned(corpora, name)
+@pytest.mark.parametrize("name", of_brokers(*ARCHIVES))
+def test_output_is_valid_and_every_byte_accounted_for(archives: Path, name: str) -> None:
+    result = scanned(archives, name)
     text = "".join(document(result))
     parsed: dict[str, Any] = json.loads(text)
     jsonschema.validate(parsed, json_schema())
@@ -51,11 +52,11 @@ def test_output_is_valid_and_every_byte_accounted_for(corpora: Path, name: str) 
     assert totals.bytes_damaged == 0
     assert totals.records_decoded
     assert result.incomplete == []
-    assert "".join(document(scanned(corpora, name))) == text
+    assert "".join(document(scanned(archives, name))) == text
 
 
-def test_transactions_of_the_healthy_cluster_are_counted(corpora: Path) -> None:
-    result = scanned(corpora, "kafka-4.3.0-healthy")
+def test_transactions_of_the_healthy_cluster_are_counted(archives: Path) -> None:
+    result = scanned(archives, "kafka-4.3.0-healthy")
     replicas = {(one.topic, one.partition): one.replicas for one in result.partitions}
     for replica in replicas["payments", 0]:
         assert (replica.transactions.committed, replica.transactions.aborted, replica.transactions.open) == (23, 17, 0)
@@ -71,23 +72,24 @@ def test_transactions_of_the_healthy_cluster_are_counted(corpora: Path) -> None:
     assert next(one for one in result.partitions if one.topic == "profiles").agreement.kind == "compacted"
 
 
-def test_a_frozen_follower_is_a_prefix(corpora: Path) -> None:
-    result = scanned(corpora, "kafka-4.3.0-lag")
+@pytest.mark.corpora
+def test_a_frozen_follower_is_a_prefix(archives: Path) -> None:
+    result = scanned(archives, "kafka-4.3.0-lag")
     clicks = next(one for one in result.partitions if one.topic == "clicks")
     assert clicks.agreement.kind == "prefix"
     lag = next(one for one in result.findings if one.kind == "REPLICA_LAGS" and one.place.topic == "clicks")
     assert (lag.place.offset_start, lag.place.offset_end, lag.evidence["behind"]) == (200, 600, 400)
 
 
-def test_the_unclean_election_is_found_with_its_loss(corpora: Path) -> None:
-    [loss] = above_info(scanned(corpora, "kafka-4.3.0-unclean"))
+def test_the_unclean_election_is_found_with_its_loss(archives: Path) -> None:
+    [loss] = above_info(scanned(archives, "kafka-4.3.0-unclean"))
     assert (loss.kind, loss.severity, loss.place.topic) == ("UNCLEAN_LOSS", Severity.CRITICAL, "audit")
     assert (loss.place.offset_start, loss.place.offset_end, loss.evidence["held_by"]) == (300, 370, [2])
     assert {tuple(one["brokers"]): one["epoch"] for one in loss.evidence["versions"]} == {(1,): 2, (2,): 0}
 
 
-def test_the_silent_divergence_is_found_though_everything_is_green(corpora: Path) -> None:
-    result = scanned(corpora, "kafka-0.10.2.2-hw-divergence")
+def test_the_silent_divergence_is_found_though_everything_is_green(archives: Path) -> None:
+    result = scanned(archives, "kafka-0.10.2.2-hw-divergence")
     [fork] = above_info(result)
     assert (fork.kind, fork.severity) == ("FORK_BELOW_HW", Severity.CRITICAL)
     assert (fork.place.offset_start, fork.place.offset_end, fork.evidence["held_by"]) == (0, 3, [])
@@ -95,19 +97,21 @@ def test_the_silent_divergence_is_found_though_everything_is_green(corpora: Path
     assert {(one.log_end_offset, one.high_watermark) for one in result.partitions[0].replicas} == {(3, 3)}
 
 
-def test_truncation_to_a_stale_high_watermark_is_found(corpora: Path) -> None:
-    [fork] = above_info(scanned(corpora, "kafka-0.10.2.2-hw-truncation"))
+def test_truncation_to_a_stale_high_watermark_is_found(archives: Path) -> None:
+    [fork] = above_info(scanned(archives, "kafka-0.10.2.2-hw-truncation"))
     assert (fork.kind, fork.severity) == ("FORK_BELOW_HW", Severity.CRITICAL)
     assert (fork.place.offset_start, fork.place.offset_end, fork.evidence["held_by"]) == (0, 10, [1, 2])
 
 
-def test_replicas_without_index_files_are_identical(corpora: Path) -> None:
-    result = scanned(corpora, "public-five-brokers")
+@pytest.mark.corpora
+def test_replicas_without_index_files_are_identical(archives: Path) -> None:
+    result = scanned(archives, "public-five-brokers")
     assert {one.kind for one in result.findings} <= {"INDEX_MISSING", "FILE_UNKNOWN"}
     several = [one for one in result.partitions if len(one.replicas) > 1]
     assert several
     assert {one.agreement.kind for one in several} == {"identical"}
 
 
-def test_message_format_0_is_read_whole(corpora: Path) -> None:
-    assert above_info(scanned(corpora, "public-magic0-golden")) == []
+@pytest.mark.corpora
+def test_message_format_0_is_read_whole(archives: Path) -> None:
+    assert above_info(scanned(archives, "public-magic0-golden")) == []

@@ -149,10 +149,9 @@ def test_an_epoch_is_unknown_only_to_a_history_without_holes(given: dict[str, in
     assert [row.controller for row in replica_rows(controlled(replica, [event(1, 1)], **given))] == [None, "known", None]
 
 
-@pytest.mark.corpora
 @pytest.mark.parametrize(("archive", "unclean"), [("kafka-4.3.0-healthy", 0), ("kafka-4.3.0-unclean", 3)])
-def test_real_brokers_agree_with_themselves_and_with_their_controller(corpora: object, archive: str, unclean: int) -> None:
-    found = lineages([f"{corpora}/{archive}.tar.xz"], ScanOptions(deep=False))
+def test_real_brokers_agree_with_themselves_and_with_their_controller(archives: object, archive: str, unclean: int) -> None:
+    found = lineages([f"{archives}/{archive}.tar.xz"], ScanOptions(deep=False))
     assert [row for row in found.rows if row.status in DISAGREEMENTS or row.controller == "unknown"] == []
     assert found.findings == []
     assert sum(bool(row.is_unclean) for row in found.rows if row.topic == "audit") == unclean

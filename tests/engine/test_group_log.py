@@ -12,6 +12,7 @@ from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.group_log import Committed, GroupHistory, GroupKey, GroupLog
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.archives import of_brokers
 from tests.support.group_records import (
     commit_key,
     commit_value,
@@ -220,10 +221,11 @@ def test_no_such_log_is_no_history(tmp_path: Path) -> None:
     assert read_group_history(gather([str(tmp_path / "b1")], ScanOptions())) is None
 
 
-@pytest.mark.corpora
-@pytest.mark.parametrize("name", ["kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "kafka-4.3.0-unclean"])
-def test_billing_of_a_real_cluster(corpora: Path, name: str) -> None:
-    found = history(corpora / f"{name}.tar.xz")
+@pytest.mark.parametrize(
+    "name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "kafka-4.3.0-unclean")
+)
+def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
+    found = history(archives / f"{name}.tar.xz")
     [one] = found.committed("orders", 0, None)
     assert (one.group, one.last.offset, one.log_partition, one.unknown_after) == ("billing", 30000, 1, None)
     assert one.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"

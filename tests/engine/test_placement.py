@@ -16,6 +16,7 @@ from kafka_forensics.model.results import KeyPlacement
 from kafka_forensics.parsers.kernels.partitioners import murmur2
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
+from tests.support.archives import of_brokers
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP
 
@@ -132,12 +133,11 @@ def test_the_answer_does_not_depend_on_splits_and_jobs(
     assert judged(tmp_path, ScanOptions(deep=True, jobs=jobs)) == whole
 
 
-@pytest.mark.corpora
-@pytest.mark.parametrize("archive", ["kafka-4.3.0-healthy", "kafka-4.3.0-clean-end"])
+@pytest.mark.parametrize("archive", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-clean-end"))
 def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_brokers(
-    corpora: Path, judged: Judged, archive: str
+    archives: Path, judged: Judged, archive: str
 ) -> None:
-    ((told,), placements) = judged(corpora / f"{archive}.tar.xz")
+    ((told,), placements) = judged(archives / f"{archive}.tar.xz")
     assert (told.place.topic, told.severity) == ("orders", Severity.INFO)
     assert told.evidence["partitioner"] == "no_known_hash"
     assert told.evidence["premises"][0] == "number of partitions: the controller's log"

@@ -99,9 +99,8 @@ def test_the_archives_of_real_brokers(corpora: Path) -> None:
     assert losses(lagging, 2) == losses(lagging, 3) == []
 
 
-@pytest.mark.corpora
-def test_the_archive_of_high_watermark_truncation(corpora: Path) -> None:
-    planned = one_of(planned_on([corpora / "kafka-0.10.2.2-hw-truncation.tar.xz"]))
+def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
+    planned = one_of(planned_on([archives / "kafka-0.10.2.2-hw-truncation.tar.xz"]))
     assert planned.plan.truncate_by == "high-watermark"
     assert losses(planned, 3) == [(0, 3, (1, 2), 3), (3, 10, (1, 2), 7)]
     third = planned.candidate(3)

@@ -7,34 +7,32 @@ import pytest
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.findings import Confidence
+from tests.support.archives import of_brokers
 
-pytestmark = pytest.mark.corpora
+EXPECTED: dict[str, list[tuple[str, str, int, int]]] = {
+    "kafka-0.10.2.2-hw-truncation": [("d4", "ledger", 0, 10)],
+    "kafka-0.10.2.2-hw-divergence": [("d4", "ledger", 0, 3)],
+    "kafka-4.3.0-unclean": [("d6", "audit", 300, 370)],
+    "kafka-4.3.0-healthy": [],
+    "kafka-4.3.0-lag": [],
+    "kafka-4.3.0-clean-end": [],
+    "public-five-brokers": [],
+    "public-magic0-golden": [],
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("kafka-0.10.2.2-hw-truncation", [("d4", "ledger", 0, 10)]),
-        ("kafka-0.10.2.2-hw-divergence", [("d4", "ledger", 0, 3)]),
-        ("kafka-4.3.0-unclean", [("d6", "audit", 300, 370)]),
-        ("kafka-4.3.0-healthy", []),
-        ("kafka-4.3.0-lag", []),
-        ("kafka-4.3.0-clean-end", []),
-        ("public-five-brokers", []),
-        ("public-magic0-golden", []),
-    ],
-)
-def test_what_real_directories_match(corpora: Path, name: str, expected: list[tuple[str, str, int, int]]) -> None:
-    found = scan([str(corpora / f"{name}.tar.xz")], ScanOptions()).findings
+@pytest.mark.parametrize("name", of_brokers(*EXPECTED))
+def test_what_real_directories_match(archives: Path, name: str) -> None:
+    found = scan([str(archives / f"{name}.tar.xz")], ScanOptions()).findings
     matched = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
     places = [(one.evidence["incident"], one.place.topic, one.place.offset_start, one.place.offset_end) for one in matched]
-    assert places == expected
+    assert places == EXPECTED[name]
     assert {one.confidence for one in matched} <= {Confidence.INFERRED}
     assert all(one.evidence["does_not_fit"] == [] for one in matched)
 
 
-def test_the_controllers_log_bounds_the_version(corpora: Path) -> None:
-    found = scan([str(corpora / "kafka-4.3.0-unclean.tar.xz")], ScanOptions()).findings
+def test_the_controllers_log_bounds_the_version(archives: Path) -> None:
+    found = scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions()).findings
     [one] = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
     assert one.evidence["version_at_least"] == "4.3.0"
     assert one.evidence["version_witnesses"][-1] == "metadata.version 30: 4.3.0 or later"

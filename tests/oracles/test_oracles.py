@@ -23,6 +23,7 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.conftest import CORPORA
 from tests.oracles.decoder import Batch, Record, batches
 from tests.oracles.replicas import NaiveReplica, first_of_all, only_on_one, replica_of
+from tests.support.archives import SHIPPED, of_brokers
 from tests.support.mutations import batch_lists
 from tests.support.records import records_to_write
 from tests.support.segments import read, starts
@@ -131,12 +132,14 @@ def test_samples_are_what_the_oracles_find(sample: str) -> None:
     assert min(counted[name] for name in ("batches", "records", "log ends", "partitions")) > 0
 
 
-@pytest.mark.corpora
-@pytest.mark.parametrize("archive", sorted(CORPORA.glob("*.tar.xz")), ids=lambda path: path.name)
-def test_corpora_are_what_the_oracles_find(archive: Path) -> None:
+@pytest.mark.parametrize(
+    "name", of_brokers(*sorted({path.name for folder in (SHIPPED, CORPORA) for path in folder.glob("*.tar.xz")}))
+)
+def test_archives_of_real_brokers_are_what_the_oracles_find(archives: Path, name: str) -> None:
+    archive = archives / name
     counted = judge(kafka_forensics.scan(str(archive)), files_of_archive(archive))
     assert counted["records"] > 0
-    assert counted["conflicts"] == any(name in archive.name for name in ("unclean", "divergence", "truncation"))
+    assert counted["conflicts"] == any(one in name for one in ("unclean", "divergence", "truncation"))
 
 
 def test_random_histories_are_what_the_oracles_find(tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from kafka_forensics.writers.snapshots import write_producer_snapshot
 from tests.support.archives import members
 from tests.support.memory import MemoryFile, MemorySource
 
-pytestmark = pytest.mark.corpora
-
 UNCLEAN = "kafka-4.3.0-unclean.tar.xz"
 CLEAN = "kafka-4.3.0-clean-end.tar.xz"
 
@@ -34,11 +32,14 @@ def base_of(name: str) -> int:
 
 @pytest.mark.parametrize(
     ("archive", "directory", "index_entries", "preallocated"),
-    [(CLEAN, "clean-end/broker-1/[^/]+", 23, 0), (UNCLEAN, "unclean/broker-2/payments-0", 3, 10_485_752)],
+    [
+        pytest.param(CLEAN, "clean-end/broker-1/[^/]+", 23, 0, marks=pytest.mark.corpora),
+        (UNCLEAN, "unclean/broker-2/payments-0", 3, 10_485_752),
+    ],
 )
-def test_indexes_point_at_batches(corpora: Path, archive: str, directory: str, index_entries: int, preallocated: int) -> None:
+def test_indexes_point_at_batches(archives: Path, archive: str, directory: str, index_entries: int, preallocated: int) -> None:
     """Every entry's position starts a batch that begins at or below the entry's offset; written again, the bytes are the same."""
-    contents = dict(members(corpora / archive, rf"{directory}/\d+\.(log|index)"))
+    contents = dict(members(archives / archive, rf"{directory}/\d+\.(log|index)"))
     entries = zero_tail_bytes = 0
     for name, data in contents.items():
         if name.endswith(".index"):
@@ -55,6 +56,7 @@ def test_indexes_point_at_batches(corpora: Path, archive: str, directory: str, i
     assert (entries, zero_tail_bytes) == (index_entries, preallocated)
 
 
+@pytest.mark.corpora
 def test_time_indexes_rise(corpora: Path) -> None:
     entries = 0
     for name, data in members(corpora / CLEAN, r"clean-end/broker-1/.*\.timeindex"):
@@ -69,8 +71,8 @@ def test_time_indexes_rise(corpora: Path) -> None:
     assert entries > 30
 
 
-def test_aborted_transactions_are_as_many_as_the_client_counted(corpora: Path) -> None:
-    archive = corpora / "kafka-4.3.0-healthy.tar.xz"
+def test_aborted_transactions_are_as_many_as_the_client_counted(archives: Path) -> None:
+    archive = archives / "kafka-4.3.0-healthy.tar.xz"
     counts: dict[str, int] = {}
     for name, data in members(archive, r"healthy/broker-\d/(payments|ledger)-0/\d+\.txnindex"):
         index = parse_transaction_index(MemoryFile(data))
@@ -86,6 +88,7 @@ def test_aborted_transactions_are_as_many_as_the_client_counted(corpora: Path) -
     }
 
 
+@pytest.mark.corpora
 def test_producer_snapshots_have_good_crcs(corpora: Path) -> None:
     producers = set()
     snapshots = dict(members(corpora / CLEAN, r"clean-end/broker-1/.*\.snapshot"))
@@ -99,8 +102,8 @@ def test_producer_snapshots_have_good_crcs(corpora: Path) -> None:
     assert len(producers) == 4
 
 
-def test_checkpoints_of_an_unclean_election(corpora: Path) -> None:
-    contents = dict(members(corpora / UNCLEAN, r"unclean/broker-[123]/(audit-0/leader-epoch|[a-z-]*offset)-checkpoint"))
+def test_checkpoints_of_an_unclean_election(archives: Path) -> None:
+    contents = dict(members(archives / UNCLEAN, r"unclean/broker-[123]/(audit-0/leader-epoch|[a-z-]*offset)-checkpoint"))
     epochs = parse_leader_epochs(MemoryFile(contents["unclean/broker-1/audit-0/leader-epoch-checkpoint"]))
     assert (epochs.entries, epochs.damage) == ([EpochEntry(0, 0), EpochEntry(2, 300)], [])
     assert write_leader_epochs(epochs.entries) == contents["unclean/broker-1/audit-0/leader-epoch-checkpoint"]
@@ -114,6 +117,7 @@ def test_checkpoints_of_an_unclean_election(corpora: Path) -> None:
     assert watermarks == {"broker-1": 345, "broker-2": 370, "broker-3": 300}
 
 
+@pytest.mark.corpora
 def test_identities(corpora: Path) -> None:
     wanted = r"clean-end/[a-z]+-\d+/(meta\.properties|\.kafka_cleanshutdown|[^/]+/partition\.metadata)"
     nodes, clusters, directories = set(), set(), set()
@@ -138,8 +142,8 @@ def test_identities(corpora: Path) -> None:
     assert (nodes, clusters, len(directories)) == ({1, 2, 3, 100}, {"BKfjTOGySGi0sBpnDkcBQQ"}, 4)
 
 
-def test_a_broker_before_kraft(corpora: Path) -> None:
-    archive = corpora / "kafka-0.10.2.2-hw-truncation.tar.xz"
+def test_a_broker_before_kraft(archives: Path) -> None:
+    archive = archives / "kafka-0.10.2.2-hw-truncation.tar.xz"
     contents = dict(members(archive, r".*"))
     nodes = [parse_meta_properties(MemoryFile(contents[f"hwloss/broker-{broker}/meta.properties"])) for broker in (1, 2, 3)]
     assert [(meta.version, meta.node_id, meta.cluster_id, meta.damage) for meta in nodes] == [
@@ -154,6 +158,7 @@ def test_a_broker_before_kraft(corpora: Path) -> None:
         assert directory.unknown == []
 
 
+@pytest.mark.corpora
 def test_every_name_in_a_cluster_is_known(corpora: Path) -> None:
     names = {name: b"" for name, _ in members(corpora / CLEAN, r"(?!.*index$).*")}
     discovery = discover(MemorySource(names))
