@@ -7,11 +7,14 @@ An unreadable value leaves its key as it was, with a note from which record on t
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafka_forensics.model.group_log import (
     METADATA_OF_GROUP,
     METADATA_OF_MEMBER,
+    SHARED_TOPICS,
+    STREAMS_TOPOLOGY,
+    TARGET_EPOCHS,
     Committed,
     Group,
     GroupKey,
@@ -27,6 +30,7 @@ MAX_KEYS: Final = 1 << 20
 MAX_TEXT: Final = 128 << 20
 """Characters of names and metadata that are held for them; beyond, keys are left out, and metadata and lists of members dropped."""
 _DOUBTS_KEPT: Final = 1024
+_TOPICS_OF_SHARES: Final = ("initializing_topics", "initialized_topics", "deleting_topics")
 
 _Key = TypeVar("_Key")
 
@@ -121,20 +125,35 @@ class GroupReplay:
         state = "Stable" if metadata.members_count and metadata.protocol is not None else "Empty"
         self._follow(Group(name, "classic", state, metadata.members_count, metadata.generation, metadata))
 
-    def new_group(self, key: GroupKey, epoch: int | None) -> None:
-        """A record of a new group (KIP-848, KIP-932, KIP-1071) that is no tombstone; `epoch` of those that make the group."""
+    def new_group(self, key: GroupKey, fields: dict[str, Any]) -> None:
+        """A record of a new group (KIP-848, KIP-932, KIP-1071) that is no tombstone; no `fields` where it was not taken apart."""
         known, kind = self.log.groups.get(key.group), group_kind(key.record_type)
         if known is None or known.kind != kind:
             known = Group(key.group, kind)
             self._follow(known)
         if key.record_type in METADATA_OF_GROUP:
-            known.generation = epoch
+            known.generation = fields.get("epoch")
+        elif key.record_type in TARGET_EPOCHS:
+            known.assignment_epoch = fields.get("assignment_epoch")
+        elif key.record_type == STREAMS_TOPOLOGY:
+            known.topology_epoch = fields.get("epoch")
+        elif key.record_type == SHARED_TOPICS:
+            self._name_topics(fields)
         member = key.member_id if key.record_type in METADATA_OF_MEMBER else None
         if member is None or member in self._members.get(key.group, ()):
             return
         if not self._is_full(self._members_size) and self._swap(0, len(member)):
             self._members_size += 1
             self._members.setdefault(key.group, set()).add(member)
+
+    def _name_topics(self, fields: dict[str, Any]) -> None:
+        """Remember the names of topics that a share group knows by id."""
+        names = self.log.topic_names
+        for kind in _TOPICS_OF_SHARES:
+            for topic in fields.get(kind, ()):
+                if topic["topic_id"] not in names and (self._is_full(len(names)) or not self._swap(0, len(topic["topic_name"]))):
+                    return
+                names[topic["topic_id"]] = topic["topic_name"]
 
     def _follow(self, group: Group) -> None:
         if group.group not in self.log.groups and (self._is_full(len(self.log.groups)) or not self._swap(0, len(group.group))):

@@ -11,11 +11,14 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
+from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
+from kafka_forensics.model.share_state import DELIVERY_STATES, NO_OFFSET, delivery_state_name
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.readable import Readable
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.engine.groups import GroupRow, GroupsAnswer
+    from kafka_forensics.model.share_state import ShareState
 
 COLUMNS: Final = (
     "group",
@@ -52,8 +55,23 @@ COLUMNS: Final = (
     "isr",
     "min_insync_replicas",
     "missing_isr_members",
+    "assignment_epoch",
+    "topology_epoch",
+    "share_start_offset",
+    "share_complete_count",
+    "share_available",
+    "share_acknowledged",
+    "share_archived",
+    "share_batches",
+    "share_snapshot_epoch",
+    "share_state_epoch",
+    "share_leader_epoch",
+    "share_written_ms",
+    "share_written",
 )
 _METADATA: Final = "metadata"
+_TOLD_STATES: Final = (0, 2, 4)
+"""Delivery states that coordinators write."""
 _HEADS: Final = ("group", "state", "members", "partition", "committed", "log end", "lag", "committed at", "newest records", "notes")
 _RIGHT: Final = ("members", "committed", "log end", "lag")
 _MESSAGES: Final = 20
@@ -86,6 +104,8 @@ def groups(
     debug: options.Debug = False,
 ) -> int:
     """What each group committed, against the log ends of the copies; committed beyond every end is proof of loss.
+
+    Of share groups, which commit no offsets: from where they take each partition's records, and what became of those they took.
 
     Says for every partition why consumers cannot read its newest records: the high watermark is held back (by whom, since when),
     or the last stable offset (by which producer's open transaction), or nothing holds them back. Ends with status 0, 1 from
@@ -145,7 +165,7 @@ def _values(row: "GroupRow") -> dict[str, Any]:
         "committed": None if commit is None else _time(commit.commit_timestamp),
         "expires_ms": None if commit is None or commit.expire_timestamp < 0 else commit.expire_timestamp,
         "leader_epoch": None if commit is None or commit.leader_epoch < 0 else commit.leader_epoch,
-        "topic_id": None if commit is None else commit.topic_id,
+        "topic_id": row.share.topic_id if row.share is not None else None if commit is None else commit.topic_id,
         "in_transaction": None if commit is None else row.in_transaction,
         "producer_id": row.producer_id,
         "metadata_length": None if commit is None else len(commit.metadata.encode()),
@@ -154,7 +174,28 @@ def _values(row: "GroupRow") -> dict[str, Any]:
         "offsets_offset": row.record_offset,
         "unknown_after_offset": row.unknown_after_offset,
         **_readers(answer),
+        "assignment_epoch": None if about is None else about.assignment_epoch,
+        "topology_epoch": None if about is None else about.topology_epoch,
+        **_share(row.share),
         _METADATA: None if commit is None else commit.metadata,
+    }
+
+
+def _share(state: "ShareState | None") -> dict[str, Any]:
+    """The columns that say how far a share group is on a partition."""
+    if state is None:
+        return dict.fromkeys(name for name in COLUMNS if name.startswith("share_"))
+    batches = [batch._asdict() | {"delivery_state": delivery_state_name(batch.delivery_state)} for batch in state.batches]
+    return {
+        "share_start_offset": None if state.start_offset == NO_OFFSET else state.start_offset,
+        "share_complete_count": None if state.delivery_complete_count < 0 else state.delivery_complete_count,
+        **{f"share_{name}": state.offsets_in(number) for number, name in DELIVERY_STATES.items() if number in _TOLD_STATES},
+        "share_batches": batches,
+        "share_snapshot_epoch": state.snapshot_epoch,
+        "share_state_epoch": state.state_epoch,
+        "share_leader_epoch": state.leader_epoch,
+        "share_written_ms": state.timestamp,
+        "share_written": _time(state.timestamp),
     }
 
 
@@ -177,7 +218,8 @@ def _cells(row: "GroupRow", *, payloads: bool) -> list[str]:
     from kafka_forensics.cli.rows import cell
 
     values = _values(row)
-    partition = "" if row.topic is None else cell(f"{row.topic}-{row.partition}")
+    topic = row.topic_or_id if row.topic is not None or row.share is None else f"topic {row.topic_or_id}"
+    partition = "" if topic is None else cell(f"{topic}-{row.partition}")
     cells = [
         _NO_GROUP if row.group is None else cell(row.group),
         cell(values["state"] if values["kind"] in (None, "classic") else " ".join(filter(None, (values["kind"], values["state"])))),
@@ -228,10 +270,22 @@ def _notes(row: "GroupRow") -> Iterator[str]:
         yield f"BEYOND EVERY LOG by {row.beyond_end}"
     if row.status == "pending":
         yield f"pending: transaction of producer {row.producer_id} has no marker"
+    if row.share is not None:
+        yield share_in_words(row.share)
     if row.unknown_after_offset is not None:
-        yield f"unknown after offset {row.unknown_after_offset} of __consumer_offsets-{row.log_partition}"
-    if row.topic is not None and row.ends is None:
+        log = CONSUMER_OFFSETS_TOPIC if row.share is None else SHARE_GROUP_STATE_TOPIC
+        yield f"unknown after offset {row.unknown_after_offset} of {log}-{row.log_partition}"
+    if (row.topic is not None or row.share is not None) and row.ends is None:
         yield "no copy of the partition"
+
+
+def share_in_words(state: "ShareState") -> str:
+    """From where a share group takes records, and what became of those that it took."""
+    if state.start_offset == NO_OFFSET:
+        return "nothing taken yet"
+    counts = {name: state.offsets_in(number) for number, name in DELIVERY_STATES.items() if number in _TOLD_STATES}
+    told = [f"{count} {name}" for name, count in counts.items() if count]
+    return f"takes from {state.start_offset}" + (f": {', '.join(told)}" if told else "")
 
 
 def _time(time_ms: int) -> str | None:
@@ -256,7 +310,6 @@ def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, 
     from kafka_forensics.cli.notes import absent, say
     from kafka_forensics.cli.output_words import incomplete_lines, plural
     from kafka_forensics.cli.safe_text import printable
-    from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC
     from kafka_forensics.wording import message
 
     found = answer.result.findings
@@ -273,12 +326,20 @@ def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, 
         names = {row.group for row in answer.rows if row.group is not None}
         committed = [row for row in answer.rows if row.status == "committed"]
         beyond = sum(bool(row.beyond_end) for row in committed)
+        shares = sum(row.share is not None for row in answer.rows)
         said = f"{plural(len(names), 'group')}, {plural(len(committed), 'committed offset')}"
+        said = f"{plural(shares, 'share partition')}, {said}" if shares else said
         lines.append(f"{said}, {beyond or 'none'} beyond every log's end")
     lines += [
         f"__consumer_offsets-{log.partition} of broker {printable(str(log.broker))} is not whole: commits may be missing"
         for log in answer.logs
         if not log.complete or log.limited
+    ]
+    lines += [
+        f"{SHARE_GROUP_STATE_TOPIC}-{share_log.partition} of broker {printable(str(share_log.broker))} is not whole: states may be"
+        " missing"
+        for share_log in answer.share_logs
+        if not share_log.complete or share_log.limited
     ]
     lines += incomplete_lines(answer.result)
     say(screen, lines)

@@ -18,7 +18,6 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.group_log import (
     GROUP_METADATA_TYPE,
-    METADATA_OF_GROUP,
     OFFSET_COMMIT_TYPES,
     RECORD_TYPES,
     GroupHistory,
@@ -29,11 +28,11 @@ from kafka_forensics.model.group_log import (
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.consumer_offsets import (
     check_value,
-    read_epoch,
     read_group_metadata,
     read_key,
     read_offset_commit,
 )
+from kafka_forensics.parsers.group_records import read_group_value
 from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.parsers.plain_records import plain_records
@@ -59,6 +58,8 @@ _ROW_FACTS: Final = (
     BatchColumn.PRODUCER_ID,
     BatchColumn.CONTROL_RECORD_TYPE,
 )
+_NOT_TAKEN_APART: Final = frozenset({"kind", "oversized"})
+"""Reasons for which a value is only named and measured."""
 _HARMLESS: Final = frozenset({"SEG_ZERO_TAIL", "SEG_TORN_TAIL"})
 
 
@@ -78,7 +79,7 @@ def read_group_history(inputs: Inputs) -> GroupHistory | None:
         return None
     history = GroupHistory()
     for key in sorted(copies):
-        history.add(_best(inputs, sorted(copies[key], key=_longest_first)))
+        history.add(_best(inputs, sorted(copies[key], key=longest_first)))
     return history
 
 
@@ -87,7 +88,7 @@ def cluster_of(plan: ReplicaPlan) -> str | None:
     return None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id
 
 
-def _longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
+def longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key: the copy whose last segment begins latest and is largest has the newest records."""
     last = max(
         (
@@ -253,11 +254,15 @@ class _LogWalk:
             else:
                 self._replay.classic_group(key.group, metadata)
             return
-        answer = read_epoch(value) if key.record_type in METADATA_OF_GROUP else check_value(value)
-        if isinstance(answer, str):
-            self._malformed(key, offset, answer)
+        fields = read_group_value(key.record_type, value)
+        if isinstance(fields, dict):
+            self._replay.new_group(key, fields)
+            return
+        problem = check_value(value) if fields in _NOT_TAKEN_APART else fields
+        if problem is None:
+            self._replay.new_group(key, {})
         else:
-            self._replay.new_group(key, answer)
+            self._malformed(key, offset, problem)
 
     def _malformed(self, key: GroupKey | None, offset: int, reason: str) -> None:
         self._replay.unreadable(key, offset)

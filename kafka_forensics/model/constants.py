@@ -57,7 +57,9 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
-WITNESS_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
+WITNESS_TOPICS: Final = frozenset(
+    {CLUSTER_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC}
+)
 """Topics whose records tell of other partitions."""
 
 

@@ -39,6 +39,10 @@ METADATA_OF_GROUP: Final = {2: "classic", 3: "consumer", 11: "share", 17: "strea
 """Types whose value makes a group, and whose tombstone ends it → the kind of group."""
 METADATA_OF_MEMBER: Final = frozenset({5, 10, 19})
 """Types that say that a member belongs to a new group."""
+TARGET_EPOCHS: Final = frozenset({6, 12, 20})
+"""Types that say for which epoch of a new group partitions, or tasks, have been assigned."""
+SHARED_TOPICS: Final = 15
+STREAMS_TOPOLOGY: Final = 23
 MEMBERS_LISTED: Final = 1024
 
 
@@ -153,6 +157,10 @@ class Group:
     generation: int | None = None
     metadata: GroupMetadata | None = None
     unknown_after: int | None = None
+    assignment_epoch: int | None = None
+    """Of new groups: the epoch (`generation`) for which members have been assigned what they shall read."""
+    topology_epoch: int | None = None
+    """Of streams groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +193,8 @@ class GroupLog:
     committed: list[Committed] = field(default_factory=list)
     pending: list[PendingCommit] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
+    topic_names: dict[str, str] = field(default_factory=dict)
+    """Topic id → name, as share groups were told."""
     malformed: list[MalformedRecord] = field(default_factory=list)
     """The first 1000 of `malformed_count`."""
     malformed_count: int = 0

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 DELIVERY_STATES: Final = {0: "available", 1: "acquired", 2: "acknowledged", 3: "archiving", 4: "archived"}
 """Kafka's names by number; acquired records are never written, archived ones were rejected or delivered too often."""
 NO_OFFSET: Final = -1
-"""The start offset of a share partition that nobody has read from yet."""
 
 
 def delivery_state_name(number: int) -> str | int:
@@ -24,7 +23,7 @@ class StateBatch(NamedTuple):
     """How often they were handed to a member."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ShareState:
     """How far a share group is on a partition, as the last records of its key say."""
 
@@ -36,30 +35,30 @@ class ShareState:
     """None where no snapshot is left."""
     leader_epoch: int
     start_offset: int
-    """Of the first record that is not done with; -1 is none yet. It may be set by hand: no proof of records."""
+    """Of the first record that is not done with; -1 while nobody has read. It may be set by hand: it proves no records."""
     delivery_complete_count: int
     """Records from the start offset on that are done with; -1 is not known (before Kafka 4.2)."""
-    create_timestamp: int
-    write_timestamp: int
-    """Of the snapshot, in milliseconds; -1 is none."""
     batches: tuple[StateBatch, ...]
+    """By offset, without overlaps; what no batch names is yet to be delivered, or is being so."""
     record_offset: int
-    batches_count: int = 0
-    """`batches` lists the first 65,536 of them."""
+    timestamp: int
+    """Of the last record, in milliseconds."""
     unknown_after: int | None = None
     """Unreadable records behind that offset of the log may have changed it since, None if there are none."""
+
+    def offsets_in(self, delivery_state: int) -> int:
+        """How many offsets are in a state."""
+        return sum(batch.last_offset - batch.first_offset + 1 for batch in self.batches if batch.delivery_state == delivery_state)
 
 
 @dataclass(slots=True)
 class ShareLog:
-    """One partition of `__share_group_state`, replayed from one replica's copy to `end_offset` (exclusive)."""
+    """One partition of `__share_group_state`, replayed from one replica's copy."""
 
     partition: int
     broker: int | str
-    cluster_id: str | None = None
-    """From `meta.properties`; None if the copy does not tell."""
-    end_offset: int = 0
     states: list[ShareState] = field(default_factory=list)
+    """By group, topic id and partition."""
     complete: bool = True
     """False where bytes of the log are damaged or could not be read: states may be missing."""
     limited: bool = False

@@ -20,7 +20,6 @@ from kafka_forensics.model.group_log import (
 from kafka_forensics.parsers.unsigned_varint import OverlongVarintError, read_unsigned
 
 _WITH_EPOCH: Final = Struct(">hqih")
-_EPOCH: Final = Struct(">hi")
 _INT64: Final = Struct(">q")
 _FLEXIBLE: Final = 4
 _NEWEST: Final = 4
@@ -115,13 +114,6 @@ def _group_metadata(value: bytes) -> GroupMetadata:
     if flexible:
         cursor.tagged_fields()
     return GroupMetadata(protocol_type, generation, protocol, leader, timestamp, count, tuple(members))
-
-
-def read_epoch(value: bytes) -> int | str:
-    """The group epoch with which the values that make a new group begin."""
-    if value[:2] != b"\0\0" or len(value) < _EPOCH.size:
-        return "truncated" if len(value) < _EPOCH.size else "version"
-    return int.from_bytes(value[2:6], "big", signed=True)
 
 
 def check_value(value: bytes) -> str | None:

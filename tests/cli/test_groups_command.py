@@ -11,13 +11,18 @@ from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.safe_text import printable
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
 from tests.support.group_records import (
+    TOPIC_ID_TEXT,
     commit_key,
     commit_value,
     group_key,
     group_value,
     log_of,
     member,
+    new_value,
     put_offsets,
+    put_share_state,
+    share_key,
+    share_value,
     transaction_of,
 )
 from tests.support.replicas import put_replica
@@ -232,3 +237,98 @@ def test_a_frozen_follower_holds_readers_back(run: Run, corpora: Path) -> None:
     assert (clicks["held_back_by"], clicks["held_back_at"], clicks["log_end_offset"]) == ("high_watermark", 200, 600)
     assert clicks["held_back_brokers"] == [1]
     assert clicks["isr"] is not None
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """One broker with ten records of orders-0: a share group is done with some; a topic that nothing names; a streams group."""
+    log_dir = put_replica(tmp_path, 1, b"".join(log(5)), high_watermark=10)
+    told = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
+    records = log_of(
+        (group_key("workers", 11), new_value(11, epoch=5)),
+        (group_key("workers", 15), new_value(15, initialized_topics=[told])),
+        (group_key("totals", 17), new_value(17, epoch=3)),
+        (group_key("totals", 19, "m"), new_value(19)),
+        (group_key("totals", 20), new_value(20, assignment_epoch=2)),
+        (group_key("totals", 23), new_value(23, epoch=1)),
+        (commit_key("totals", "orders"), commit_value(6)),
+    )
+    put_offsets(log_dir, records)
+    states = log_of(
+        (share_key(), share_value(4, (4, 5, 2, 1), (6, 6, 0, 2), (7, 7, 4, 5), (8, 8, 9, 1), delivery_complete_count=3)),
+        (share_key(EVIL_TEXT, "A" * 22, 7), share_value(-1)),
+        (share_key(), b"\0\0"),
+    )
+    put_share_state(log_dir, states)
+    return log_dir
+
+
+def test_how_far_share_groups_are_and_what_streams_groups_are_at(run: Run, shared: Path) -> None:
+    found = {(row["group"], row["status"]): row for row in rows(run, shared)}
+    assert set(found) == {("workers", "share"), (EVIL_TEXT, "share"), ("totals", "committed")}
+    workers = found["workers", "share"]
+    expected = {
+        "kind": "share",
+        "state": "Empty",
+        "generation": 5,
+        "topic": "orders",
+        "partition": 0,
+        "committed_offset": None,
+        "beyond_end": None,
+        "log_end_offset": 10,
+        "lag": 3,
+        "topic_id": TOPIC_ID_TEXT,
+        "offsets_offset": 0,
+        "unknown_after_offset": 1,
+        "share_start_offset": 4,
+        "share_complete_count": 3,
+        "share_available": 1,
+        "share_acknowledged": 2,
+        "share_archived": 1,
+        "share_snapshot_epoch": 1,
+        "share_state_epoch": 2,
+        "share_leader_epoch": 3,
+        "share_written_ms": BASE_TIMESTAMP,
+    }
+    assert {name: workers[name] for name in expected} == expected
+    assert [tuple(batch.values()) for batch in workers["share_batches"]] == [
+        (4, 5, "acknowledged", 1),
+        (6, 6, "available", 2),
+        (7, 7, "archived", 5),
+        (8, 8, 9, 1),
+    ]
+    nameless = found[EVIL_TEXT, "share"]
+    assert (nameless["topic"], nameless["partition"], nameless["share_start_offset"], nameless["lag"]) == (None, 7, None, None)
+    totals = found["totals", "committed"]
+    assert (totals["kind"], totals["generation"], totals["assignment_epoch"], totals["topology_epoch"]) == ("streams", 3, 2, 1)
+    assert totals["share_batches"] is None
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_share_groups_in_every_format(run: Run, shared: Path, format_name: str) -> None:
+    status, out, err = run(shared, "--format", format_name)
+    assert (status, all(each.isprintable() or each in "\n\t" for each in out + err)) == (0, True)
+    assert "workers" in out
+
+
+def test_share_groups_in_words(run: Run, shared: Path) -> None:
+    _, out, err = run(shared, "--format", "table")
+    assert "takes from 4: 1 available, 2 acknowledged, 1 archived" in out
+    assert "unknown after offset 1 of __share_group_state-0" in out
+    assert f"topic {'A' * 22}-7" in out
+    assert "nothing taken yet" in out
+    assert "2 share partitions, 3 groups, 1 committed offset, none beyond every log's end" in err
+    assert "__share_group_state-0" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "groups"),
+    [
+        (["--topic", "orders"], ["totals", "workers"]),
+        (["--group", "w*"], ["workers"]),
+        (["--partition", "7"], [EVIL_TEXT]),
+        (["--topic", "AAAA*"], [EVIL_TEXT]),
+    ],
+)
+def test_filters_of_share_groups(run: Run, shared: Path, arguments: list[str], groups: list[str]) -> None:
+    assert [row["group"] for row in rows(run, shared, *arguments)] == groups

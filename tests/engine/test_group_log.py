@@ -11,15 +11,18 @@ from kafka_forensics.engine.group_log import MALFORMED_KEPT, read_group_history
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.group_log import Committed, GroupHistory, GroupKey, GroupLog
+from kafka_forensics.parsers.group_records import MAX_VALUE_BYTES
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.archives import of_brokers
 from tests.support.group_records import (
+    TOPIC_ID_TEXT,
     commit_key,
     commit_value,
     group_key,
     group_value,
     log_of,
     member,
+    new_value,
     put_offsets,
     transaction_of,
 )
@@ -94,7 +97,6 @@ def test_a_tombstone_reaches_into_open_transactions(tmp_path: Path) -> None:
 
 
 def test_groups_of_every_kind(tmp_path: Path) -> None:
-    epoch = b"\0\0\0\0\0\5"
     read = replayed(
         tmp_path,
         log_of(
@@ -104,14 +106,16 @@ def test_groups_of_every_kind(tmp_path: Path) -> None:
             (group_key("gone"), group_value()),
             (group_key("gone"), None),
             (KEY, commit_value(1)),
-            (group_key("new", 3), epoch),
-            (group_key("new", 5, "m-1"), b"\0\0rest"),
-            (group_key("new", 5, "m-2"), b"\0\0rest"),
+            (group_key("new", 3), new_value(3, epoch=5)),
+            (group_key("new", 5, "m-1"), new_value(5)),
+            (group_key("new", 5, "m-2"), new_value(5)),
             (group_key("new", 5, "m-1"), None),
-            (group_key("new", 8, "m-2"), b"\0\0rest"),
-            (group_key("shared", 11), epoch),
-            (group_key("streams", 17), epoch),
-            (group_key("streams", 19, "m-1"), b"\0\0rest"),
+            (group_key("new", 8, "m-2"), new_value(8)),
+            (group_key("shared", 11), new_value(11, epoch=5)),
+            (group_key("streams", 17), new_value(17, epoch=5)),
+            (group_key("streams", 20), new_value(20, assignment_epoch=4)),
+            (group_key("streams", 23), new_value(23, epoch=2)),
+            (group_key("streams", 19, "m-1"), new_value(19)),
             (group_key("streams", 18), b"\0\0rest"),
             (b"\0\x63unknown", b"anything"),
         ),
@@ -125,6 +129,31 @@ def test_groups_of_every_kind(tmp_path: Path) -> None:
         "shared": ("share", "Empty", 0, 5),
         "streams": ("streams", None, 1, 5),
     }
+    assert (read.groups["streams"].assignment_epoch, read.groups["streams"].topology_epoch) == (4, 2)
+
+
+def test_a_new_group_s_record_that_cannot_be_read_leaves_the_group_in_doubt(tmp_path: Path) -> None:
+    key, member_key = group_key("new", 3), group_key("new", 5, "m")
+    read = replayed(tmp_path, log_of((key, new_value(3, epoch=5)), (key, new_value(3, epoch=6)[:-1]), (member_key, b"\0\0rest")))
+    assert [(record.offset, record.reason, record.record_type) for record in read.malformed] == [
+        (1, "fields", "ConsumerGroupMetadata"),
+        (2, "fields", "ConsumerGroupMemberMetadata"),
+    ]
+    assert (read.groups["new"].generation, read.groups["new"].unknown_after, read.groups["new"].members_count) == (5, 0, 0)
+
+
+def test_kinds_without_a_layout_and_huge_values_are_no_malformed_records(tmp_path: Path) -> None:
+    huge = b"\0\0" + bytes(MAX_VALUE_BYTES)
+    read = replayed(
+        tmp_path, log_of((group_key("g", 18), b"\0\0any"), (group_key("g", 24), b"\0\0"), (group_key("h", 16, "r"), huge))
+    )
+    assert (read.malformed_count, set(read.groups)) == (0, {"g", "h"})
+
+
+def test_names_of_topics_that_share_groups_know(tmp_path: Path) -> None:
+    shared = {"topic_id": TOPIC_ID_TEXT, "topic_name": "orders", "partitions": [0]}
+    read = replayed(tmp_path, log_of((group_key("shared", 15), new_value(15, initialized_topics=[shared]))))
+    assert read.topic_names == {TOPIC_ID_TEXT: "orders"}
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
@@ -266,5 +295,5 @@ def test_members_of_groups_that_find_no_room_are_not_held(monkeypatch: pytest.Mo
     monkeypatch.setattr(group_log, "MAX_KEYS", 10)
     replay = group_log.GroupReplay(GroupLog(0, 1, None))
     for number in range(1000):
-        replay.new_group(GroupKey(5, f"group-{number}", member_id="m"), None)
+        replay.new_group(GroupKey(5, f"group-{number}", member_id="m"), {})
     assert (len(replay.log.groups), len(replay._members), replay.log.limited) == (10, 10, True)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kafka_forensics.model.group_log import MEMBERS_LISTED, RECORD_TYPES, GroupKey, GroupMember, GroupMetadata, OffsetCommit
 from kafka_forensics.parsers.consumer_offsets import (
     check_value,
-    read_epoch,
     read_group_metadata,
     read_key,
     read_offset_commit,
@@ -194,7 +193,6 @@ def test_values_that_are_only_measured() -> None:
     assert [check_value(value) for value in (b"\0\0", b"\0\0rest", b"\0\1", b"\0", b"")] == [None, None, "version"] + [
         "truncated"
     ] * 2
-    assert [read_epoch(value) for value in (b"\0\0\0\0\0\7", b"\0\1\0\0\0\7", b"\0\0\0")] == [7, "version", "truncated"]
 
 
 def test_bytes_of_a_real_broker() -> None:

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from kafka_forensics.parsers.spec.consumer_offsets import GROUP_METADATA_VALUES, OFFSET_COMMIT_VALUES, key_layout
+from kafka_forensics.parsers.spec.flexible import CompactArray, CompactString, NullableStruct, Tag
+from kafka_forensics.parsers.spec.group_records import GROUP_VALUES, SHARE_STATE_KEY, SHARE_STATE_VALUES, write_value
 from kafka_forensics.parsers.spec.metadata_records import write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from tests.support.segments import BASE_TIMESTAMP
 
 TOPIC_ID_BYTES = bytes(range(16))
+TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
 PARTITION_RECORD, TOPIC_RECORD = 3, 2
 
 
@@ -72,6 +75,48 @@ def group_value(*members: dict[str, Any], version: int = 3, **given: Any) -> byt
     }
     value: bytes = GROUP_METADATA_VALUES[version].build(fields | given)
     return value
+
+
+def new_value(record_type: int, **given: Any) -> bytes:
+    """The value of a record about a new group; what is not given is 0, empty or null."""
+    layout = GROUP_VALUES[record_type]
+    nothing = {field.name: _nothing(field) for field in layout.fields if not isinstance(field, Tag)}
+    return write_value(layout, nothing | given)
+
+
+def _nothing(field: Any) -> Any:
+    if isinstance(field.subcon, CompactArray):
+        return []
+    if isinstance(field.subcon, CompactString):
+        return None if field.subcon.nullable else ""
+    return None if isinstance(field.subcon, NullableStruct) else 0
+
+
+def share_key(group: str = "workers", topic_id: str = TOPIC_ID_TEXT, partition: int = 0, *, record_type: int = 0) -> bytes:
+    """The key of a share partition's snapshot, or of an update (1)."""
+    fields = {"record_type": record_type, "group": group, "topic_id": topic_id, "partition": partition}
+    key: bytes = SHARE_STATE_KEY.build(fields)
+    return key
+
+
+def share_value(start_offset: int, *batches: tuple[int, int, int, int], record_type: int = 0, **given: Any) -> bytes:
+    """The value of a snapshot or of an update; batches as (first, last, state, count)."""
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    fields = {
+        "snapshot_epoch": 1,
+        "state_epoch": 2,
+        "leader_epoch": 3,
+        "start_offset": start_offset,
+        "create_timestamp": BASE_TIMESTAMP,
+        "write_timestamp": BASE_TIMESTAMP,
+        "state_batches": [dict(zip(names, batch, strict=True)) for batch in batches],
+    }
+    return write_value(SHARE_STATE_VALUES[record_type], fields | given)
+
+
+def put_share_state(log_dir: Path, log: bytes, partition: int = 0) -> Path:
+    """`__share_group_state-N` in a log directory; its `.log` file."""
+    return _put(log_dir / f"__share_group_state-{partition}", log)
 
 
 def log_of(*records: tuple[bytes | None, bytes | None], start: int = 0, **given: Any) -> bytes:
