@@ -4,6 +4,7 @@ Every history leaves all nodes stopped. Its copy is taken then; afterwards all n
 flag and without force, and what readers no longer get is what was lost.
 """
 
+import os
 import shutil
 import struct
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ from lab.versions import Version
 LAST: Final = 3
 """The broker stopped last: alone in sync, and the leader of everything."""
 FOLLOWER: Final = 1
+COMPRESSED: Final = "codec-lz4"
 AUDIT: Final = "audit"
 OLD_LEADER, STOPPED, STALE = 2, 3, 1
 COMMON, ALONE, AFTERWARDS = 300, 70, 45
@@ -58,6 +60,8 @@ class State:
     """Offsets that readers got before and do not get after an ordinary start."""
     started: bool = False
     """Whether brokers were started on these disks, so that `lost` is known."""
+    same_as: tuple[Path, ...] = ()
+    """Log directories in which a scan must find the same replicas."""
     healed: bool = False
     """The disks are of after that start: what was lost may have left no trace."""
 
@@ -129,6 +133,26 @@ class Histories:
         if started is not None:
             later = self.copy(started)
             states.append(State(started, scanned(later), touched=played.touched, lost=gone, started=True, healed=True))
+        return states
+
+    def play_together(self, changes: Mapping[str, "Change"]) -> list[State]:
+        """The same of changes to different partitions: a copy of each change alone, and one start on all of them."""
+        copies: dict[str, tuple[Path, Played]] = {}
+        for name, change in changes.items():
+            self.cluster.restore(self.base, self.nodes)
+            played = change(self)
+            copies[name] = (self.copy(name), played)
+        self.cluster.restore(self.base, self.nodes)
+        for change in changes.values():
+            change(self)
+        self.start()
+        gone = lost(self.before, read_everything(self.cluster, self.before))
+        self.stop_one_by_one()
+        states = []
+        for name, (folder, played) in copies.items():
+            others = frozenset(place for other, (_, its) in copies.items() if other != name for place in its.touched or ())
+            its_loss = {place: offsets for place, offsets in gone.items() if place not in others}
+            states.append(State(name, scanned(folder), touched=played.touched, lost=its_loss, started=True))
         return states
 
     def copy(self, name: str) -> Path:
@@ -235,14 +259,13 @@ def follower_cut(histories: Histories) -> Played:
 
 
 def bit_flipped(histories: Histories) -> Played:
-    """One bit within the records of a batch in the middle of the leader's log is another."""
-    logs = segments(histories.cluster.partition_dir(LAST, EVENTS, 1))
-    log = logs[len(logs) // 2]
+    """One bit within the records of a batch in the middle of a log of the leader's is another."""
+    [log] = segments(histories.cluster.partition_dir(LAST, COMPRESSED))
     data = bytearray(log.read_bytes())
     positions = batch_positions(log)
     data[positions[len(positions) // 2] + BATCH_OVERHEAD + 30] ^= 4
     log.write_bytes(bytes(data))
-    return Played(histories.before, frozenset({(EVENTS, 1)}))
+    return Played(histories.before, frozenset({(COMPRESSED, 0)}))
 
 
 def batch_positions(log: Path) -> list[int]:
@@ -281,8 +304,11 @@ def linked_directories(histories: Histories) -> State:
     copy_tree(histories.base, folder)
     disks = folder / "disks"
     disks.mkdir()
-    for node in (FOLLOWER, LAST):
-        (folder / f"broker-{node}").rename(disks / f"broker-{node}")
-    (folder / f"broker-{FOLLOWER}").symlink_to(Path("disks") / f"broker-{FOLLOWER}")
-    (folder / f"broker-{LAST}").symlink_to(Path("disks") / f"broker-{LAST}")
-    return State("linked directories", (folder,))
+    log_dir = folder / f"broker-{FOLLOWER}"
+    [partition] = folder.glob(f"broker-{LAST}*/{EVENTS}-0")
+    [other] = folder.glob(f"broker-{LAST}*/{EVENTS}-1")
+    for number, linked in enumerate((log_dir, partition, segments(other)[0])):
+        target = disks / f"disk-{number}"
+        linked.rename(target)
+        linked.symlink_to(os.path.relpath(target, linked.parent))
+    return State("linked directories", (folder,), same_as=scanned(histories.base))

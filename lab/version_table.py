@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import KafkaException
+
 from kafka_forensics.engine import local
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
+from lab.errors import LabError
 from lab.version_healthy import at_rest, copied_live, killed_under_traffic, moving
 from lab.version_histories import (
     Change,
@@ -40,13 +43,16 @@ HISTORIES: Final[dict[str, Change]] = {
     "unclean election": unclean_election,
     "sole ISR member wiped": wiped,
     "older backup": older_backup,
+    "old controller's log": old_controllers_log,
+}
+"""State → what happens to the healthy disks."""
+DAMAGE: Final[dict[str, Change]] = {
     "first segment deleted": first_segment_deleted,
     "middle segment deleted": middle_segment_deleted,
     "follower cut": follower_cut,
     "bit flipped": bit_flipped,
-    "old controller's log": old_controllers_log,
 }
-"""State → what happens to the healthy disks."""
+"""The same of histories that happen to one partition each."""
 STARTED: Final = "sole ISR member wiped"
 """Copied once more after the start."""
 BAD: Final = (Severity.ERROR, Severity.CRITICAL)
@@ -59,6 +65,8 @@ class Cell:
     version: str
     state: State
     result: ScanResult
+    unlike: tuple[str, ...] = ()
+    """Replicas that a scan of `State.same_as` finds and this one does not, or with another log."""
 
     @property
     def above_info(self) -> list[Finding]:
@@ -73,6 +81,8 @@ class Cell:
     def _unread(self) -> Iterator[str]:
         if self.result.incomplete:
             yield f"{len(self.result.incomplete)} not read, first {self.result.incomplete[0].reason}"
+        if self.unlike:
+            yield f"{len(self.unlike)} replicas not read, first {self.unlike[0]}"
 
     def _false_alarms(self) -> Iterator[str]:
         """What is said of partitions to which nothing was done; of live copies only what is called damaged or lost."""
@@ -112,7 +122,7 @@ class Cell:
         for finding in self.above_info:
             counts[finding.kind] = counts.get(finding.kind, 0) + 1
         kinds = ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in sorted(counts.items()))
-        worst = max((finding.severity for finding in self.result.findings), default=None, key=list(Severity).index)
+        worst = min((finding.severity for finding in self.result.findings), default=None, key=list(Severity).index)
         return f"{worst.value if worst else 'clean'}{': ' if kinds else ''}{kinds}"
 
 
@@ -134,8 +144,21 @@ def told(finding: Finding) -> str:
 
 def judge(version: Version, state: State) -> Cell:
     """Scan the copies of a state."""
-    paths = [str(path) for path in state.paths]
-    return Cell(version.name, state, local.scan(paths, ScanOptions(jobs=1, live=state.live)))
+    result = _scan(state.paths, live=state.live)
+    same = _logs(_scan(state.same_as, live=state.live)) if state.same_as else set()
+    return Cell(version.name, state, result, tuple(sorted(same - _logs(result))))
+
+
+def _scan(paths: Sequence[Path], *, live: bool) -> ScanResult:
+    return local.scan([str(path) for path in paths], ScanOptions(jobs=1, live=live))
+
+
+def _logs(result: ScanResult) -> set[str]:
+    return {
+        f"{partition.topic}-{partition.partition} on {replica.broker} up to {replica.log_end_offset}, {replica.segments} segments"
+        for partition in result.partitions
+        for replica in partition.replicas
+    }
 
 
 def cells(
@@ -162,9 +185,11 @@ def states(histories: Histories, wanted: Callable[[str], bool], live: int, kills
         yield one_topic_copied(histories)
     if wanted("linked directories"):
         yield linked_directories(histories)
+    if damage := {name: change for name, change in DAMAGE.items() if wanted(name)}:
+        yield from histories.play_together(damage)
     for name, change in HISTORIES.items():
         if wanted(name) and not (change is old_controllers_log and histories.version.zookeeper):
-            yield from histories.play(name, change, started=f"{name}, started" if name == STARTED else None)
+            yield from histories.play(name, change, started=f"{name} and started" if name == STARTED else None)
 
 
 def table(judged: Sequence[Cell]) -> str:
@@ -197,18 +222,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(VERSIONS)}; default: all")
     parser.add_argument("--live", type=int, default=LIVE_COPIES, help="copies of each version taken under traffic")
+    parser.add_argument("--kills", type=int, default=KILLS, help="crashes of each version under traffic")
     parser.add_argument("--state", action="append", help="play only these states")
     parser.add_argument("--keep", type=Path, help="a new folder in which the copies stay")
     given = parser.parse_args()
+
+    def wanted(state: str) -> bool:
+        return not given.state or state in given.state
+
     judged: list[Cell] = []
+    unplayed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lab-versions-") as scratch:
         for name in given.versions or VERSIONS:
             root = (given.keep or Path(scratch)) / name
-            for cell in cells(VERSIONS[name], root, lambda state: not given.state or state in given.state, given.live):
-                judged.append(cell)
-                print(f"{name}: {cell.state.name}: {cell.verdict}: {cell.wrong or 'right'}", flush=True)
-    print(f"\n{table(judged)}\n\n{summary(judged)}")
-    return int(any(cell.wrong for cell in judged))
+            try:
+                for cell in cells(VERSIONS[name], root, wanted, given.live, given.kills):
+                    judged.append(cell)
+                    print(f"{name}: {cell.state.name}: {cell.verdict}: {cell.wrong or 'right'}", flush=True)
+            except (LabError, KafkaException) as error:
+                unplayed.append(
+                    f"{name} was not played to its end, after {judged[-1].state.name if judged else 'nothing'}: {error}"
+                )
+                print(unplayed[-1], flush=True)
+    print("\n".join(["", table(judged), "", summary(judged), *unplayed]))
+    return int(bool(unplayed) or any(cell.wrong for cell in judged))
 
 
 if __name__ == "__main__":

@@ -247,10 +247,15 @@ def _alone_in(replica: Replica, batch: EpochRun, stretch: tuple[int, int] | None
 
 def _log_start_moved(replica: Replica, checkpoint: list[EpochEntry], lineage: list[EpochEntry]) -> bool:
     """Whether the checkpoint is right for a log that starts at its first entry: epochs are cut there at once when records are
-    deleted, `log-start-offset-checkpoint` is written within a minute, and segments below the log start are removed before."""
+    deleted, `log-start-offset-checkpoint` is written within a minute, and segments below the log start are removed with the next
+    check of retention. Behind the first segment a file that lost its first entries looks the same, unless the cut is within an
+    epoch."""
     start = checkpoint[0].start_offset if checkpoint else -1
     bases = replica.context.segment_base_offsets
-    if start <= replica.log_start_offset or (len(bases) > 1 and start >= bases[1]):
+    if start <= replica.log_start_offset:
+        return False
+    beyond_first_segment = len(bases) > 1 and start >= bases[1]
+    if beyond_first_segment and not replica.context.live and any(entry.start_offset == start for entry in lineage):
         return False
     if start >= replica.log_end_offset and checkpoint[0].leader_epoch not in {entry.leader_epoch for entry in lineage[-1:]}:
         return False  # a file that was made anew, with the epoch that began then, looks the same

@@ -161,6 +161,19 @@ def test_epochs_cut_before_the_moved_log_start_was_written(tmp_path: Path) -> No
     assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "info", 1)]
 
 
+@pytest.mark.parametrize(("start", "severity"), [(12, "info"), (9, "error"), (10, "info")])
+def test_epochs_cut_behind_segments_that_are_still_there(tmp_path: Path, start: int, severity: str) -> None:
+    """Segments below a log start that DeleteRecords moved stay until retention is checked. A cut where an epoch begins may be a
+    file that lost its first entry."""
+    log = history(("p", 0), ("p", 0), ("|", 0), ("p", 0), ("p", 1), ("p", 1))
+    brokers = histories(tmp_path, {1: log}, {1: 15})
+    brokers.named(1, "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(1, start)]))
+    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", "error", 1)]
+    brokers.crash(1)
+    assert said(verdict(brokers)) == [("EPOCH_CACHE_MISMATCH", severity, 1)]
+    assert ("EPOCH_CACHE_MISMATCH", "info", 1) in said(verdict(brokers, live=True))
+
+
 @pytest.mark.parametrize(("epoch", "severity"), [(1, "info"), (2, "error")])
 def test_records_deleted_up_to_the_log_end(tmp_path: Path, epoch: int, severity: str) -> None:
     """A checkpoint with one entry at the log end: nothing of it contradicts a log that starts there; before that was written, it
