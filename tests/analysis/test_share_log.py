@@ -1,6 +1,8 @@
 """A share partition's state: updates put together as a share coordinator does, and nothing without bounds."""
 
+import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from kafka_forensics.analysis import share_log
 from kafka_forensics.analysis.share_log import ShareReplay, combined
 from kafka_forensics.model.share_state import NO_OFFSET, ShareLog, ShareState, StateBatch
 
+MERGES = Path(__file__).resolve().parents[1] / "golden" / "share-merges.json"
 KEY = ("workers", "id", 0)
 BATCHES = st.lists(
     st.builds(
@@ -62,6 +65,17 @@ def test_batches_are_put_together_offset_by_offset(batches: list[StateBatch], st
 )
 def test_batches_by_hand(batches: list[Any], start_offset: int, expected: list[Any]) -> None:
     assert combined([StateBatch(*batch) for batch in batches], start_offset) == [StateBatch(*batch) for batch in expected]
+
+
+def test_batches_are_put_together_as_kafka_s_coordinator_does() -> None:
+    """PersisterStateBatchCombiner of 4.3.0, by `lab/share_merges.py`; it leaves some that touch apart, which are joined here."""
+    cases = json.loads(MERGES.read_text())["cases"]
+    assert len(cases) == 400
+    for case in cases:
+        batches = [StateBatch(*batch) for batch in (*case["before"], *case["after"])]
+        merged = [StateBatch(*batch) for batch in case["merged"]]
+        assert combined(batches, case["start"]) == combined(merged, NO_OFFSET), case
+        assert sum(batch.last_offset - batch.first_offset + 1 for batch in merged) == len(offset_by_offset(merged, NO_OFFSET))
 
 
 def fields(start_offset: int, batches: list[StateBatch], **given: Any) -> dict[str, Any]:
