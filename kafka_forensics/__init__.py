@@ -30,10 +30,12 @@ def scan(
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
+    cache_dir: str | None = None,
 ) -> "ScanResult":
     """Scan log directories, archives or files, as the command `scan` does with options of these names; `topic` is a pattern.
 
     `storage_options` say how storage services are reached that URIs name (docs/storage.md), beside what the environment says.
+    Compiled kernels are kept below `cache_dir`, an absolute path, or where it is usual (docs/compiled.md).
     The answer holds findings and summaries; `facts(name)` reads more. Raises UsageError for paths that make no sense.
     """
     from kafka_forensics.engine.facts import scan_for_facts
@@ -44,7 +46,15 @@ def scan(
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
     options = scan_options(
-        topic, partition, broker, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options
+        topic,
+        partition,
+        broker,
+        jobs=jobs,
+        live=live,
+        deep=deep,
+        as_of_ms=as_of_ms,
+        storage_options=storage_options,
+        cache_dir=cache_dir,
     )
     reader = scan_for_facts([paths] if isinstance(paths, str) else paths, options, words)
     reader.result.views = ScanViews(reader, json_document)
@@ -63,6 +73,7 @@ def scan_snapshots(
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
+    cache_dir: str | None = None,
 ) -> "SnapshotsResult":
     """Scan several snapshots of the same brokers, and compare each replica with itself from each snapshot to the next.
 
@@ -75,7 +86,15 @@ def scan_snapshots(
     from kafka_forensics.export.snapshot_views import with_views
 
     options = scan_options(
-        topic, partition, broker, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options
+        topic,
+        partition,
+        broker,
+        jobs=jobs,
+        live=live,
+        deep=deep,
+        as_of_ms=as_of_ms,
+        storage_options=storage_options,
+        cache_dir=cache_dir,
     )
     return with_views(changes(snapshots, options, chosen=order), options, json_document, changes_document)
 

@@ -12,14 +12,13 @@ every bound by hand, and must not overflow int64: Python's integers would not.
 import dis
 import hashlib
 import os
-import shutil
-import stat
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Final
+
+from kafka_forensics.code_cache import CodeCache
 
 _ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
 COMPILED_ABOVE_BYTES: Final = 128 << 10
@@ -28,7 +27,6 @@ COMPILING_ABOVE_BYTES: Final = 24 << 20
 """Work of more bytes than this is worth compiling them first (several seconds, once for each version of them)."""
 
 _DIGEST_LENGTH: Final = 16
-_KEPT_SECONDS: Final = 30 * 24 * 3600
 
 _state = {"compiled": os.environ.get(_ENVIRONMENT) == "compiled"}
 
@@ -46,9 +44,10 @@ def using_compiled() -> bool:
 
 def worth_compiling(work_bytes: int) -> bool:
     """Whether so many bytes of log are read sooner by compiled kernels, their start included."""
-    directory = kernel_cache()
-    warm = directory is not None and any(Path(directory).glob("*.o"))
-    return work_bytes > (COMPILED_ABOVE_BYTES if warm else COMPILING_ABOVE_BYTES)
+    if work_bytes <= COMPILED_ABOVE_BYTES or work_bytes > COMPILING_ABOVE_BYTES:
+        return work_bytes > COMPILING_ABOVE_BYTES
+    kept = kernel_cache()
+    return kept is not None and bool(kept.names())
 
 
 class Kernel:
@@ -76,7 +75,23 @@ class Kernel:
         from kafka_forensics.machine_code import MachineCode
 
         name = f"{self._function.__module__}.{self.__name__}".removeprefix("kafka_forensics.")
-        return MachineCode(name, lambda: self.dispatcher, kernel_cache)
+        return MachineCode(name, lambda: self.dispatcher, kernel_cache(), self.made_of())
+
+    def made_of(self) -> str:
+        """Digest of the instructions and constants that compiling puts in, as this process has them, whatever the sources say now:
+        a package may be replaced while a process runs."""
+        digest = hashlib.sha256()
+        kernels = [self]
+        for each in kernels:
+            function = each._function
+            digest.update(repr((function.__qualname__, function.__defaults__)).encode())
+            for code in _codes(function.__code__):
+                constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
+                values = [function.__globals__.get(name) for name in code.co_names]
+                numbers = [value if isinstance(value, int) else None for value in values]
+                digest.update(repr((code.co_code, constants, code.co_names, code.co_varnames, numbers)).encode())
+                kernels += [value for value in values if isinstance(value, Kernel) and value not in kernels]
+        return digest.hexdigest()
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -122,43 +137,33 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function, and of those within it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
 @cache
-def kernel_cache() -> str | None:
-    """A private directory for compiled kernels, or None: then they are compiled in each process anew.
+def kernel_cache() -> CodeCache | None:
+    """What is kept of compiled kernels, or None where the package's sources cannot be read: then nothing is."""
+    key = _sources_digest(Path(__file__).parent)
+    return None if key is None else CodeCache(key)
 
-    Named after the kernels' sources, because a kernel's code changes with that of any other it calls.
+
+def _sources_digest(package: Path) -> str | None:
+    """Of all modules of the package, its version among them: a kernel's code changes with constants wherever they are declared.
+
+    None for a package without sources, such as one in a zip file.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    directory = Path(home) / "kafka-forensics" / _sources_digest()
-    try:
-        if not directory.is_dir():
-            _forget_old(directory.parent)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = directory.lstat()
-    except (OSError, RuntimeError):
-        return None
-    private = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and stat.S_IMODE(info.st_mode) & 0o077 == 0
-    return str(directory) if private and os.access(directory, os.W_OK) else None
-
-
-def _forget_old(caches: Path) -> None:
-    """Remove what other versions of the kernels kept and have not touched for a month."""
-    for directory in caches.glob("[0-9a-f]" * _DIGEST_LENGTH):
-        if directory.stat().st_mtime < time.time() - _KEPT_SECONDS:
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _sources_digest() -> str:
-    package = Path(__file__).parent
     digest = hashlib.sha256()
-    for path in sorted(
-        [
-            *package.glob("parsers/kernels/*.py"),
-            *package.glob("analysis/*.py"),
-            *package.glob("simulation/*.py"),
-            package / "compiled.py",
-            package / "machine_code.py",
-        ]
-    ):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:_DIGEST_LENGTH]
+    paths = sorted(os.path.join(folder, name) for folder, _, names in os.walk(package) for name in names if name.endswith(".py"))
+    try:
+        for path in paths:
+            with open(path, "rb", buffering=0) as file:
+                source = file.read()
+            digest.update(f"{os.path.relpath(path, package)}\0{len(source)}\0".encode(errors="surrogateescape") + source)
+    except OSError:
+        return None
+    return digest.hexdigest()[:_DIGEST_LENGTH] if paths else None

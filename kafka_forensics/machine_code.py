@@ -12,16 +12,17 @@ address, shape and strides. The answer is 0 for a value and -2 for none; a kerne
 import ctypes
 import hashlib
 import json
-import os
-import tempfile
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib.metadata import version
 from typing import Any, Final
 
 import numpy as np
+
+from kafka_forensics.code_cache import CodeCache
 
 _VALUE, _NONE = 0, -2
 _NEVER_REACHED: Final = frozenset({"NRT_MemInfo_call_dtor", "NRT_Free", "NRT_decref", "NRT_incref"})
@@ -54,11 +55,15 @@ class _BoundError(Exception):
 class MachineCode:
     """A kernel's compiled form: called with the kernel's own arguments, made or loaded for each combination of their types."""
 
-    def __init__(self, name: str, dispatcher: Callable[[], Any], directory: Callable[[], str | None]) -> None:
-        """`dispatcher` gives numba's form of the kernel, asked for only to make code that `directory` does not hold yet."""
+    def __init__(self, name: str, dispatcher: Callable[[], Any], kept: CodeCache | None, made_of: str = "") -> None:
+        """`dispatcher` gives numba's form of the kernel, asked for only to make code that `kept` does not hold yet.
+
+        `made_of` is what tells this kernel from others of that name under the same key.
+        """
         self._name = name
         self._dispatcher = dispatcher
-        self._directory = directory
+        self._kept = kept
+        self._made_of = made_of
         self._forms: dict[tuple[Kind, ...], Callable[[list[int]], Any]] = {}
         self._bound: Any = None
         """numba's own form, once code turned out to need more than every process has: it cannot be kept."""
@@ -84,18 +89,13 @@ class MachineCode:
         found = self._load(kinds) or self._make(kinds)
         return _callable(found, words, self._name)
 
-    def _path(self, kinds: tuple[Kind, ...]) -> Path | None:
-        directory = self._directory()
-        if directory is None:
-            return None
-        digest = hashlib.sha256(json.dumps([_machine(), kinds]).encode()).hexdigest()[:16]
-        return Path(directory) / f"{self._name}-{digest}.o"
+    def _file(self, kinds: tuple[Kind, ...]) -> str:
+        digest = hashlib.sha256(json.dumps([_machine(), self._made_of, kinds]).encode()).hexdigest()[:16]
+        return f"{self._name}-{digest}.o"
 
     def _load(self, kinds: tuple[Kind, ...]) -> _Object | None:
-        path = self._path(kinds)
-        try:
-            stored = b"" if path is None else path.read_bytes()
-        except OSError:
+        stored = None if self._kept is None else self._kept.read(self._file(kinds))
+        if stored is None:
             return None
         digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
         if hashlib.sha256(content).digest() != digest:
@@ -105,27 +105,11 @@ class MachineCode:
 
     def _make(self, kinds: tuple[Kind, ...]) -> _Object:
         made = _compile(self._dispatcher(), kinds)
-        path = self._path(kinds)
-        if path is not None:
+        if self._kept is not None:
             facts = {"symbol": made.symbol, "returns": made.returns, "several": made.several, "unused": made.unused}
             content = json.dumps(facts).encode() + b"\n" + made.code
-            _keep(path, hashlib.sha256(content).digest() + content)
+            self._kept.write(self._file(kinds), hashlib.sha256(content).digest() + content)
         return made
-
-
-def _keep(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: where there is no room for it, the next process makes the code again."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            temporary = file.name
-            try:
-                file.write(content)
-                file.flush()
-                os.replace(temporary, path)
-            except OSError:
-                os.unlink(temporary)
-    except OSError:
-        return
 
 
 def _flatten(arguments: tuple[Any, ...], kinds: list[Kind], words: list[int]) -> None:
@@ -165,11 +149,12 @@ def _callable(found: _Object, words: int, name: str) -> Callable[[list[int]], An
 
 @cache
 def _machine() -> str:
-    """What object files must be made for."""
+    """What object files must be made by and for."""
     import llvmlite
     from llvmlite import binding
 
-    return f"{llvmlite.__version__} {binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
+    makers = f"{sys.version} {np.__version__} {version('numba')} {llvmlite.__version__}"
+    return f"{makers} {binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
 
 
 @cache

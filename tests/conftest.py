@@ -1,7 +1,11 @@
 """Groups of tests: which are selected, and that a selected group really ran; the corpora; Hypothesis profiles."""
 
+import os
+import pwd
+import subprocess
 from collections import Counter
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ pytest_plugins = ("pytester",)
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
-GROUPS = ("faults", "properties", "corpora", "spark", "broker")
+GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users")
 RAN = pytest.StashKey[Counter[str]]()
 EMPTY = pytest.StashKey[list[str]]()
 
@@ -27,9 +31,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     own.addoption("--require-groups", action="store_true", help="fail if a selected group of tests ran none (for full runs)")
 
 
+@cache
+def second_user() -> int | None:
+    """A user whom this process can become for a moment: it is root, the password database knows another, and the system lets it."""
+    others = sorted({entry.pw_uid for entry in pwd.getpwall()} - {0}, reverse=True)
+    if os.geteuid() != 0 or not others:
+        return None
+    try:
+        subprocess.run(["true"], user=others[0], extra_groups=[], check=True)
+    except OSError:
+        return None
+    return others[0]
+
+
 def selected_groups(config: pytest.Config) -> list[str]:
-    """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request."""
-    left_out = {"corpora": not CORPORA.is_dir(), "broker": not config.getoption("--broker")}
+    """The marker groups this run takes: `corpora` exactly when the folder exists, `broker` only on request, `two_users` as root."""
+    left_out = {"corpora": not CORPORA.is_dir(), "broker": not config.getoption("--broker"), "two_users": second_user() is None}
     return [group for group in GROUPS if not left_out.get(group, False)]
 
 

@@ -1,8 +1,13 @@
 """Kernels in two forms: which one runs, what a form may call, where compiled code is kept."""
 
 import os
+import pkgutil
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -102,59 +107,133 @@ def test_an_unknown_environment_word_changes_nothing(monkeypatch: pytest.MonkeyP
     assert using_compiled()
 
 
-def test_compiled_code_is_kept_in_a_private_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+PACKAGE = Path(compiled.__file__).parent
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the package, to be changed."""
+    return Path(shutil.copytree(PACKAGE, tmp_path / "copy" / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__")))
+
+
+def replace_in(path: Path, old: str, new: str) -> None:
+    source = path.read_text()
+    assert source.count(old) == 1
+    path.write_text(source.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("model/constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0"),
+        ("replication/sequences.py", "BATCHES_REMEMBERED: Final = 5", "BATCHES_REMEMBERED: Final = 4"),
+        ("__init__.py", '__version__ = "', '__version__ = "9'),
+        ("code_cache.py", "_KEY_LENGTH: Final = 16", "_KEY_LENGTH: Final = 0x10"),
+        ("parsers/kernels/walk.py", "import numpy as np\n", "import numpy as np\n\n"),
+    ],
+)
+def test_the_key_changes_with_a_constant_anywhere_and_with_the_version(package: Path, module: str, old: str, new: str) -> None:
+    before = compiled._sources_digest(package)
+    assert before == compiled._sources_digest(PACKAGE)
+    replace_in(package / module, old, new)
+    assert compiled._sources_digest(package) not in (before, None)
+
+
+def test_the_key_changes_with_every_module_and_what_it_is_called(package: Path) -> None:
+    seen = {compiled._sources_digest(package)}
+    for path in sorted(package.rglob("*.py"))[::40]:
+        path.write_bytes(path.read_bytes() + b"#")
+        seen.add(compiled._sources_digest(package))
+        path.rename(path.with_name("x" + path.name))
+        seen.add(compiled._sources_digest(package))
+    assert len(seen) == 1 + 2 * len(sorted(package.rglob("*.py"))[::40])
+
+
+def test_a_package_without_sources_keeps_nothing(tmp_path: Path) -> None:
+    assert compiled._sources_digest(tmp_path / "package.zip" / "kafka_forensics") is None
+
+
+def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path: Path) -> None:
+    """Machine code of the package as it was lies there when a constant in `model` changes."""
+    program = (
+        "import numpy as np\n"
+        "from kafka_forensics.analysis import producer_rules as rules\n"
+        "windows = np.zeros((1, 16), np.int64)\n"
+        "windows[0, rules.FIRST_SEQUENCE], windows[0, rules.LAST_SEQUENCE] = 3, 4\n"
+        "print(*(bool(form(windows, 0, 1, 0, 5, 5)) for form in (rules.resumes.interpreted, rules.resumes.compiled)))"
+    )
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(package.parent)}
+
+    def answers() -> str:
+        command = [sys.executable, "-P", "-B", "-c", program]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert answers() == "True True\n"
+    replace_in(package / "model" / "constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0")
+    assert answers() == "False False\n"
+    assert len(list((tmp_path / "cache" / "kafka-forensics").iterdir())) == 2
+
+
+LIMIT = 7
+
+
+@kernel
+def limited(number: int) -> int:
+    """A number or the limit, whichever is less."""
+    return min(number, LIMIT)
+
+
+@kernel
+def twice_limited(number: int) -> int:
+    """The same by another kernel."""
+    return 2 * limited(number)  # type: ignore[no-any-return]
+
+
+def test_what_a_kernel_is_made_of_is_what_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the sources say: they may be those of another version by now."""
+    before = limited.made_of(), twice_limited.made_of(), total.made_of()
+    assert (limited.made_of(), twice_limited.made_of(), total.made_of()) == before
+    assert len(set(before)) == 3
+    monkeypatch.setitem(globals(), "LIMIT", 8)
+    assert limited.made_of() != before[0]
+    assert twice_limited.made_of() != before[1]
+    assert total.made_of() == before[2]
+
+
+def test_every_kernel_of_the_package_says_what_it_is_made_of() -> None:
+    names = [found.name for found in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.") if "kernels." in found.name]
+    names += ["kafka_forensics.analysis.producer_rules", "kafka_forensics.simulation.steps"]
+    modules = [import_module(name) for name in names]
+    kernels = {value for module in modules for value in vars(module).values() if isinstance(value, compiled.Kernel)}
+    assert len(kernels) > 50
+    assert len({each.made_of() for each in kernels}) == len(kernels)
+
+
+def test_code_kept_of_other_values_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    directory = compiled.kernel_cache.__wrapped__()
-    assert directory is not None
-    assert Path(directory).parent == tmp_path / "kafka-forensics"
-    assert os.stat(directory).st_mode & 0o777 == 0o700
+    answers = []
+    for limit in (7, 8, 7):
+        monkeypatch.setitem(globals(), "LIMIT", limit)
+        fresh = kernel(limited._function)
+        answers.append((fresh.interpreted(9), fresh.compiled(9)))
+    assert answers == [(7, 7), (8, 8), (7, 7)]
+    assert len(list(tmp_path.rglob("*.o"))) == 2
 
 
-def test_a_directory_that_others_may_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    directory = compiled.kernel_cache.__wrapped__()
-    assert directory is not None
-    os.chmod(directory, 0o770)  # noqa: S103 - the permission under test
-    assert compiled.kernel_cache.__wrapped__() is None
+def test_only_work_of_some_size_asks_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unasked() -> None:
+        raise AssertionError("a small scan pays for nothing")
+
+    monkeypatch.setattr(compiled, "kernel_cache", unasked)
+    assert not compiled.worth_compiling(compiled.COMPILED_ABOVE_BYTES)
+    assert compiled.worth_compiling(compiled.COMPILING_ABOVE_BYTES + 1)
 
 
-def test_a_link_in_place_of_the_directory_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_work_of_middle_size_takes_what_is_kept_and_makes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir(mode=0o700)
-    link = tmp_path / "cache" / "kafka-forensics" / compiled._sources_digest()
-    link.parent.mkdir(parents=True)
-    link.symlink_to(elsewhere)
-    assert compiled.kernel_cache.__wrapped__() is None
-
-
-def test_no_place_to_cache_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert compiled.kernel_cache.__wrapped__() is None
-
-
-def test_the_digest_changes_with_any_kernel_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "kafka_forensics"
-    (package / "parsers" / "kernels").mkdir(parents=True)
-    for name in ("compiled.py", "machine_code.py"):
-        (package / name).write_text("a = 1\n")
-    source = package / "parsers" / "kernels" / "walk.py"
-    source.write_text("b = 1\n")
-    monkeypatch.setattr(compiled, "__file__", str(package / "compiled.py"))
-    before = compiled._sources_digest()
-    assert compiled._sources_digest() == before
-    source.write_text("b = 2\n")
-    assert compiled._sources_digest() != before
-
-
-def test_caches_of_old_versions_are_forgotten_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    caches = tmp_path / "kafka-forensics"
-    for name in ("0123456789abcdef", "fedcba9876543210", "notes"):
-        (caches / name).mkdir(parents=True)
-    for name in ("0123456789abcdef", "notes"):
-        os.utime(caches / name, (1, 1))
-    made = compiled.kernel_cache.__wrapped__()
-    assert made is not None
-    assert {path.name for path in caches.iterdir()} == {"fedcba9876543210", "notes", Path(made).name}
+    assert not compiled.worth_compiling(compiled.COMPILING_ABOVE_BYTES)
+    assert list(tmp_path.iterdir()) == []
+    kept = compiled.kernel_cache()
+    assert kept is not None
+    kept.write("some.o", b"")
+    assert compiled.worth_compiling(compiled.COMPILING_ABOVE_BYTES)

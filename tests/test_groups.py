@@ -12,6 +12,7 @@ markers =
     properties: p
     spark: s
     broker: b
+    two_users: t
 """
 ONE_OF_EACH = """
 import pytest
@@ -28,6 +29,9 @@ def test_spark(): pass
 @pytest.mark.corpora
 def test_corpus(): pass
 
+@pytest.mark.two_users
+def test_attack(): pass
+
 @pytest.mark.broker
 def test_broker(): assert False, "never without --broker"
 """
@@ -35,11 +39,11 @@ def test_broker(): assert False, "never without --broker"
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A tiny suite below `tests/`, under the project's own conftest; its corpora would be beside its own folder."""
+    """A tiny suite below `tests/`, under the project's own conftest, not run by root; its corpora would be beside its folder."""
     pytester.makeini(MARKERS)
     tests = pytester.mkdir("tests")
     own = (Path(__file__).parent / "conftest.py").read_text().replace('pytest_plugins = ("pytester",)', "")
-    (tests / "conftest.py").write_text(own.replace("parents[2]", "parents[1]"))
+    (tests / "conftest.py").write_text(own.replace("parents[2]", "parents[1]").replace("os.geteuid()", "1000"))
     return pytester
 
 
@@ -53,14 +57,14 @@ def run(suite: pytest.Pytester, source: str, *options: str, corpora: bool = True
 def test_full_run_passes_when_every_selected_group_ran(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--require-groups")
     result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark"])
-    result.assert_outcomes(passed=4, deselected=1)
+    result.assert_outcomes(passed=4, deselected=2)
     assert result.ret == 0
 
 
 def test_absent_corpora_are_deselected_not_skipped(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--require-groups", corpora=False)
     result.stdout.fnmatch_lines(["groups selected: faults, properties, spark"])
-    result.assert_outcomes(passed=3, deselected=2)
+    result.assert_outcomes(passed=3, deselected=3)
     assert result.ret == 0
 
 
@@ -84,3 +88,15 @@ def test_broker_tests_run_on_request(suite: pytest.Pytester) -> None:
     result = run(suite, ONE_OF_EACH, "--broker")
     result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark, broker"])
     result.assert_outcomes(passed=4, failed=1)
+
+
+@pytest.mark.two_users
+def test_root_who_can_become_another_selects_the_tests_of_two_users(suite: pytest.Pytester) -> None:
+    conftest = suite.path / "tests" / "conftest.py"
+    conftest.write_text(conftest.read_text().replace("1000 != 0", "os.geteuid() != 0"))
+    result = run(suite, ONE_OF_EACH, "--require-groups")
+    result.stdout.fnmatch_lines(["groups selected: faults, properties, corpora, spark, two_users"])
+    result.assert_outcomes(passed=5, deselected=1)
+    without = run(suite, ONE_OF_EACH.replace("@pytest.mark.two_users", ""), "--require-groups", corpora=False)
+    without.stdout.fnmatch_lines(["groups selected that ran no test: two_users", "*passed*"])
+    assert without.ret == 1

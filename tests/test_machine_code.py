@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kafka_forensics.code_cache import CodeCache
 from kafka_forensics.compiled import compile_function
 from kafka_forensics.machine_code import MachineCode
 
@@ -42,8 +43,19 @@ def allocating(number: int) -> int:
     return int(np.zeros(number, np.int64).sum())
 
 
-def code(function: Any, directory: Path | None = None) -> MachineCode:
-    return MachineCode(function.__name__, lambda: compile_function(function), lambda: None if directory is None else str(directory))
+def code(function: Any, kept: CodeCache | None = None) -> MachineCode:
+    return MachineCode(function.__name__, lambda: compile_function(function), kept)
+
+
+def never() -> Any:
+    raise AssertionError("compiled again")
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CodeCache:
+    """Keeps code below the test's own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return CodeCache("0123456789abcdef")
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -72,42 +84,54 @@ def test_read_only_and_empty_arrays_can_be_given() -> None:
     assert run(np.empty(0, np.uint8)) == 0
 
 
-def test_code_that_needs_the_runtime_of_numba_runs_and_is_not_kept(tmp_path: Path) -> None:
-    run = code(allocating, tmp_path)
+def test_code_that_needs_the_runtime_of_numba_runs_and_is_not_kept(kept: CodeCache, tmp_path: Path) -> None:
+    run = code(allocating, kept)
     assert [run(3), run(5)] == [0, 0]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_code_is_made_once_and_then_found(tmp_path: Path) -> None:
-    assert code(positive, tmp_path)(5) is True
-    (kept,) = tmp_path.iterdir()
-
-    def never() -> Any:
-        raise AssertionError("compiled again")
-
-    assert MachineCode("positive", never, lambda: str(tmp_path))(5) is True
-    content = bytearray(kept.read_bytes())
+def test_code_is_made_once_and_then_found(kept: CodeCache) -> None:
+    assert code(positive, kept)(5) is True
+    (name,) = kept.names()
+    file = Path(kept.path(), name)
+    assert MachineCode("positive", never, kept)(5) is True
+    content = bytearray(file.read_bytes())
     content[-100] ^= 1
-    kept.write_bytes(content)
+    file.write_bytes(content)
     with pytest.raises(AssertionError, match="compiled again"):
-        MachineCode("positive", never, lambda: str(tmp_path))(5)
-    assert code(positive, tmp_path)(5) is True
-    assert MachineCode("positive", never, lambda: str(tmp_path))(-5) is False
-    assert [path.suffix for path in tmp_path.iterdir()] == [".o"]
+        MachineCode("positive", never, kept)(5)
+    assert code(positive, kept)(5) is True
+    assert MachineCode("positive", never, kept)(-5) is False
+    assert os.listdir(kept.path()) == [name]
 
 
-def test_code_that_cannot_be_kept_is_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [0, 31, 32, 40])
+def test_a_file_cut_short_is_made_again(kept: CodeCache, length: int) -> None:
+    assert code(positive, kept)(5) is True
+    file = Path(kept.path(), *kept.names())
+    file.write_bytes(file.read_bytes()[:length])
+    assert code(positive, kept)(-5) is False
+    assert MachineCode("positive", never, kept)(5) is True
+
+
+def test_code_made_of_something_else_is_not_found(kept: CodeCache) -> None:
+    assert MachineCode("positive", lambda: compile_function(positive), kept, "of this")(5) is True
+    with pytest.raises(AssertionError, match="compiled again"):
+        MachineCode("positive", never, kept, "of that")(5)
+
+
+def test_code_that_cannot_be_kept_is_made_again(kept: CodeCache) -> None:
     """As on a full disk: files of this process may have no bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    run = code(positive, tmp_path)
+    run = code(positive, kept)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
         assert run(5) is True
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(kept.path()) == []
 
 
 def test_a_kept_kernel_runs_without_numba(tmp_path: Path) -> None:

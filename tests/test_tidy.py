@@ -13,10 +13,11 @@ PACKAGE = "kafka_forensics"
 
 MAY_IMPORT = {
     "errors": "",
-    "machine_code": "",
-    "compiled": "machine_code",
+    "code_cache": "",
+    "machine_code": "code_cache",
+    "compiled": "code_cache machine_code",
     "model": "errors compiled",
-    "storage": "errors compiled model",
+    "storage": "errors compiled code_cache model",
     "parsers": "errors compiled model storage",
     "writers": "errors compiled model storage parsers",
     "replication": "errors compiled model",
@@ -24,9 +25,9 @@ MAY_IMPORT = {
     "analysis": "errors compiled model replication",
     "simulation": "errors compiled model storage parsers writers replication",
     "wording": "errors compiled model replication analysis",
-    "engine": "errors compiled model storage parsers replication evidence analysis",
-    "spark": "errors compiled model storage parsers replication evidence analysis engine wording export",
-    "export": "errors compiled model storage parsers writers replication evidence analysis engine wording",
+    "engine": "errors compiled code_cache model storage parsers replication evidence analysis",
+    "spark": "errors compiled code_cache model storage parsers replication evidence analysis engine wording export",
+    "export": "errors compiled code_cache model storage parsers writers replication evidence analysis engine wording",
     "report": "errors compiled model storage parsers replication evidence analysis engine wording",
 }
 """Room → rooms below it; `cli`, and the few modules beside it at the top, may import anything."""

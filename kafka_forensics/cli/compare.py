@@ -34,6 +34,7 @@ def compare(
     jobs: options.Jobs = None,
     engine: options.Engine = "local",
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     fail_on: options.FailOn = "error",
@@ -57,7 +58,14 @@ def compare(
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, as_of=as_of, storage=storage_option
+        topic=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs,
+        live=live,
+        as_of=as_of,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata, util
-from pathlib import Path
 from typing import Final
 
 from kafka_forensics import __version__
@@ -97,14 +96,17 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
 
 def cached_kernels() -> Check:
     """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
+    from kafka_forensics.code_cache import NoPlaceError
     from kafka_forensics.compiled import kernel_cache
 
-    directory = kernel_cache()
-    if directory is None:
-        return Check("kernel cache", "absent", "no private directory below XDG_CACHE_HOME or ~/.cache can be written", needed=False)
-    files = [path for path in Path(directory).rglob("*") if path.is_file()]
-    held = sum(path.stat().st_size for path in files)
-    return Check("kernel cache", "ok", f"{directory}: {len(files)} files, {size(held)}", needed=False)
+    kept = kernel_cache()
+    if kept is None:
+        return Check("kernel cache", "absent", "this package comes without sources, by which kept code is known", needed=False)
+    try:
+        where, files = kept.path(), kept.names()
+    except NoPlaceError as error:
+        return Check("kernel cache", "absent", f"kernels are compiled in each process: {error}", needed=False)
+    return Check("kernel cache", "ok" if files else "absent", f"{where}: {len(files)} files", needed=False)
 
 
 def _storage() -> Iterator[Check]:

@@ -66,6 +66,7 @@ def dump(
     topic: options.Topic = None,
     partition: options.Partition = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: Format = None,
     output: options.Output = None,
     show_payloads: options.ShowPayloads = False,
@@ -112,7 +113,9 @@ def dump(
     check_output(output, paths)
 
     from kafka_forensics.engine.dumping import DumpOptions, find_files
+    from kafka_forensics.engine.options import keep_code_below
 
+    keep_code_below(cache_dir)
     asked = DumpOptions(records, show_payloads, start, end, topic, partition, options.storage_pairs(storage_option))
     inputs = find_files(paths, asked)
     with open_output(output, no_color=no_color) as to:

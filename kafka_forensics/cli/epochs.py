@@ -65,6 +65,7 @@ def epochs(
     broker: options.Broker = None,
     jobs: options.Jobs = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     live: options.Live = False,
@@ -80,7 +81,14 @@ def epochs(
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, storage=storage_option
+        topic=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs,
+        live=live,
+        deep=False,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
 

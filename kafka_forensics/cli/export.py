@@ -80,6 +80,7 @@ def export(
     live: options.Live = False,
     deep: options.Deep = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     show_payloads: options.ShowPayloads = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
@@ -97,7 +98,15 @@ def export(
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
     asked = options.scan_options(
-        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=deep, as_of=as_of, storage=storage_option
+        topic=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs,
+        live=live,
+        deep=deep,
+        as_of=as_of,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:

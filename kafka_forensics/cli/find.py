@@ -66,6 +66,7 @@ def find(
     broker: options.Broker = None,
     limit: Limit = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     show_payloads: options.ShowPayloads = False,
@@ -90,9 +91,10 @@ def find(
     from kafka_forensics.cli.find_output import write_found
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.engine.finding import found_columns, search
-    from kafka_forensics.engine.options import ScanOptions
+    from kafka_forensics.engine.options import ScanOptions, keep_code_below
 
-    scope = ScanOptions(topic, partition, broker, storage_options=options.storage_pairs(storage_option))
+    keep_code_below(cache_dir)
+    scope = ScanOptions(topic, partition, broker, storage_options=options.storage_pairs(storage_option), cache_dir=cache_dir)
     found = search(paths, scope, asked, payloads=show_payloads, limit=limit)
     screen = destination(sys.stderr, no_color=no_color)
     with open_output(output, no_color=no_color) as to, Progress(screen, quiet=quiet or _shares_screen(to)) as progress:

@@ -93,6 +93,7 @@ def groups(
     all_partitions: EveryPartition = False,
     jobs: options.Jobs = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     fail_on: options.FailOn = "none",
@@ -115,7 +116,14 @@ def groups(
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, storage=storage_option
+        topic=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs,
+        live=live,
+        deep=False,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:

@@ -62,6 +62,7 @@ def metadata(
     partition: options.Partition = None,
     jobs: options.Jobs = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     live: options.Live = False,
@@ -77,7 +78,9 @@ def metadata(
     """
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
-    asked = options.scan_options(topic=topic, partition=partition, jobs=jobs, live=live, storage=storage_option)
+    asked = options.scan_options(
+        topic=topic, partition=partition, jobs=jobs, live=live, storage=storage_option, cache_dir=cache_dir
+    )
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from kafka_forensics.cli.choices import choose, time_ms
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.options import ScanOptions, keep_code_below
 from kafka_forensics.errors import UsageError
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
@@ -29,6 +29,15 @@ StorageOption = Annotated[
         metavar="KEY=VALUE",
         help="How a storage service is reached, e.g. endpoint=http://127.0.0.1:9000; may be given again. The rest, and secrets,"
         " come from the environment (AWS_*, ...).",
+    ),
+]
+CacheDir = Annotated[
+    str | None,
+    typer.Option(
+        "--cache-dir",
+        metavar="DIR",
+        help="Keep compiled kernels below this absolute path, if nobody else can write there [default: XDG_CACHE_HOME, if it is"
+        " absolute, or ~/.cache].",
     ),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="GLOB", help="Only topics that match, e.g. 'orders*'.")]
@@ -125,9 +134,13 @@ def scan_options(
     deep: bool | None = None,
     as_of: str | None = None,
     storage: list[str] | None = None,
+    cache_dir: str | None = None,
 ) -> ScanOptions:
-    """What was asked for, every core at work unless `jobs` says otherwise. Raises UsageError for a time that is none, and for
-    storage options that cannot be."""
+    """What was asked for, every core at work unless `jobs` says otherwise; compiled kernels are kept in `cache_dir` from now on.
+
+    Raises UsageError for a time that is none, a cache directory that is no absolute path, and storage options that cannot be.
+    """
+    keep_code_below(cache_dir)
     return ScanOptions(
         topic_glob=topic,
         partition=partition,
@@ -137,6 +150,7 @@ def scan_options(
         deep=deep,
         as_of_ms=None if as_of is None else time_ms(as_of),
         storage_options=storage_pairs(storage),
+        cache_dir=cache_dir,
     )
 
 

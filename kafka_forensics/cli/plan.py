@@ -38,6 +38,7 @@ def plan(
     jobs: options.Jobs = None,
     engine: options.Engine = "local",
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     as_of: options.AsOf = None,
@@ -57,7 +58,7 @@ def plan(
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, jobs=jobs, live=live, deep=False, as_of=as_of, storage=storage_option
+        topic=topic, partition=partition, jobs=jobs, live=live, deep=False, as_of=as_of, storage=storage_option, cache_dir=cache_dir
     )
     screen = destination(sys.stderr, no_color=no_color)
 

@@ -21,6 +21,7 @@ def scan(
     spark_remote: options.SparkRemote = None,
     spark_master: options.SparkMaster = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     fail_on: options.FailOn = "error",
@@ -43,7 +44,15 @@ def scan(
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=deep, as_of=as_of, storage=storage_option
+        topic=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs,
+        live=live,
+        deep=deep,
+        as_of=as_of,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:

@@ -57,6 +57,7 @@ def check(
     max_epoch: MaxEpoch = 2,
     format_name: options.Format = None,
     output: options.Output = None,
+    cache_dir: options.CacheDir = None,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - read where errors end
@@ -71,10 +72,12 @@ def check(
     choose("protocol", protocol, protocol_names())
 
     from kafka_forensics.cli.notes import say
+    from kafka_forensics.engine.options import keep_code_below
     from kafka_forensics.simulation import checker
     from kafka_forensics.simulation.model import Sizes
     from kafka_forensics.simulation.protocols import PROTOCOLS
 
+    keep_code_below(cache_dir)
     screen = destination(sys.stderr, no_color=no_color)
     report = None if quiet else _reporter(screen)
     sizes = Sizes(replicas, log_size, records, max_epoch)

@@ -89,6 +89,7 @@ def transactions(
     state: State = None,
     jobs: options.Jobs = None,
     storage_option: options.StorageOption = None,
+    cache_dir: options.CacheDir = None,
     format_name: options.Format = None,
     output: options.Output = None,
     fail_on: options.FailOn = "none",
@@ -110,7 +111,15 @@ def transactions(
         choose("state", state, STATES)
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, broker=broker, jobs=jobs, live=live, deep=False, as_of=as_of, storage=storage_option
+        topic=topic,
+        partition=partition,
+        broker=broker,
+        jobs=jobs,
+        live=live,
+        deep=False,
+        as_of=as_of,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:

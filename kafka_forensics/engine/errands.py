@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.indexes import needs_entries
+from kafka_forensics.code_cache import keep_in, keep_out_of
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.ahead import never
 from kafka_forensics.engine.errand_values import (
@@ -65,7 +66,15 @@ def common_of(packed: bytes) -> Common:
     """The common part, unpacked once in a process, which then lets go of what another scan had opened."""
     _opened.cache_clear()
     common: Common = unpack(packed)
+    keep_code_as(common)
     return common
+
+
+def keep_code_as(known: Common) -> None:
+    """Keep compiled kernels where the scan's user said, and out of everything that it reads: a process opens only some of that."""
+    keep_in(known.options.cache_dir)
+    for place in known.around.places:
+        keep_out_of(place)
 
 
 def opener(known: Common) -> Callable[[str, str], ByteSource]:

@@ -7,7 +7,7 @@ from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.change_slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice
 from kafka_forensics.engine.changes import At, PartitionChanges, partition_changes
 from kafka_forensics.engine.errand_values import SliceAnswer, StretchRow
-from kafka_forensics.engine.errands import SliceRows, answered, keys_apart, opener
+from kafka_forensics.engine.errands import SliceRows, answered, keep_code_as, keys_apart, opener
 from kafka_forensics.engine.slices import inputs_of
 from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.errors import SourceError
@@ -17,6 +17,8 @@ from kafka_forensics.errors import SourceError
 def _common(packed: bytes) -> ChangesCommon:
     """The common part, unpacked once in a process."""
     common: ChangesCommon = unpack(packed)
+    for known in common.scans:
+        keep_code_as(known)
     return common
 
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.code_cache import keep_out_of
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import open_paths, typed_path
 from kafka_forensics.engine.selection import listed, require_match
@@ -276,6 +277,8 @@ def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | N
         read.clean_shutdown = _file_around(inputs, read.source, ".kafka_cleanshutdown", parse_clean_shutdown)
         checkpoints = ((name, _file_around(inputs, read.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
         read.checkpoints = {name: file for name, file in checkpoints if file is not None}
+        if read.meta is not None or read.checkpoints:
+            keep_out_of(parent)
         inputs.around[parent] = read
     return inputs.around[parent]
 

@@ -1,8 +1,11 @@
 """What the user asked a scan to look at, and how; the same for every engine."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafka_forensics.code_cache import keep_in
+from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.reached import apart
 
 
@@ -25,6 +28,8 @@ class ScanOptions:
     """Milliseconds since 1970 to which ages are counted; None: the newest in the evidence, by brokers' clocks if any."""
     storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """How storage services are reached (`storage.options`), as (name, value); may hold secrets."""
+    cache_dir: str | None = None
+    """Below which directory compiled kernels are kept, None: where it is usual (`code_cache`)."""
 
 
 def without_secrets(paths: Sequence[str], options: ScanOptions) -> tuple[list[str], ScanOptions]:
@@ -45,9 +50,31 @@ def scan_options(
     deep: bool | None,
     as_of_ms: int | None,
     storage_options: Mapping[str, str] | None,
+    cache_dir: str | None = None,
     jobs: int = 1,
 ) -> ScanOptions:
-    """The options as callers of the package give them; `topic` is a pattern, `broker` an id or a name."""
+    """The options as callers of the package give them; `topic` is a pattern, `broker` an id or a name.
+
+    Compiled kernels are kept below `cache_dir` from now on. Raises UsageError unless that is an absolute path.
+    """
+    keep_code_below(cache_dir)
     name = None if broker is None else str(broker)
     reached = tuple((storage_options or {}).items())
-    return ScanOptions(topic, partition, name, jobs=jobs, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=reached)
+    return ScanOptions(
+        topic,
+        partition,
+        name,
+        jobs=jobs,
+        live=live,
+        deep=deep,
+        as_of_ms=as_of_ms,
+        storage_options=reached,
+        cache_dir=cache_dir,
+    )
+
+
+def keep_code_below(cache_dir: str | None) -> None:
+    """Keep compiled kernels there from now on, with None where it is usual. Raises UsageError unless it is an absolute path."""
+    if cache_dir is not None and (not os.path.isabs(cache_dir) or "\0" in cache_dir):
+        raise UsageError(f"the cache directory {cache_dir!r} is no absolute path", hint="give it from the root, like /var/cache")
+    keep_in(cache_dir)

@@ -10,7 +10,7 @@ from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetChe
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, place_of
 
 if TYPE_CHECKING:
     from kafka_forensics.engine.key_question import KeyAnswer
@@ -34,6 +34,8 @@ class Surroundings:
 
     neighbours: list[Neighbour]
     source_names: list[str]
+    places: list[str]
+    """Where another process finds the sources."""
     features: dict[str, int]
 
 
@@ -63,7 +65,8 @@ class Noticed:
 def surroundings(inputs: Inputs) -> Surroundings:
     """Of all that was gathered, once the controller's log is read."""
     neighbours = [Neighbour(one.broker, one.name, one.meta, one.clean_shutdown) for one in inputs.log_dirs]
-    return Surroundings(neighbours, [source.name for source in inputs.sources], inputs.features)
+    names, places = [source.name for source in inputs.sources], [place_of(source) for source in inputs.sources]
+    return Surroundings(neighbours, names, places, inputs.features)
 
 
 def slices(inputs: Inputs) -> Iterator[Slice]:

@@ -6,7 +6,6 @@ class or call anything. Arrays go as their bytes; sources of evidence as their n
 once, and what was one object stays one.
 """
 
-import os
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import numpy as np
 from kafka_forensics import __version__
 from kafka_forensics.engine.travellers import TRAVELLERS
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.storage.source import ByteSource
+from kafka_forensics.storage.source import ByteSource, place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,11 +118,6 @@ def unpack(packed: bytes, opener: Opener | None = None) -> Any:
         return _Reader(kinds, numbers, batch.column("data"), opener).take()
     except (pa.ArrowException, OSError, StopIteration, RecursionError, *_NO_VALUE) as error:
         raise TravelError(f"these bytes are no packed value: {error}") from error
-
-
-def place_of(source: ByteSource) -> str:
-    """Where another process finds the source."""
-    return source.name if "://" in source.name else os.path.abspath(source.name)
 
 
 class _Writer:

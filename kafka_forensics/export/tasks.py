@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_forensics.code_cache import keep_in, keep_out_of
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.fact_splits import FILE_COST, replica_tasks
 from kafka_forensics.engine.fact_splits_pieces import Piece, decode
@@ -22,7 +23,7 @@ from kafka_forensics.engine.facts_log import Reading
 from kafka_forensics.engine.inputs import ReplicaPlan, broker_order
 from kafka_forensics.engine.slices import thin_plans
 from kafka_forensics.engine.transactions_listing import KnownTransactions
-from kafka_forensics.engine.travel import pack, place_of, unpack
+from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
 from kafka_forensics.export.places import join_place
@@ -31,6 +32,7 @@ from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.source import place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +68,8 @@ class Common:
     """Where a source is → what it is called."""
     payloads: bool = False
     compiled: bool = False
+    cache_dir: str | None = None
+    """Where compiled kernels are kept, None: where it is usual."""
 
     def packed(self) -> str:
         """As JSON."""
@@ -85,7 +89,7 @@ class Common:
 def common(reader: FactReader, token: str, path: str, *, compiled: bool) -> Common:
     """What tasks about the reader's facts have in common; workers find the target at `path`."""
     names = {place_of(source): source.name for source in reader.inputs.sources}
-    return Common(path, token, reader.options.storage_options, names, reader.payloads, compiled)
+    return Common(path, token, reader.options.storage_options, names, reader.payloads, compiled, reader.options.cache_dir)
 
 
 def known_transactions(reader: FactReader) -> bytes:
@@ -141,6 +145,9 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     """
     shared = Common.unpacked(packed)
     target = shared.target()
+    keep_in(shared.cache_dir)
+    for place in shared.names:
+        keep_out_of(place)
     use_compiled(shared.compiled)
     gaps: list[Incomplete] = []
     attempt = uuid.uuid4().hex

@@ -44,6 +44,7 @@ def scan(
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
+    cache_dir: str | None = None,
 ) -> "SparkScanResult":
     """Scan log directories by Spark's workers, which must be able to read the paths, as `kafka_forensics.scan` does here.
 
@@ -54,7 +55,9 @@ def scan(
     from kafka_forensics.engine.options import scan_options
     from kafka_forensics.spark.result import scanned
 
-    options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
+    options = scan_options(
+        topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options, cache_dir=cache_dir
+    )
     return scanned(spark, [paths] if isinstance(paths, str) else paths, options)
 
 
@@ -70,6 +73,7 @@ def scan_snapshots(
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
+    cache_dir: str | None = None,
 ) -> "SnapshotsResult":
     """Scan several snapshots in one job, and compare each replica with itself over time, as `kafka_forensics.scan_snapshots` does.
 
@@ -85,7 +89,9 @@ def scan_snapshots(
     require_pyspark()
     from kafka_forensics.spark.snapshots import compare_inputs
 
-    options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
+    options = scan_options(
+        topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options, cache_dir=cache_dir
+    )
     given, options = reached_apart(snapshots, options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
@@ -108,6 +114,7 @@ def export(
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
+    cache_dir: str | None = None,
 ) -> "Exported":
     """Write facts (all of them unless `facts` are named) as Parquet datasets to `output`, by Spark's workers.
 
@@ -119,7 +126,9 @@ def export(
     from kafka_forensics.engine.options import scan_options
     from kafka_forensics.spark.export_job import export_paths
 
-    options = scan_options(topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options)
+    options = scan_options(
+        topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options, cache_dir=cache_dir
+    )
     return export_paths(spark, [paths] if isinstance(paths, str) else paths, output, facts, options, payloads=payloads)
 
 

@@ -21,11 +21,12 @@ from kafka_forensics.engine.inputs import Inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.scanning import Scan, digest_key
 from kafka_forensics.engine.slices import Noticed, Slice, slices, surroundings
-from kafka_forensics.engine.travel import pack, place_of, unpack
+from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.engine.works import fold_works, witness_work
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.source import place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,16 +1,20 @@
 """The reader of `kafka_log`: tasks planned from listings, and rows read task by task as Arrow."""
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kafka_forensics.code_cache import keep_out_of
 from kafka_forensics.engine.fact_splits import plan_tasks
 from kafka_forensics.engine.fact_splits_query import FROM_SCANS
 from kafka_forensics.engine.fact_splits_read import read_task
+from kafka_forensics.engine.paths import split_name
 from kafka_forensics.spark.data_source_errors import in_words
 from kafka_forensics.spark.options import SourceOptions
 from kafka_forensics.spark.schemas import arrow_schema
+from kafka_forensics.storage.open import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +51,9 @@ class KafkaLogReader(DataSourceReader):
         """The rows of a task, in the types that Spark takes."""
         if not isinstance(partition, FactTask):
             return  # how Spark calls this where there are no tasks
+        for path in [*self._options.paths, *chain.from_iterable((self._snapshots or {}).values())]:
+            if (here := local_path(split_name(path)[1])) is not None:
+                keep_out_of(here)
         schema = arrow_schema(self._query.fact, self._query.columns, snapshots=self._snapshots is not None)
         with in_words():
             for batch in self._rows(partition.task):

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from kafka_forensics.code_cache import keep_out_of
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage.archive import TarSource, ZipSource
 from kafka_forensics.storage.containers import container_of
@@ -58,6 +59,7 @@ _MOST_SIBLINGS: Final = 10_000
 def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     """The evidence at `path`: a directory, a file, an archive (a regular file named like one), or a URI.
 
+    From then on no machine code is kept inside or above it, nor loaded from there.
     `storage_options` say how a storage service is reached; what they leave open the environment says. Raises PathMissingError;
     UsageError for a URI that nothing here opens; SourceError for what cannot be read.
     """
@@ -72,6 +74,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
         if error.errno in {errno.ENOENT, errno.ENOTDIR}:
             raise _missing(path) from error
         raise SourceError(path, (error.strerror or str(error)).lower()) from error
+    keep_out_of(path)
     if stat.S_ISDIR(mode):
         return LocalSource(path)
     if not stat.S_ISREG(mode):
@@ -98,10 +101,12 @@ def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, Stor
 
 
 def open_beside(source: ByteSource) -> ByteSource:
-    """The directory in which a source lies that is one file. Raises PathMissingError and SourceError."""
+    """The directory in which a source lies that is one file. Raises PathMissingError and SourceError, here or when it is read."""
     from kafka_forensics.storage.remote import RemoteSource
 
-    return source.beside() if isinstance(source, RemoteSource) else open_source(os.path.dirname(os.path.abspath(source.name)))
+    if isinstance(source, RemoteSource):
+        return source.beside()
+    return LocalSource(os.path.dirname(os.path.abspath(source.name)))  # no input: it may be the user's home directory
 
 
 def local_path(given: str) -> str | None:
@@ -147,6 +152,8 @@ def _require_bytes_of(path: str, name: str) -> None:
 def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
     if (opener := SCHEMES.get(scheme)) is not None:
         return opener(uri)
+    if scheme == "local":
+        keep_out_of(_path_of_file_uri(uri.replace(uri[: len(scheme)], "file", 1)))
     from kafka_forensics.storage.options import storage_options as gathered
     from kafka_forensics.storage.remote_open import open_remote
 

@@ -1,5 +1,6 @@
 """What a source of evidence can do; every room above sees only this."""
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
@@ -100,3 +101,8 @@ class ByteSource(Protocol):
 
     def open(self, path: str) -> ByteFile:
         """Open regular file `path`. Raises SourceError for anything else."""
+
+
+def place_of(source: ByteSource) -> str:
+    """Where another process finds the source."""
+    return source.name if "://" in source.name else os.path.abspath(source.name)

@@ -1,0 +1,577 @@
+"""Where compiled code is kept: where nobody else can change it, and never in evidence; what lies there otherwise is not run."""
+
+import logging
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import kafka_forensics
+from kafka_forensics import code_cache
+from kafka_forensics.cli.doctor_checks import Check, cached_kernels
+from kafka_forensics.cli.main import outcome
+from kafka_forensics.code_cache import CodeCache, NoPlaceError, keep_in, keep_out_of
+from kafka_forensics.compiled import compile_function, kernel_cache
+from kafka_forensics.engine.errand_values import Common
+from kafka_forensics.engine.errands import common_of
+from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.scanning import digest_key
+from kafka_forensics.engine.slices import surroundings
+from kafka_forensics.engine.travel import pack
+from kafka_forensics.errors import UsageError
+from kafka_forensics.machine_code import MachineCode
+from kafka_forensics.parsers.kernels.crc import crc32c
+from kafka_forensics.storage.open import open_source
+from tests.conftest import second_user
+
+SAMPLE = Path(__file__).parents[1] / "sample_logs" / "healthy" / "broker-1"
+KEY = "0123456789abcdef"
+KEPT = CodeCache(KEY)
+NAME = "kernel.o"
+CHECK_BYTES = b"123456789"
+CHECK_CRC = 0xE3069283
+
+
+@pytest.fixture(autouse=True)
+def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No place was named, and no input opened."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for known in (code_cache._inputs, code_cache._around, code_cache._known_around):
+        known.clear()
+    code_cache._say_not_kept.cache_clear()
+    before = code_cache.asked_place()
+    keep_in(None)
+    yield
+    keep_in(before)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """What the password database says is the home directory."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(home)))
+    return home
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An absolute place named by XDG_CACHE_HOME, which is there."""
+    place = tmp_path / "place"
+    place.mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    return place
+
+
+def reason() -> str:
+    """Why there is no place; empty if there is."""
+    try:
+        KEPT.path()
+    except NoPlaceError as error:
+        return str(error)
+    return ""
+
+
+def assert_refused(words: str, *untouched: Path) -> None:
+    """Nothing is written, made or read; why, is said."""
+    before = [sorted(path.rglob("*")) for path in untouched]
+    KEPT.write(NAME, b"code")
+    assert KEPT.read(NAME) is None
+    assert KEPT.names() == []
+    assert [sorted(path.rglob("*")) for path in untouched] == before
+    assert words in reason()
+
+
+def assert_kept(directory: Path) -> None:
+    KEPT.write(NAME, b"code")
+    assert KEPT.read(NAME) == b"code"
+    assert KEPT.names() == [NAME]
+    assert Path(KEPT.path()) == directory / "kafka-forensics" / KEY
+    assert (directory / "kafka-forensics" / KEY / NAME).read_bytes() == b"code"
+
+
+def test_code_is_kept_where_only_its_user_comes(place: Path) -> None:
+    assert_kept(place)
+    for path in place.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o600 if path.is_file() else 0o700)
+    assert os.listdir(place / "kafka-forensics" / KEY) == [NAME]
+
+
+def test_a_named_place_is_made_when_something_is_kept_and_not_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a" / "b"))
+    assert (KEPT.names(), KEPT.read(NAME), reason()) == ([], None, "")
+    assert list(tmp_path.iterdir()) == []
+    assert_kept(tmp_path / "a" / "b")
+
+
+@pytest.mark.parametrize("environment", [{}, {"HOME": "."}, {"HOME": "{elsewhere}"}, {"HOME": ""}], ids=str)
+@pytest.mark.parametrize("named", [None, "", "relative", ".", "./"])
+def test_home_is_what_the_password_database_says(
+    monkeypatch: pytest.MonkeyPatch, home: Path, tmp_path: Path, environment: dict[str, str], named: str | None
+) -> None:
+    """HOME may be anything, and a relative XDG_CACHE_HOME is to be ignored: neither leads into evidence one stands in."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.delenv("HOME", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(elsewhere=elsewhere))
+    if named is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", named)
+    assert_kept(home / ".cache")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_option_is_asked_before_the_environment(place: Path, tmp_path: Path) -> None:
+    keep_in(str(tmp_path / "option"))
+    assert_kept(tmp_path / "option")
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("directory", ["/nonexistent/home", "", "home"])
+def test_a_home_that_is_not_there_is_not_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, directory: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=directory))
+    assert_refused("no such file" if directory.startswith("/") else "knows no home directory", tmp_path)
+
+
+def test_a_user_unknown_to_the_password_database_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(user: int) -> None:
+        raise KeyError(user)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert_refused("knows no home directory")
+
+
+@pytest.mark.parametrize("below", ["", "x", "x/y"])
+def test_code_is_not_kept_inside_an_input(place: Path, monkeypatch: pytest.MonkeyPatch, below: str) -> None:
+    (place / "x").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / below))
+    open_source(str(place))
+    assert_refused("inside the input", place)
+
+
+def test_code_is_not_kept_inside_an_input_reached_by_links(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "to_place").symlink_to(place)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "to_place" / "cache"))
+    open_source(f"file://{place}")
+    assert_refused("inside the input", place)
+
+
+def test_an_input_reached_by_links_is_where_it_is(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "input").symlink_to("place")
+    open_source(str(tmp_path / "input"))
+    assert_refused("inside the input", place)
+
+
+def test_a_home_that_is_an_input_is_no_place(home: Path) -> None:
+    open_source(str(home))
+    assert_refused("inside the input", home)
+
+
+@pytest.mark.parametrize("folder", ["evidence", "kafka-forensics/evidence", f"kafka-forensics/{KEY}/evidence"])
+@pytest.mark.parametrize("kind", ["directory", "file", "archive"])
+def test_code_is_not_kept_above_an_input(place: Path, folder: str, kind: str) -> None:
+    path = place / folder
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if kind == "directory":
+        path.mkdir()
+    else:
+        path = path.with_suffix(".log" if kind == "file" else ".tar")
+        path.write_bytes(bytes(1024))
+    open_source(str(path))
+    assert_refused("an input lies below", place)
+
+
+def test_evidence_among_what_was_kept_is_not_tidied_away(place: Path) -> None:
+    evidence = place / "kafka-forensics" / ("f" * len(KEY)) / "log"
+    evidence.mkdir(parents=True, mode=0o700)
+    os.utime(evidence.parent, (1, 1))
+    open_source(str(evidence))
+    assert_refused("an input lies below", place)
+
+
+def test_code_is_kept_beside_an_input(home: Path) -> None:
+    (home / "evidence").mkdir()
+    open_source(str(home / "evidence"))
+    assert_kept(home / ".cache")
+
+
+def test_what_was_kept_is_not_read_once_it_is_evidence(place: Path) -> None:
+    assert_kept(place)
+    keep_out_of(str(place))
+    assert KEPT.read(NAME) is None
+    assert KEPT.names() == []
+
+
+def test_an_input_that_is_gone_stands_in_nobodys_way(place: Path) -> None:
+    """Its inode may be given to the next directory that is made."""
+    assert_kept(place)
+    directory = (place / "kafka-forensics" / KEY).stat()
+    for known in (code_cache._inputs, code_cache._around):
+        known[directory.st_dev, directory.st_ino] = str(place / "gone")
+    assert_kept(place)
+
+
+def test_paths_that_are_not_there_are_no_inputs(place: Path) -> None:
+    for path in ("/nowhere/at/all", "s3://bucket/key"):
+        keep_out_of(path)
+    assert_kept(place)
+
+
+@pytest.mark.parametrize("which", ["above", "place", "kafka-forensics", KEY])
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o757, 0o722])
+def test_a_directory_that_others_can_write_to_is_no_place(
+    place: Path, monkeypatch: pytest.MonkeyPatch, which: str, mode: int
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "place"))
+    KEPT.write(NAME, b"code")
+    path = place if which == "above" else next(path for path in place.rglob(which))
+    path.chmod(mode)
+    assert_refused("others can write" if which in ("above", "place") else "", place)
+    assert reason()
+
+
+def test_where_nobody_can_take_away_what_is_anothers_a_place_may_be(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory like /tmp."""
+    place.chmod(0o1777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "mine"))
+    assert_kept(place / "mine")
+
+
+@pytest.mark.parametrize("folder", ["kafka-forensics", KEY])
+def test_such_a_directory_is_not_where_code_itself_lies(place: Path, folder: str) -> None:
+    assert_kept(place)
+    next(path for path in place.rglob(folder)).chmod(0o1777)
+    assert_refused("not this user's alone", place)
+
+
+def test_links_of_the_user_lead_to_places(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "disk" / "folder").mkdir(parents=True)
+    (tmp_path / "disk" / "link").symlink_to("./folder/../../place")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "absolute"))
+    (tmp_path / "absolute").symlink_to(tmp_path / "disk" / "link")
+    KEPT.write(NAME, b"code")
+    assert (place / "kafka-forensics" / KEY / NAME).read_bytes() == b"code"
+    assert KEPT.read(NAME) == b"code"
+
+
+def test_links_in_a_circle_lead_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("other")
+    (tmp_path / "other").symlink_to("one")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    assert_refused("symbolic links", tmp_path)
+
+
+def test_a_place_where_links_lead_to_a_directory_of_everybody_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "open" / "inner").mkdir(parents=True)
+    (place / "open").chmod(0o777)
+    (place / "link").symlink_to("open/inner")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "link"))
+    assert_refused("others can write", place)
+
+
+def test_a_file_in_place_of_a_directory_is_no_error(place: Path) -> None:
+    (place / "kafka-forensics").write_bytes(b"")
+    assert_refused("not a directory", place)
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "group", "world", "socket"])
+def test_only_a_plain_file_that_nobody_else_can_write_is_read(place: Path, tmp_path: Path, kind: str) -> None:
+    assert_kept(place)
+    path = place / "kafka-forensics" / KEY / NAME
+    if kind in ("group", "world"):
+        path.chmod(0o620 if kind == "group" else 0o602)
+    else:
+        (tmp_path / "planted").write_bytes(b"planted")
+        path.unlink()
+        if kind == "link":
+            path.symlink_to(tmp_path / "planted")
+        elif kind == "directory":
+            path.mkdir()
+        else:
+            os.mkfifo(path) if kind == "fifo" else os.mknod(path, 0o140600)
+    assert KEPT.read(NAME) is None
+    if kind != "directory":
+        assert_kept(place)
+    assert not (tmp_path / "planted").exists() or (tmp_path / "planted").read_bytes() == b"planted"
+
+
+def test_a_place_that_cannot_be_written_to_is_told_of_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.chmod(0o777)
+    with caplog.at_level(logging.INFO, logger="kafka_forensics"):
+        for _ in range(3):
+            KEPT.write(NAME, b"code")
+    expected = f"kernels are compiled in memory, for this process alone: others can write to {place}"
+    assert [record.getMessage() for record in caplog.records] == [expected]
+
+
+def test_what_other_versions_kept_is_forgotten_after_a_month_and_nothing_else(place: Path) -> None:
+    caches = place / "kafka-forensics"
+    caches.mkdir(mode=0o700)
+    for name in ("0" * 16, "1" * 16, "2" * 15, "notes"):
+        (caches / name).mkdir()
+        (caches / name / "some.o").write_bytes(b"")
+    (caches / ("3" * 16)).symlink_to("notes")
+    (caches / ("4" * 16)).write_bytes(b"")
+    for name in ("0" * 16, "2" * 15, "notes", "4" * 16):
+        os.utime(caches / name, (1, 1))
+    os.utime(caches / ("3" * 16), (1, 1), follow_symlinks=False)
+    yesterday = time.time() - 86400
+    os.utime(caches / ("1" * 16), (yesterday, yesterday))
+    KEPT.write(NAME, b"code")
+    assert {path.name for path in caches.iterdir()} == {"1" * 16, "2" * 15, "notes", "3" * 16, "4" * 16, KEY}
+    assert os.listdir(caches / "notes") == ["some.o"]
+
+
+def wrong_crc(buffer: object, start: int, end: int, crc: int) -> int:
+    return 666
+
+
+def plant() -> Path:
+    """Code that says 666, kept where and as the kernel's own would be."""
+    kept = kernel_cache()
+    assert kept is not None
+    planted = MachineCode("parsers.kernels.crc.crc32c", lambda: compile_function(wrong_crc), kept, crc32c.made_of())
+    assert planted(np.frombuffer(CHECK_BYTES, np.uint8), 0, 9, 0) == 666
+    return Path(kept.path(), *kept.names())
+
+
+COMMAND = (
+    "import sys, numpy as np\n"
+    "from kafka_forensics.storage.open import open_source\n"
+    "for path in sys.argv[1:]: open_source(path)\n"
+    "from kafka_forensics.parsers.kernels.crc import crc32c\n"
+    f"print(crc32c.compiled(np.frombuffer({CHECK_BYTES!r}, np.uint8), 0, 9, 0))\n"
+)
+
+
+def crc_of_a_process(place: Path, *inputs: Path) -> int:
+    environment = os.environ | {"XDG_CACHE_HOME": str(place)}
+    command = [sys.executable, "-c", COMMAND, *map(str, inputs)]
+    return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+def test_machine_code_that_lies_in_evidence_is_not_run(place: Path) -> None:
+    """Where the place is no input the code is run, for only its user can write there: the attack would work."""
+    planted = plant()
+    before = planted.read_bytes()
+    assert crc_of_a_process(place) == 666
+    assert crc_of_a_process(place, place) == CHECK_CRC
+    assert planted.read_bytes() == before
+    assert list(place.rglob("*.o")) == [planted]
+
+
+def test_a_scan_of_the_very_place_leaves_it_alone_and_says_so(tmp_path: Path) -> None:
+    evidence = tmp_path / "evidence"
+    shutil.copytree(SAMPLE / "orders-0", evidence / "orders-0")
+    before = sorted(evidence.rglob("*"))
+    command = [sys.executable, "-m", "kafka_forensics", "scan", "-v", "--no-deep", "--fail-on", "none", "."]
+    environment = os.environ | {"XDG_CACHE_HOME": str(evidence), "HOME": str(evidence), "KAFKA_FORENSICS_KERNELS": "compiled"}
+    done = subprocess.run(command, cwd=evidence, env=environment, capture_output=True, text=True, check=True)
+    said = f"kernels are compiled in memory, for this process alone: it would lie inside the input {evidence}\n"
+    assert done.stderr.count(said) == 1
+    assert sorted(evidence.rglob("*")) == before
+
+
+@pytest.mark.parametrize("named", ["relative", "./x", ""])
+def test_a_cache_directory_that_is_no_absolute_path_is_refused(named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["scan", "--cache-dir", named, str(SAMPLE)]) == 2
+    assert "no absolute path" in capsys.readouterr().err
+
+
+def test_the_command_line_and_the_library_name_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert outcome(["scan", "-q", "--fail-on", "none", "--cache-dir", str(tmp_path), str(SAMPLE)]) == 0
+    assert code_cache.asked_place() == str(tmp_path)
+    kafka_forensics.scan(str(SAMPLE), topic="orders", cache_dir=str(tmp_path / "other"))
+    assert code_cache.asked_place() == str(tmp_path / "other")
+    assert list(tmp_path.iterdir()) == []
+    kafka_forensics.scan(str(SAMPLE), topic="orders")
+    assert code_cache.asked_place() is None
+    with pytest.raises(UsageError, match="no absolute path"):
+        kafka_forensics.scan(str(SAMPLE), cache_dir="relative")
+
+
+@pytest.mark.parametrize("work", ["batches", "records"])
+def test_files_read_by_themselves_are_inputs(work: str, tmp_path: Path) -> None:
+    path = tmp_path / "evidence" / "00000000000000000000.log"
+    path.parent.mkdir()
+    shutil.copy(SAMPLE / "orders-0" / path.name, path)
+    keep_in(str(path.parent))
+    assert sum(batch.num_rows for batch in getattr(kafka_forensics, f"read_{work}")(str(path))) > 0
+    assert_refused("an input lies below", tmp_path)
+
+
+def test_another_process_keeps_code_out_of_all_that_a_scan_reads(tmp_path: Path) -> None:
+    """A worker of Spark opens some of it, on a machine on which the rest may lie as well."""
+    inputs = gather([str(SAMPLE)], ScanOptions())
+    common = Common(
+        ScanOptions(cache_dir=str(tmp_path)), digest_key(), compiled=True, split_bytes=1 << 20, around=surroundings(inputs)
+    )
+    common.around.places.append(str(tmp_path))
+    packed = pack(common)
+    keep_in(None)
+    common_of(packed)
+    assert code_cache.asked_place() == str(tmp_path)
+    assert_refused("inside the input", tmp_path)
+    assert os.path.realpath(SAMPLE) in code_cache._inputs.values()
+
+
+def test_doctor_says_where_code_is_kept_or_why_not(place: Path, tmp_path: Path) -> None:
+    kept = kernel_cache()
+    assert kept is not None
+    assert cached_kernels() == Check("kernel cache", "absent", f"{kept.path()}: 0 files", needed=False)
+    assert list(place.iterdir()) == []
+    kept.write(NAME, b"code")
+    assert cached_kernels() == Check("kernel cache", "ok", f"{kept.path()}: 1 files", needed=False)
+    place.chmod(0o777)
+    why = f"kernels are compiled in each process: others can write to {place}"
+    assert cached_kernels() == Check("kernel cache", "absent", why, needed=False)
+
+
+ATTACK = "import os, sys; os.setgroups([]); os.setgid({user}); os.setuid({user}); {what}"
+
+
+def attack(what: str) -> None:
+    """Let another user do something."""
+    subprocess.run([sys.executable, "-c", ATTACK.format(user=second_user(), what=what)], cwd="/", check=True)
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Path:
+    """A directory like /tmp, which the other user can reach."""
+    for path in (tmp_path, *tmp_path.parents):
+        if path.parent == Path("/") or path.stat().st_uid != os.geteuid():
+            break
+        path.chmod(path.stat().st_mode | 0o011)
+    street = tmp_path / "street"
+    street.mkdir()
+    street.chmod(0o1777)
+    return street
+
+
+@pytest.mark.two_users
+def test_root_runs_no_code_of_a_user_whose_directory_is_on_the_way(street: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other user owns a parent directory, and swaps what root made there for code of his own."""
+    attack(f"os.mkdir('{street}/his')")
+    place = street / "his" / "cache"
+    place.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    assert_refused(f"{street}/his belongs to another user", street)
+    folder = "kafka-forensics/" + Path(street_key()).name
+    attack(
+        f"os.rename('{place}', '{street}/his/before'); os.makedirs('{place}/{folder}', 0o700);"
+        f" open('{place}/{folder}/parsers.kernels.crc.crc32c-0.o', 'wb').write(b'planted')"
+    )
+    before = sorted(street.rglob("*"))
+    assert crc_of_a_process(place) == CHECK_CRC
+    assert sorted(street.rglob("*")) == before
+
+
+def street_key() -> str:
+    kept = kernel_cache()
+    assert kept is not None
+    keep_in("/")
+    try:
+        return kept.path()
+    finally:
+        keep_in(None)
+
+
+@pytest.mark.two_users
+def test_a_directory_swapped_while_it_is_used_is_refused_each_time(street: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's own directory and one of the other user change places again and again below a directory of the latter."""
+    attack(f"os.mkdir('{street}/his'); os.mkdir('{street}/his/cache'); os.mkdir('{street}/his/other')")
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{street}/his/cache")
+    swapping = (
+        f"os.chdir('{street}/his')\nwhile True: os.rename('cache', 'x'); os.rename('other', 'cache'); os.rename('x', 'other');"
+        " print(flush=True)"
+    )
+    command = [sys.executable, "-c", ATTACK.format(user=second_user(), what=swapping)]
+    with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE) as swapper:
+        assert swapper.stdout is not None
+        swapper.stdout.readline()
+        try:
+            for _ in range(300):
+                KEPT.write(NAME, b"code")
+                assert KEPT.read(NAME) is None
+        finally:
+            swapper.stdout.close()
+            swapper.kill()
+    assert list(street.rglob("*.o")) == []
+
+
+@pytest.mark.two_users
+def test_files_of_another_user_are_not_read(place: Path) -> None:
+    user = second_user()
+    assert user is not None
+    assert_kept(place)
+    os.chown(place / "kafka-forensics" / KEY / NAME, user, user)
+    assert KEPT.read(NAME) is None
+    assert_kept(place)
+
+
+@pytest.mark.two_users
+@pytest.mark.parametrize("folder", ["", "kafka-forensics", f"kafka-forensics/{KEY}"])
+def test_directories_of_another_user_are_no_place(place: Path, folder: str) -> None:
+    user = second_user()
+    assert user is not None
+    assert_kept(place)
+    os.chown(place / folder, user, user)
+    assert KEPT.read(NAME) is None
+    assert reason()
+
+
+@pytest.mark.two_users
+def test_what_another_user_put_into_a_directory_of_everybody_is_no_place(
+    street: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "roots").mkdir()
+    attack(f"os.mkdir('{street}/directory', 0o755); os.symlink('{tmp_path}/roots', '{street}/link')")
+    for name in ("directory", "link"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(street / name))
+        assert_refused("belongs to another user", street, tmp_path / "roots")
+    (street / "own").symlink_to(tmp_path / "roots")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(street / "own"))
+    assert_kept_at_end_of_links(tmp_path / "roots")
+
+
+def assert_kept_at_end_of_links(directory: Path) -> None:
+    KEPT.write(NAME, b"code")
+    assert (directory / "kafka-forensics" / KEY / NAME).read_bytes() == KEPT.read(NAME) == b"code"
+
+
+@pytest.mark.two_users
+def test_a_user_keeps_code_below_directories_of_root_that_he_cannot_list(street: Path) -> None:
+    user = second_user()
+    assert user is not None
+    roots = street / "roots"
+    his = roots / "his"
+    his.mkdir(parents=True)
+    os.chown(his, user, user)
+    roots.chmod(0o711)
+    program = (
+        "import logging, os, pwd, sys\n"
+        "from kafka_forensics.code_cache import CodeCache, keep_in\n"
+        f"os.setgroups([]); os.setgid({user}); os.setuid({user})\n"
+        f"kept = CodeCache({KEY!r})\n"
+        "for place in sys.argv[1:]:\n"
+        "    keep_in(place)\n"
+        f"    kept.write({NAME!r}, b'code')\n"
+        f"    print(kept.read({NAME!r}))\n"
+    )
+    command = [sys.executable, "-c", program, str(his / "cache"), str(roots / "cache")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "b'code'\nNone\n"
+    assert sorted(path.name for path in roots.iterdir()) == ["his"]
