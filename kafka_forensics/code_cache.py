@@ -39,7 +39,6 @@ _inputs: dict[Identity, str] = {}
 """Identity of each input → its path, links resolved."""
 _around: dict[Identity, str] = {}
 """Identity of each directory above an input → its path, links resolved."""
-_known_around: set[str] = set()
 
 
 class NoPlaceError(Exception):
@@ -63,16 +62,14 @@ def keep_out_of(path: str) -> None:
     """Never keep code inside or above `path`, a file or directory that is read as evidence; what is not there is no evidence."""
     real = os.path.realpath(path)
     identity = _identity(real)
-    if identity is None or _inputs.get(identity) == real:
+    if identity is None:
         return
-    parent = os.path.dirname(real)
-    while parent not in _known_around:
-        _known_around.add(parent)
-        above = _identity(parent)
-        if above is not None:
-            _around[above] = parent
-        parent = os.path.dirname(parent)
     _inputs[identity] = real
+    while real != "/":
+        real = os.path.dirname(real)
+        above = _identity(real)
+        if above is not None:
+            _around[above] = real
 
 
 class CodeCache:

@@ -12,12 +12,16 @@ address, shape and strides. The answer is 0 for a value and -2 for none; a kerne
 import ctypes
 import hashlib
 import json
+import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +32,8 @@ _VALUE, _NONE = 0, -2
 _NEVER_REACHED: Final = frozenset({"NRT_MemInfo_call_dtor", "NRT_Free", "NRT_decref", "NRT_incref"})
 """What numba calls for the owner of an array when that is not null."""
 _DIGEST_BYTES: Final = 32
+_SETTINGS: Final = ".numba_config.yaml"
+"""The file with settings that numba looks for in the current directory."""
 
 Kind = int | str | tuple[str, int, bool]
 """Of an argument: `q` an integer, (type code, dimensions, contiguous) an array, a number the length of the tuple that follows."""
@@ -104,6 +110,7 @@ class MachineCode:
         return _Object(**json.loads(head), code=code)
 
     def _make(self, kinds: tuple[Kind, ...]) -> _Object:
+        _import_numba()
         made = _compile(self._dispatcher(), kinds)
         if self._kept is not None:
             facts = {"symbol": made.symbol, "returns": made.returns, "several": made.several, "unused": made.unused}
@@ -179,6 +186,27 @@ def _link(found: _Object) -> int:
     engine.add_object_file(binding.ObjectFileRef.from_data(found.code))
     engine.finalize_object()
     return int(engine.get_function_address(found.symbol))
+
+
+@cache
+def _import_numba() -> None:
+    """Import numba without the settings in a file of the current directory, which may be evidence: they change the code it makes.
+
+    Those of the environment hold.
+    """
+    with ExitStack() as stack:
+        if os.path.lexists(_SETTINGS) and "numba" not in sys.modules:
+            stack.enter_context(warnings.catch_warnings(action="ignore"))  # that it cannot read the file, without:
+            stack.callback(_restore_module, "yaml", sys.modules.get("yaml"))
+            sys.modules["yaml"] = None  # type: ignore[assignment]
+        from numba.core import config
+    vars(config)["_config_fname"] = ""  # it looks again before each compilation
+
+
+def _restore_module(name: str, module: ModuleType | None) -> None:
+    del sys.modules[name]
+    if module is not None:
+        sys.modules[name] = module
 
 
 def _compile(dispatcher: Any, kinds: tuple[Kind, ...]) -> _Object:

@@ -45,8 +45,8 @@ CHECK_CRC = 0xE3069283
 def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No place was named, and no input opened."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    for known in (code_cache._inputs, code_cache._around, code_cache._known_around):
-        known.clear()
+    code_cache._inputs.clear()
+    code_cache._around.clear()
     code_cache._say_not_kept.cache_clear()
     before = code_cache.asked_place()
     keep_in(None)
@@ -371,6 +371,16 @@ def test_machine_code_that_lies_in_evidence_is_not_run(place: Path) -> None:
     assert crc_of_a_process(place, place) == CHECK_CRC
     assert planted.read_bytes() == before
     assert list(place.rglob("*.o")) == [planted]
+
+
+def test_settings_of_numba_that_lie_in_evidence_are_not_taken(tmp_path: Path) -> None:
+    """They would change the code that is made and kept: this one, that none is made."""
+    (tmp_path / ".numba_config.yaml").write_text("disable_jit: 1\n")
+    program = COMMAND + "import numba\nprint(numba.config.DISABLE_JIT, numba.config.OPT == 2, None in sys.modules.values())\n"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_OPT": "2"}
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{CHECK_CRC}\n0 True False\n", "")
 
 
 def test_a_scan_of_the_very_place_leaves_it_alone_and_says_so(tmp_path: Path) -> None:
