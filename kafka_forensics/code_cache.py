@@ -11,8 +11,6 @@ password database knows; the environment's HOME, which may be anything, is not a
 import errno
 import os
 import pwd
-import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -283,7 +281,7 @@ def _names_in(directory: int) -> list[str]:
 
 
 def _write(directory: int, name: str, content: bytes) -> None:
-    temporary = f"{secrets.token_hex(8)}.part"
+    temporary = f"{os.urandom(8).hex()}.part"
     descriptor = os.open(temporary, _WRITE_FLAGS, 0o600, dir_fd=directory)
     try:
         with open(descriptor, "wb") as file:
@@ -299,6 +297,8 @@ def _forget_old(caches: int, key: str) -> None:
     names = _names_in(caches)
     if key in names:
         return
+    import shutil  # more than a start should load
+
     for name in names:
         with suppress(OSError):
             info = os.stat(name, dir_fd=caches, follow_symlinks=False)
