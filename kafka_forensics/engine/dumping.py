@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.paths import lone_file_name, open_paths, typed_path
+from kafka_forensics.engine.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
 from kafka_forensics.engine.record_states import later_segments
 from kafka_forensics.engine.selection import fits, nothing_there
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
@@ -119,7 +119,7 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     there: list[tuple[str, int]] = []
     for one in open_paths(paths, logs_only=False, storage_options=options.storage_options):
         source, found = one.source, one.found
-        inputs.incomplete += found.incomplete
+        inputs.incomplete += not_listed(source, found) + members_left_out(source)
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
         for entry in found.files:

@@ -16,6 +16,7 @@ from kafka_forensics.engine.fact_splits_pieces import Piece, encode
 from kafka_forensics.engine.fact_splits_query import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.engine.facts_spans import SPAN_BYTES
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
+from kafka_forensics.engine.paths import members_left_out
 from kafka_forensics.engine.scanning import DEEP_BELOW_BYTES
 from kafka_forensics.engine.selection import listed
 from kafka_forensics.errors import SourceError, UsageError
@@ -79,11 +80,11 @@ def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery,
 
 
 def require_readable(inputs: Inputs) -> None:
-    """Raise SourceError if something could not be listed or read; refused names of archive members are only told of."""
-    refused = {f"refused member: {name}" for source in inputs.sources for name in source.rejected}
-    missing = [one for one in inputs.incomplete if one.reason not in refused]
+    """Raise SourceError if something could not be listed or read; members of archives that are not read are only told of."""
+    left_out = {(one.path, one.reason) for source in inputs.sources for one in members_left_out(source)}
+    missing = [one for one in inputs.incomplete if (one.path, one.reason) not in left_out]
     for one in inputs.incomplete:
-        if one.reason in refused:
+        if (one.path, one.reason) in left_out:
             logging.getLogger(__name__).warning("%s: %s", one.path, one.reason)
     if missing:
         more = f" (and {len(missing) - 1} more such paths)" if len(missing) > 1 else ""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.code_cache import keep_out_of
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.paths import open_paths, typed_path
+from kafka_forensics.engine.paths import members_left_out, not_listed, open_paths, typed_path
 from kafka_forensics.engine.selection import listed, require_match
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
@@ -174,8 +174,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         before = len(inputs.log_dirs)
         inputs.discoveries.append((source.name, found))
         inputs.sources.append(source)
-        inputs.incomplete += [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
-        inputs.incomplete += [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
+        inputs.incomplete += not_listed(source, found) + members_left_out(source)
         for log_directory in found.log_directories:
             inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
         for entry in found.files:

@@ -75,6 +75,17 @@ def typed_path(source: ByteSource, path: str) -> str:
     return os.path.join(source.name, path) if path else source.name
 
 
+def members_left_out(source: ByteSource) -> list[Incomplete]:
+    """Members of an archive that are not read: those without a safe name, and all but the last of those that have one name."""
+    refused = [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
+    return refused + [Incomplete(source.name, f"several members are called {name}: the last is read") for name in source.replaced]
+
+
+def not_listed(source: ByteSource, found: Discovery) -> list[Incomplete]:
+    """Directories of a source that could not be listed, the root among them, as the user would type them."""
+    return [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
+
+
 def lone_file_name(source: ByteSource) -> FileName | None:
     """What the name of a source that is one file says; of a renamed copy its end does. None if it is no file of Kafka's."""
     name = os.path.basename(source.name.rstrip("/"))

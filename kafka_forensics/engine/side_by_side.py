@@ -13,7 +13,7 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.selection import listed, nothing_there
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding
@@ -161,6 +161,8 @@ def _chosen(paths: list[str], options: ScanOptions) -> Inputs:
     if len(found) > 1:
         hint = f"choose with --topic and --partition from {listed(f'{topic}-{number}' for topic, number in found)}"
         raise UsageError(f"compare takes one partition, {len(found)} are there", hint=hint)
+    if len(inputs.replicas) < 2 and inputs.incomplete:
+        raise SourceError(inputs.incomplete[0].path, inputs.incomplete[0].reason)
     if len(inputs.replicas) < 2:
         (topic, number), broker = found[0], inputs.replicas[0].context.broker
         more = "give the log directories of the other brokers too"

@@ -19,7 +19,7 @@ from kafka_forensics.engine.paths import split_name
 from kafka_forensics.engine.scanning import Merged, Scan, digest_key, judged
 from kafka_forensics.engine.selection import listed, require_match
 from kafka_forensics.engine.witnesses import read_witnesses
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ScanResult
@@ -202,6 +202,9 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
     _require_one_cluster(found)
     brokers = {name: {one.broker for one in inputs.log_dirs} for name, inputs in found.items()}
     if all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(found)):
+        for inputs in found.values():
+            for gap in inputs.incomplete:
+                raise SourceError(gap.path, gap.reason)
         told = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(found)[:4])
         hint = f"brokers are known by meta.properties, else by their folders' names ({told}); are these brokers of one snapshot?"
         raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)

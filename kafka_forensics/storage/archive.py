@@ -46,6 +46,7 @@ class ArchiveSource(ABC):
         self._number = next(_numbers)
         self._tree = MemberTree()
         self.rejected = self._tree.rejected
+        self.replaced = self._tree.replaced
 
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name. Raises SourceError."""

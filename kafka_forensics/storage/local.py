@@ -38,6 +38,7 @@ class LocalSource:
         self.name = path
         self.seekable = True
         self.rejected: list[str] = []
+        self.replaced: list[str] = []
         self.problems: list[str] = []
         self._root = os.path.realpath(path)
 

@@ -13,6 +13,7 @@ class LostSource:
         self.name = name
         self.seekable = True
         self.rejected: list[str] = []
+        self.replaced: list[str] = []
         self.problems: list[str] = []
         self._reason = error.reason if isinstance(error, SourceError) else str(error)
         if isinstance(error, PathMissingError):

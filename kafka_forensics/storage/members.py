@@ -91,11 +91,13 @@ class Directory:
 
 
 class MemberTree:
-    """Members by path. A second member of one name takes the place of the first; names without a safe path are `rejected`."""
+    """Members by path. A second member of one name takes the place of the first, and the name is `replaced`; names without a safe
+    path are `rejected`."""
 
     def __init__(self) -> None:
         self.root = Directory()
         self.rejected: list[str] = []
+        self.replaced: list[str] = []
         self._count = 0
         self._names = 0
 
@@ -107,6 +109,8 @@ class MemberTree:
         if not parts or parent is None or isinstance(parent.children.get(parts[-1]), Directory):
             note(self.rejected, name[:MAX_NAME])
         else:
+            if parts[-1] in parent.children:
+                note(self.replaced, "/".join(parts))
             parent.children[parts[-1]] = member
 
     def add_directory(self, name: str, mtime_ns: int) -> None:

@@ -49,6 +49,7 @@ class RemoteSource:
         self.name = name
         self.seekable = True
         self.rejected: list[str] = []
+        self.replaced: list[str] = []
         self.problems: list[str] = []
         self._filesystem = filesystem
         self._root = root

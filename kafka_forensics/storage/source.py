@@ -82,6 +82,8 @@ class ByteSource(Protocol):
 
     rejected: list[str]
     """Names of archive members that are listed nowhere, because no safe path can be made of them; empty for directories."""
+    replaced: list[str]
+    """Names that several archive members have, of which the last is listed and read, as tar does; empty for directories."""
     problems: list[str]
     """What is wrong with the container itself (cut short, damaged), a sentence each; may grow while it is read."""
 

@@ -3,6 +3,7 @@
 import io
 import stat
 import tarfile
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -84,6 +85,21 @@ def test_of_two_members_of_one_name_the_last_wins(tmp_path: Path) -> None:
     source = tar_with(tmp_path / "a.tar", ("a/x", b"first"), ("a/y", b"y"), ("./a/x", b"second!"))
     assert [(entry.path, entry.size_in_bytes) for entry in source.list("a")] == [("a/x", 7), ("a/y", 1)]
     assert source.open("a/x").read_at(0, 9) == b"second!"
+    assert (source.replaced, source.rejected, source.problems) == (["a/x"], [], [])
+
+
+def test_of_two_members_of_one_name_in_a_zip_the_last_wins(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as opened, warnings.catch_warnings(action="ignore"):
+        for name, data in (("a/x", b"first"), ("a/y", b"y"), ("a/x", b"second!"), ("a/x", b"third")):
+            opened.writestr(name, data)
+    source = open_source(str(tmp_path / "a.zip"))
+    assert source.open("a/x").read_at(0, 9) == b"third"
+    assert source.replaced == ["a/x"]
+
+
+def test_a_directory_may_be_named_twice(tmp_path: Path) -> None:
+    source = tar_with(tmp_path / "a.tar", special("a", tarfile.DIRTYPE), ("a/x", b"1"), special("a/", tarfile.DIRTYPE))
+    assert (listed(source), source.replaced) == ({"a": "directory", "a/x": "file"}, [])
 
 
 def test_a_name_is_a_file_or_a_directory_but_not_both(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.storage.trees import LOG, SPARSE, SPARSE_SIZE, assert_same_tree, walk
 def test_a_directory_gives_every_byte(tree: Path) -> None:
     source = LocalSource(str(tree))
     assert_same_tree(source, tree)
-    assert (source.name, source.seekable, source.rejected, source.problems) == (str(tree), True, [], [])
+    assert (source.name, source.seekable, source.rejected, source.replaced, source.problems) == (str(tree), True, [], [], [])
 
 
 def test_entries_say_what_the_system_says(tree: Path) -> None:

@@ -79,6 +79,7 @@ class MemorySource:
         self._name = name
         self._seekable = seekable
         self.rejected: list[str] = []
+        self.replaced: list[str] = []
         self.problems: list[str] = []
         self._unreadable = frozenset(unreadable)
         self._entries: dict[str, Entry] = {}
