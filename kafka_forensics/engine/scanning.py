@@ -14,6 +14,7 @@ from kafka_forensics.analysis.transactions_across import TransactionsAcross
 from kafka_forensics.analysis.transactions_facts import PartitionTransactions, partition_transactions
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.controller import take_control
+from kafka_forensics.engine.counted import counted
 from kafka_forensics.engine.environment import changed_findings, environment_findings, lost_partitions
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.engine.lost_beyond_copies import lost_beyond_copies
@@ -120,6 +121,7 @@ class Scan:
         findings += changed_findings(inputs)
         findings += scan_matches(findings, inputs)
         findings.sort(key=Finding.sort_key)
+        findings = counted(findings, {(one.topic, one.partition) for one in self.partitions})
         brokers = _brokers(inputs)
         self._totals.brokers = sum(self.options.broker in (None, str(one.broker)) for one in brokers)
         broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]

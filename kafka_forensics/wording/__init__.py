@@ -66,11 +66,19 @@ def title(kind: str) -> str:
 def message(finding: Finding) -> str:
     """One sentence that says what was found and where: no line breaks, no control characters, no payload bytes."""
     place = finding.place
-    body = _fill(_WORDS[finding.kind].message, finding)
+    body = _counted(finding) or _fill(_WORDS[finding.kind].message, finding)
     partition = "" if place.topic is None or place.partition is None else f"{clean(place.topic)}-{clean(place.partition)}"
     broker = "" if place.broker is None else f"broker {clean(place.broker)}"
     where = " on ".join(each for each in (partition, broker) if each)
     return f"{where}: {body}." if where else f"{body[:1].upper()}{body[1:]}."
+
+
+def _counted(finding: Finding) -> str:
+    """What is said of very many findings of a kind that are told as one; nothing of any other."""
+    number, examples = finding.evidence.get("counted"), finding.evidence.get("examples")
+    if not isinstance(number, int) or not isinstance(examples, list):
+        return ""
+    return f"{number} more findings of this kind ({title(finding.kind)}), among them {', '.join(map(clean, examples))}"
 
 
 def advice(finding: Finding) -> str | None:
