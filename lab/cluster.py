@@ -214,7 +214,7 @@ class Cluster:
         chosen = self.directory / "election.json"
         chosen.write_text(json.dumps({"partitions": listed}))
         arguments = ["--bootstrap-server", self.awake, "--election-type", "unclean", "--path-to-json-file", str(chosen)]
-        done = run_tool(LEADER_ELECTION, arguments, jars=self._jars)
+        done = run_tool(LEADER_ELECTION, arguments)
         if done.exit_code != 0:
             raise LabError(f"no unclean election of {listed}: {done.stderr[-500:].decode(errors='replace')}")
 

@@ -85,10 +85,8 @@ class Cell:
             yield f"{len(self.unlike)} replicas not read, first {self.unlike[0]}"
 
     def _false_alarms(self) -> Iterator[str]:
-        """What is said of partitions to which nothing was done; of live copies only what is called damaged or lost."""
+        """What is said of partitions to which nothing was done."""
         for finding in self.above_info:
-            if self.state.live and finding.severity not in BAD:
-                continue
             place = _place(finding)
             if self.state.touched is not None and (place is None or place not in self.state.touched):
                 yield f"false alarm: {told(finding)}"

@@ -41,7 +41,7 @@ def cell(tmp_path: Path, state: State, *findings: Finding) -> Cell:
     [
         (State("healthy", ()), [lag()], []),
         (State("healthy", ()), [lag(Severity.WARNING)], ["false alarm: warning REPLICA_LAGS events-0 on 1 [3, 5)"]),
-        (State("live", (), live=True), [lag(Severity.WARNING)], []),
+        (State("live", (), live=True), [lag()], []),
         (State("live", (), live=True), [loss()], ["false alarm: critical UNCLEAN_LOSS events-0 on 1 [3, 5)"]),
         (State("lossy", (), touched=frozenset({EVENTS}), lost={EVENTS: [3, 4]}), [loss()], []),
         (State("lossy", (), touched=frozenset({EVENTS}), lost={EVENTS: [3, 4]}), [lag()], ["missed: events-0 lost [(3, 5)]"]),
