@@ -43,6 +43,7 @@ OPTIONS = {
     "--records",
     "--show-payloads",
     "--live",
+    "--whole",
     "--verbose",
     "--state",
     "--producer-id",

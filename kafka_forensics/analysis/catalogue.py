@@ -87,6 +87,10 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "NODE_ID_MISMATCH": Kind(_WARNING, _PROVEN),
     "REPLICA_MISSING": Kind(_WARNING, _INFERRED),
     "REPLICA_NOT_GIVEN": Kind(_INFO, _PROVEN),
+    "PARTIAL_COPY": Kind(_INFO, _INFERRED),
+    "LOG_DIR_WIPED": Kind(_WARNING, _INFERRED),
+    "EMPTY_REPLICA_MAY_LEAD": Kind(_CRITICAL, _SUSPECTED),
+    "LOG_HEAD_MISSING": Kind(_ERROR, _INFERRED),
     "READERS_HELD_BACK": Kind(_INFO, _INFERRED),
     # elections and settings, by the controller's log
     "UNCLEAN_ELECTION": Kind(_INFO, _PROVEN),
@@ -94,6 +98,8 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "LRS_RISK": Kind(_CRITICAL, _INFERRED),
     "LRS_LOSS": Kind(_CRITICAL, _INFERRED),
     "RISKY_CONFIG": Kind(_INFO, _PROVEN),
+    "TOPIC_UNKNOWN_TO_CONTROLLER": Kind(_ERROR, _INFERRED),
+    "CONTROLLER_LOG_OLD": Kind(_ERROR, _INFERRED),
     # internal topics
     "METADATA_RECORD_MALFORMED": Kind(_ERROR, _PROVEN),
     "METADATA_RECORD_UNKNOWN": Kind(_INFO, _PROVEN),

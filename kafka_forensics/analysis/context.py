@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from kafka_forensics.evidence.ledger import ExpectedReplica
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.model.findings import Place
@@ -39,6 +40,10 @@ class ReplicaContext:
     """What groups committed on the partition."""
     decided: bool = False
     """The transaction coordinators' log has a decision that lists the partition."""
+    without_copy: list[ExpectedReplica] = field(default_factory=list)
+    """The partition's replicas of which no copy is there, by the ledger of expectation; the same for all its replicas."""
+    segments_being_deleted: list[int] = field(default_factory=list)
+    """Base offsets of `.log.deleted` files, which a broker renames before it deletes them."""
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
 

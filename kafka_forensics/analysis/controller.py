@@ -35,6 +35,7 @@ TOPIC, BROKER = 2, 4
 _DEFAULTS: Final = {
     "log.cleanup.policy": "cleanup.policy",
     "log.retention.ms": "retention.ms",
+    "log.retention.bytes": "retention.bytes",
     "log.message.timestamp.type": "message.timestamp.type",
     "min.insync.replicas": "min.insync.replicas",
     "unclean.leader.election.enable": "unclean.leader.election.enable",

@@ -23,6 +23,8 @@ from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 MAX_ELECTIONS: Final = 16
 """Unclean elections told of one partition, the newest."""
 _COSTS: Final = ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW")
+_SHORT: Final = frozenset({"LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
+"""Kinds of what an election may have cost and nobody has cut yet."""
 _HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "HW_BEYOND_LEO"})
 """Kinds that leave open what a copy held; where it knows nothing of the new epoch, that may be what the election cost."""
 _Cost = tuple[Finding, int | None, int | None]
@@ -208,9 +210,27 @@ class _Committed:
     held_by: list[int | str]
 
 
+def electable(control: PartitionControl) -> dict[int, str]:
+    """Nodes that may be elected without being forced → as what: `isr`, `elr`, or, where both are empty, `last_known_leader`.
+    Empty where the controller's log does not say."""
+    if control.isr is None:
+        return {}
+    members = dict.fromkeys(control.elr or (), "elr") | dict.fromkeys(control.isr, "isr")
+    last = last_leader(control)
+    return members or ({} if last is None else {last: "last_known_leader"})
+
+
+def last_leader(control: PartitionControl) -> int | None:
+    """The last broker that led, over times without a leader; None where nothing says."""
+    last = control.leader
+    if last == NO_LEADER and control.history is not None and control.history.events:
+        last = control.history.events[-1].previous_leader
+    return None if last is None or last < 0 else last
+
+
 def _short_members(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, reader: BatchReader) -> list[Finding]:
     """Replicas that may be elected cleanly though they lack committed records; said of logs that agree as far as they go."""
-    members = [] if control.isr is None else [*control.isr, *(control.elr or [])]
+    members = electable(control)
     nodes = [one.context.node for one in replicas]
     found = []
     for index, one in enumerate(replicas):
@@ -227,7 +247,7 @@ def _short_members(replicas: list[Replica], conflicts: Conflicts, control: Parti
         alone = set(members) == {nodes[index]}
         place = one.context.place(offset_start=start, offset_end=committed.end)
         evidence = {
-            "membership": "isr" if nodes[index] in (control.isr or []) else "elr",
+            "membership": next(role for node, role in members.items() if node == nodes[index]),
             "isr": control.isr,
             "elr": control.elr,
             "high_watermark": committed.end,
@@ -249,12 +269,15 @@ def _short_members(replicas: list[Replica], conflicts: Conflicts, control: Parti
 
 
 def _committed(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, index: int) -> _Committed | None:
-    """What is known to be committed beyond the end of replica `index` and is held by others of the same log."""
+    """What is known to be committed beyond the end of replica `index` and is held by others of the same log. A watermark from
+    before an unclean election speaks of the log it was read with, and of no longer one."""
     one = replicas[index]
     apart = {k for pair in conflicts if index in pair for k in pair} - {index}
-    same = [k for k, other in enumerate(replicas) if k not in apart and not _outlived(other, control)]
-    longest = max((replicas[k].log_end_offset for k in same), default=0)
-    ends = [(min(replicas[k].context.high_watermark or 0, longest), k) for k in same]
+    alike = [k for k in range(len(replicas)) if k not in apart]
+    old = {k for k in alike if outlived(replicas[k], control, replicas)}
+    longest = max((replicas[k].log_end_offset for k in alike if k not in old), default=0)
+    reach = [replicas[k].log_end_offset if k in old else longest for k in alike]
+    ends = [(min(replicas[k].context.high_watermark or 0, end), k) for k, end in zip(alike, reach, strict=True)]
     end, best = max(ends, key=lambda row: row[0], default=(0, index))
     if end <= one.log_end_offset:
         return None
@@ -263,11 +286,21 @@ def _committed(replicas: list[Replica], conflicts: Conflicts, control: Partition
     return _Committed(end, f"replication-offset-checkpoint of broker {replicas[best].broker}", holders) if holders else None
 
 
-def _outlived(replica: Replica, control: PartitionControl) -> bool:
-    """Whether an unclean election after the replica's last epoch made its watermark a word about another history."""
+def outlived(replica: Replica, control: PartitionControl, replicas: list[Replica]) -> bool:
+    """Whether an unclean election after the replica's last epoch made its watermark a word about another history.
+
+    One that made the last leader the leader again did not, unless its new epoch begins below that watermark: its log went on.
+    """
     entries = lineage(replica)
     last = entries[-1].leader_epoch if entries else -1
-    return any(event.is_unclean and event.state.leader_epoch > last for event in _elections(control))
+    watermark = replica.context.high_watermark or 0
+    for event in _elections(control):
+        if not event.is_unclean or event.state.leader_epoch <= last:
+            continue
+        start = _epoch_start(replicas, event.state.leader_epoch)
+        if event.previous_leader != event.state.leader or (start is not None and start < watermark):
+            return True
+    return False
 
 
 def _seen_by_controller(
@@ -313,7 +346,7 @@ def _unclean_elections(
             evidence["same_leader"] = True
         elif nodes_given is not None and _has_more(replicas, control, event):
             evidence["old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"] = True
-        elif not parted and len(replicas) > 1:
+        elif not parted and len(replicas) > 1 and not any(one.kind in _SHORT for one in findings):
             older = {one.broker for one in replicas if max((each.leader_epoch for each in lineage(one)), default=-1) < leading}
             hidden = any(one.kind in _HIDING and one.place.broker in older and _reaches(one, start) for one in findings)
             evidence["damage_hides" if hidden else "agree_again"] = True

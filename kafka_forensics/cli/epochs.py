@@ -69,6 +69,7 @@ def epochs(
     format_name: options.Format = None,
     output: options.Output = None,
     live: options.Live = False,
+    copied_whole: options.Copied = None,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
@@ -86,6 +87,7 @@ def epochs(
         broker=broker,
         jobs=jobs,
         live=live,
+        copied_whole=copied_whole,
         deep=False,
         storage=storage_option,
         cache_dir=cache_dir,

@@ -66,6 +66,7 @@ def metadata(
     format_name: options.Format = None,
     output: options.Output = None,
     live: options.Live = False,
+    copied_whole: options.Copied = None,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
@@ -79,7 +80,13 @@ def metadata(
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, jobs=jobs, live=live, storage=storage_option, cache_dir=cache_dir
+        topic=topic,
+        partition=partition,
+        jobs=jobs,
+        live=live,
+        copied_whole=copied_whole,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
 

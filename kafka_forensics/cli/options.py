@@ -9,6 +9,7 @@ import typer
 from kafka_forensics.cli.choices import choose, time_ms
 from kafka_forensics.engine.options import ScanOptions, keep_code_below
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.ledger import Reading
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
@@ -102,6 +103,13 @@ AsOf = Annotated[
     ),
 ]
 Live = Annotated[bool, typer.Option("--live", help="The copy was taken from running brokers.")]
+Copied = Annotated[
+    bool | None,
+    typer.Option(
+        "--whole/--partial",
+        help="Log directories were copied whole, so that what is not there is gone, or in part [default: as each looks].",
+    ),
+]
 Deep = Annotated[
     bool | None,
     typer.Option("--deep/--no-deep", help="Decode every record, or judge batches only [default: by size]."),
@@ -133,6 +141,7 @@ def scan_options(
     live: bool,
     deep: bool | None = None,
     as_of: str | None = None,
+    copied_whole: bool | None = None,
     storage: list[str] | None = None,
     cache_dir: str | None = None,
 ) -> ScanOptions:
@@ -146,6 +155,7 @@ def scan_options(
         partition=partition,
         broker=broker,
         jobs=jobs or len(os.sched_getaffinity(0)),
+        copied=None if copied_whole is None else Reading.WHOLE if copied_whole else Reading.PARTIAL,
         live=live,
         deep=deep,
         as_of_ms=None if as_of is None else time_ms(as_of),

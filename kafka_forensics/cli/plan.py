@@ -43,6 +43,7 @@ def plan(
     output: options.Output = None,
     as_of: options.AsOf = None,
     live: options.Live = False,
+    copied_whole: options.Copied = None,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
@@ -58,7 +59,15 @@ def plan(
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(output, paths)
     asked = options.scan_options(
-        topic=topic, partition=partition, jobs=jobs, live=live, deep=False, as_of=as_of, storage=storage_option, cache_dir=cache_dir
+        topic=topic,
+        partition=partition,
+        jobs=jobs,
+        live=live,
+        copied_whole=copied_whole,
+        deep=False,
+        as_of=as_of,
+        storage=storage_option,
+        cache_dir=cache_dir,
     )
     screen = destination(sys.stderr, no_color=no_color)
 

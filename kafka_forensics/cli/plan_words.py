@@ -27,6 +27,7 @@ CHOICES: Final = {
     "replicas_to_mend": "it leaves the fewest replicas to be mended",
     "checkpoints": "under it the fewest checkpoints disagree with their batches",
     "election": "its election has to be forced least",
+    "log_start": "its log begins first",
     "high_watermark": "its high watermark is the highest",
     "assignment": "it stands first in the assignment",
     "order": "nothing else tells it apart but the order of the brokers",
@@ -41,6 +42,9 @@ _MISSING: Final = {
     "controller_log_damaged": "a controller's log is here, but too damaged to say who is in sync, and what replicas there are",
     "controller_log_silent": "the controller's log here does not say of this partition who is in sync, and what replicas there are",
     "copy_absent": "the copy of broker {} is not here, and may hold more",
+    "controller_log_older": "the controller's log here is older than the records at stake: who is in sync now, it does not say",
+    "not_copied": "cannot tell: broker {} is not in this copy, and may hold more",
+    "replica_absent": "broker {} has no directory of this partition in the log directory given: it would start with an empty log",
     "dead_copy_absent": "broker {} will not come back, and no copy of it is here: what only it held is lost unseen",
     "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
@@ -209,6 +213,21 @@ def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan)
     return f"{who} {text}."
 
 
+def ordinary_lines(planned: Planned) -> Iterator[str]:
+    """What an ordinary start of all brokers would lose of what is proven committed; nothing where that cannot be told."""
+    plan = planned.plan
+    if not plan.ordinary_loss:
+        return
+    losing = [one for one in plan.candidates if one.broker in plan.ordinary and one.committed]
+    costs = ", ".join(f"{plural(one.committed, 'committed offset')} under {brokers([one.broker])}" for one in losing)
+    if any(one.election == "unknown" for one in losing):
+        yield f"If all brokers are simply started (who is in sync is on no disk), one of these may lead: it would lose {costs}."
+    elif len(losing) == len(plan.ordinary) == 1:
+        yield f"If all brokers are simply started, {brokers([losing[0].broker])} will be elected: that loses {costs}."
+    else:
+        yield f"If all brokers are simply started, {brokers(plan.ordinary)} may be elected: that would lose {costs}."
+
+
 def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool) -> Iterator[str]:
     """What the table cannot say: what happened before, what followers do that is not plain, which witnesses are missing."""
     for one in planned.plan.already_lost:
@@ -227,6 +246,7 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         if candidate.own_cut:
             own = plural(candidate.own_cut, "offset")
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
+    yield from ordinary_lines(planned)
     yield from damage_lines(planned)
     yield from (missing_words(planned, one) for one in planned.plan.missing if one.kind != "same_broker")
     yield from _clashes(planned)

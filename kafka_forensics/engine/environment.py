@@ -1,14 +1,12 @@
 """Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
 
 import os
-from dataclasses import replace
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.fork_cuts import brokers_epochs
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
-from kafka_forensics.engine.not_given import replicas_not_given
 from kafka_forensics.engine.topic_ids import topic_ids_explained
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -41,11 +39,6 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
             ids |= {} if known == log_dir.meta.cluster_id else {log_dir.name: log_dir.meta.cluster_id}
     if len(set(ids.values())) > 1:
         found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
-    for one in found:
-        if one.kind == "REPLICA_MISSING":
-            aside = inputs.aside.get((one.place.topic or "", one.place.partition or 0), [])
-            names = [f"{log_dir.name}/{each.name}" for log_dir, each in aside if log_dir.broker == one.place.broker]
-            one.evidence.update({"also_in": names[:NAMES_LISTED]} if names else {})
     for broker, names in inputs.clashes:
         found.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
     for node, node_ids, names in misnamed(inputs.log_dirs):
@@ -90,7 +83,6 @@ def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
     if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
         place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")
         found.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
-    found += _missing_replicas(log_dir)
     for directory in log_dir.found.partitions:
         found += _directory_findings(directory, broker, name)
     return found
@@ -110,81 +102,6 @@ def _directory_findings(directory: PartitionDirectory, broker: int | str, name: 
         where = Place(directory.topic, directory.partition, broker, name, f"{directory.name}/{log.name}")
         found.append(finding("SPARSE_FILE", where, evidence))
     return found
-
-
-def _missing_replicas(log_dir: LogDir) -> list[Finding]:
-    """Partitions to which the high-watermark checkpoint gives an offset above 0, and of which no directory is there."""
-    checkpoint = log_dir.checkpoints.get("replication-offset-checkpoint")
-    if checkpoint is None:
-        return []
-    there = _directories_there(log_dir)
-    gone = [(key, offset) for key, offset in sorted(checkpoint.offsets.items()) if offset > 0 and key not in there]
-    return [
-        finding(
-            "REPLICA_MISSING",
-            Place(topic, partition, log_dir.broker, log_dir.name, offset_start=0, offset_end=offset),
-            {"high_watermark": offset, "file": "replication-offset-checkpoint"},
-        )
-        for (topic, partition), offset in gone
-    ]
-
-
-def _directories_there(log_dir: LogDir) -> set[tuple[str | None, int | None]]:
-    """Topic and partition of every partition's directory; of one that could not be listed, by its name."""
-    listed = {(one.topic, one.partition) for one in log_dir.found.partitions}
-    return listed | {(one.topic, one.partition) for one in log_dir.found.unlisted}
-
-
-def lost_partitions(inputs: Inputs, controller: ControllerHistory | None, findings: list[Finding]) -> list[Finding]:
-    """`findings` with what follows for partitions that checkpoints of several brokers name and of which no directory is there.
-
-    Their committed offsets are in no copy; but of a topic that the controller's log no longer knows, and of a broker to which it
-    gives no replica, nothing is missing. Brokers that it assigns replicas to and of which nothing was given are told, too.
-    """
-    there = {key for one in inputs.log_dirs for key in _directories_there(one)}
-    gone: dict[tuple[str, int], list[Finding]] = {}
-    judged: list[Finding] = []
-    for one in findings:
-        key = (one.place.topic or "", one.place.partition or 0)
-        if one.kind != "REPLICA_MISSING":
-            judged.append(one)
-        elif controller is not None and key not in controller.partitions and key not in there:
-            deleted = dict(one.evidence) | {"harmless_if": "the topic was deleted, as the controller's log says"}
-            judged.append(replace(one, severity=Severity.INFO, evidence=deleted))
-        elif controller is not None and _moved_away(one, key, inputs, controller):
-            moved = dict(one.evidence) | {"harmless_if": "the replica was moved away, as the controller's log says"}
-            judged.append(replace(one, severity=Severity.INFO, evidence=moved))
-        else:
-            judged.append(one)
-            if key not in there:
-                gone.setdefault(key, []).append(one)
-    for (topic, partition), missing in sorted(gone.items()):
-        brokers = {str(one.place.broker): one for one in missing}
-        best = max(missing, key=lambda one: one.evidence["high_watermark"])
-        if len(brokers) < 2 or any("also_in" in one.evidence for one in missing):
-            continue
-        committed = best.evidence["high_watermark"]
-        evidence = {
-            "missing": committed,
-            "high_watermark": committed,
-            "witness": f"replication-offset-checkpoint of broker {best.place.broker}",
-            "directories_missing_on": [one.place.broker for one in brokers.values()],
-            "held_by": [],
-        }
-        if controller is None:
-            evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
-        place = Place(topic, partition, offset_start=0, offset_end=committed)
-        judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
-    return judged + replicas_not_given(inputs, controller)
-
-
-def _moved_away(one: Finding, key: tuple[str, int], inputs: Inputs, controller: ControllerHistory) -> bool:
-    """Whether the controller's log says who has replicas of the partition, and the broker that lacks its directory is none."""
-    control = controller.partitions.get(key)
-    if control is None or not control.replica_assignment:
-        return False
-    nodes = {each.meta.node_id for each in inputs.log_dirs_at(one.place) if each.meta is not None} - {None}
-    return bool(nodes) and nodes.isdisjoint(control.replica_assignment)
 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:

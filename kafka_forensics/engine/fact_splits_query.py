@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.ledger import Reading
 
 SPLIT_BYTES: Final = 256 << 20
 """Bytes of a task unless another number is asked for."""
@@ -29,8 +30,8 @@ class FactQuery:
     """A fact, its columns (in this order), and limits; an empty tuple and None are no limit.
 
     `partitions` are ranges, both ends inclusive; `offset_to` and `timestamp_to` (ms) are exclusive. `strict` is for an error at the
-    first bad byte. Without `payloads`, keys, values and headers are null. `deep`, `live` and `as_of_ms` are those of `ScanOptions`,
-    for facts that take a scan, and `deep` for spans.
+    first bad byte. Without `payloads`, keys, values and headers are null. `deep`, `live`, `copied` and `as_of_ms` are those of
+    `ScanOptions`, for facts that take a scan, and `deep` for spans.
     """
 
     fact: str
@@ -47,6 +48,7 @@ class FactQuery:
     payloads: bool = True
     deep: bool | None = None
     live: bool = False
+    copied: Reading | None = None
     as_of_ms: int | None = None
 
     def __post_init__(self) -> None:

@@ -72,7 +72,9 @@ def _batches(
 
 def options_of(query: FactQuery, storage_options: tuple[tuple[str, str], ...]) -> ScanOptions:
     """The options of the scan that a fact takes."""
-    return ScanOptions(live=query.live, deep=query.deep, as_of_ms=query.as_of_ms, storage_options=storage_options)
+    return ScanOptions(
+        copied=query.copied, live=query.live, deep=query.deep, as_of_ms=query.as_of_ms, storage_options=storage_options
+    )
 
 
 def keep_wanted(inputs: Inputs, query: FactQuery) -> None:

@@ -392,5 +392,10 @@ def _plan(
             if file is not None:
                 inputs.manifest.record(log_dir.source, file)
     context.segment_base_offsets = [segment.base_offset for segment in directory.segments if segment.log is not None]
+    context.segments_being_deleted = [
+        each.base_offset
+        for each in directory.leftovers
+        if each.suffix == "deleted" and each.kind is FileKind.LOG and each.base_offset is not None
+    ]
     size = sum(segment.log.size_in_bytes for segment in directory.segments if segment.log is not None)
     return ReplicaPlan(log_dir, directory, context, size)

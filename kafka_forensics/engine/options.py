@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from kafka_forensics.code_cache import keep_in
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.storage.reached import apart
 
 
@@ -20,6 +21,8 @@ class ScanOptions:
     """A broker's id, or the name it was given with `NAME=PATH`."""
     jobs: int = 1
     """Processes at work at once, at least 1; the findings do not depend on it."""
+    copied: Reading | None = None
+    """How every log directory was copied: `Reading.WHOLE` or `Reading.PARTIAL`; None: as each looks."""
     live: bool = False
     """The copy was taken from running brokers, so its files may be of different moments."""
     deep: bool | None = None
@@ -47,17 +50,20 @@ def scan_options(
     broker: str | int | None,
     *,
     live: bool,
+    whole: bool | None = None,
     deep: bool | None,
     as_of_ms: int | None,
     storage_options: Mapping[str, str] | None,
     cache_dir: str | None = None,
     jobs: int = 1,
 ) -> ScanOptions:
-    """The options as callers of the package give them; `topic` is a pattern, `broker` an id or a name.
+    """The options as callers of the package give them; `topic` is a pattern, `broker` an id or a name, `whole` whether log
+    directories were copied whole (None: as each looks).
 
     Compiled kernels are kept below `cache_dir` from now on. Raises UsageError unless that is an absolute path.
     """
     keep_code_below(cache_dir)
+    copied = None if whole is None else Reading.WHOLE if whole else Reading.PARTIAL
     name = None if broker is None else str(broker)
     reached = tuple((storage_options or {}).items())
     return ScanOptions(
@@ -65,6 +71,7 @@ def scan_options(
         partition,
         name,
         jobs=jobs,
+        copied=copied,
         live=live,
         deep=deep,
         as_of_ms=as_of_ms,

@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass, field
 
+from kafka_forensics.analysis.absent_members import with_absent_members
 from kafka_forensics.analysis.comparison import Comparison, compare, with_holders
 from kafka_forensics.analysis.elections import judged_by_controller
 from kafka_forensics.analysis.group_offsets import group_findings
+from kafka_forensics.analysis.heads import head_findings, missing_heads
 from kafka_forensics.analysis.missing_behind import uncover_gaps
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.verdicts import damage_finding, own_findings
 from kafka_forensics.engine.controller import cleanup_policy, last_word, present_topic
 from kafka_forensics.engine.environment import identity_groups, missing_epochs, replica_file_findings
+from kafka_forensics.engine.expected import nodes_given
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.leftovers import leftovers_judged, lone_indexes_judged
-from kafka_forensics.engine.not_given import nodes_given
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.recovery import recovery_judged
 from kafka_forensics.engine.signatures import partition_matches
@@ -66,7 +68,9 @@ def judge_partition(
         reader.problems.clear()
         found = [*(one for number in group for one in own[number]), *compared.findings, *problems, *of_groups]
         held = with_holders(members, found, compared)
-        findings += judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs))
+        judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs))
+        findings += with_absent_members(members, judged, reader)
+        findings += head_findings(missing_heads(members, compared.conflicts, reader, reader.as_of_ms), findings)
         comparisons.append(compared)
     comparison = _over_groups(comparisons, present_topic(groups, replicas)[0])
     findings = _once(findings)
@@ -166,7 +170,7 @@ _TAIL_OF_LIVE_COPY = frozenset(
         "CHECKPOINT_OUT_OF_ORDER",
         "RECOVERY_WOULD_TRUNCATE",
     }
-    | {"ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"}
+    | {"ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK", "EMPTY_REPLICA_MAY_LEAD", "LOG_HEAD_MISSING"}
 )
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection
 
+from kafka_forensics.analysis.elections import last_leader
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.inputs import Inputs, misnamed
 from kafka_forensics.engine.selection import listed
 from kafka_forensics.errors import UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.controller import NO_LEADER, ControllerHistory, PartitionControl
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.replication.plans import Broker, PlanControl
 
 
@@ -64,10 +65,6 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
     """The controller's last word as far as it is known."""
     if control is None:
         return None
-    events = [] if control.history is None else control.history.events
-    last = control.leader
-    if last == NO_LEADER and events:
-        last = events[-1].previous_leader
 
     def told(ids: list[int] | None) -> tuple[int, ...] | None:
         return None if ids is None else tuple(ids)
@@ -75,7 +72,7 @@ def control_of(control: PartitionControl | None) -> PlanControl | None:
     unclean = control.setting("unclean.leader.election.enable")
     return PlanControl(
         control.leader,
-        last if last is not None and last >= 0 else None,
+        last_leader(control),
         control.leader_epoch,
         told(control.isr),
         told(control.elr),

@@ -1,7 +1,7 @@
 """Elections planned on copied directories: the scan's replicas as small values, the planner, and what is lost counted."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import combinations, pairwise
@@ -23,9 +23,11 @@ from kafka_forensics.engine.plan_damage import damaged_offsets, has_unknown_byte
 from kafka_forensics.engine.plan_witnesses import witnesses_of
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.witnesses import read_witnesses
+from kafka_forensics.evidence.ledger import NOT_READ, Case, ExpectedReplica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.transaction_log import TransactionLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
@@ -68,7 +70,7 @@ BEARING: Final = CONTRADICTING | {
     "UNCLEAN_LOSS",
 }
 """Findings of a scan that bear on elections."""
-ABSENT: Final = ("copy_absent", "dead_copy_absent")
+ABSENT: Final = ("copy_absent", "dead_copy_absent", "not_copied")
 LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
 _COUNTED_OFFSETS: Final = 1 << 20
@@ -207,14 +209,24 @@ def _planned(
     guessed = nodes_left(replicas, nodes, control, asked.dead)
     nodes |= guessed
     dead = nodes_of(asked.dead)
+    nodes |= {row.broker: row.node for row in context.without_copy if row.node is not None}
+    heads = {
+        (one.place.broker, one.place.log_dir, one.place.offset_end): one.place.offset_start
+        for one in result.findings
+        if one.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and one.severity.rank >= Severity.ERROR.rank
+    }
 
     def given(sought: bool) -> PlanPartition:
         values = []
         for one in replicas:
             told = witnesses_of(one, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
-            values.append(_value(one, dead.isdisjoint({one.broker, nodes.get(one.broker, one.broker)}), told))
+            value = _value(one, dead.isdisjoint({one.broker, nodes.get(one.broker, one.broker)}), told)
+            values.append(replace(value, head_start=heads.get((one.broker, one.context.log_dir, one.log_start_offset))))
+        values += [_absent(row, dead) for row in context.without_copy if row.case is Case.ABSENT and row.is_assigned is not False]
+        left_out = tuple(row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED)
         compacted = any(one.context.compacted for one in replicas)
-        return PlanPartition(context.topic, context.partition, values, apart, control, compacted, nodes, frozenset(guessed), dead)
+        called = context.topic, context.partition
+        return PlanPartition(*called, values, apart, control, compacted, nodes, frozenset(guessed), dead, left_out)
 
     partition = given(sought=False)
     plan = plan_partition(partition, asked.truncate_by)
@@ -227,7 +239,22 @@ def _planned(
             for loss in (*losses, *_runs(losses)):
                 if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                     planned.amounts[_key(loss)] = _amount(by_broker[_soundest(planned.given, loss)], reader, loss)
+        if _is_older(context.control, planned.plan, by_broker, reader):
+            planned.plan = _with_missing(planned.plan, [Missing("controller_log_older")])
     return planned
+
+
+def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Broker, Replica], reader: LogReader) -> bool:
+    """Whether committed records that an ordinary start would lose are newer than the controllers' log: who was in sync when they
+    were committed, it does not say."""
+    if control is None or control.as_of_ms is None:
+        return False
+    losses = [loss for one in plan.candidates if one.broker in plan.ordinary for loss in one.losses if loss.committed]
+    for loss in losses:
+        rows = reader.batches(by_broker[loss.held_by[0]], loss.committed_end - 1, loss.committed_end)
+        if rows.shape[1] and int(rows[BatchColumn.MAX_TIMESTAMP, -1]) > control.as_of_ms:
+            return True
+    return False
 
 
 def _runs(losses: Sequence[Loss]) -> list[Loss]:
@@ -250,6 +277,12 @@ def _soundest(given: PlanPartition, one: Loss) -> Broker:
 
 def _key(one: Loss) -> tuple[int, int, str]:
     return one.start, one.end, str(one.held_by[0])
+
+
+def _absent(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:
+    """A replica whose broker finds no directory of it: it starts with an empty log."""
+    is_live = {row.broker, row.node}.isdisjoint(dead)
+    return PlanReplica(row.broker, 0, 0, 0, is_live=is_live, checkpoint=(), crashed=not row.stopped_cleanly, is_absent=True)
 
 
 def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanReplica:
@@ -275,7 +308,7 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
         damaged_offsets(one),
         has_unknown_bytes(one),
         unread_offsets(one),
-        epochs if checkpoint is None else (),
+        epochs_without_checkpoint=epochs if checkpoint is None else (),
     )
 
 

@@ -15,9 +15,9 @@ from kafka_forensics.analysis.transactions_facts import PartitionTransactions, p
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.counted import counted
-from kafka_forensics.engine.environment import changed_findings, environment_findings, lost_partitions
+from kafka_forensics.engine.environment import changed_findings, environment_findings
+from kafka_forensics.engine.expected import absence_findings, ledger_of, take_expectations
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order
-from kafka_forensics.engine.lost_beyond_copies import lost_beyond_copies
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
 from kafka_forensics.engine.placement import TopicPlacements, partition_keys
@@ -92,6 +92,8 @@ class Scan:
             take_control(plan, witnesses)
             take_commits(plan, witnesses)
         take_decisions(inputs.replicas, witnesses)
+        self.ledger = ledger_of(inputs, controller, options.copied)
+        take_expectations(inputs, self.ledger)
         self._across = TransactionsAcross(
             witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms
         )
@@ -111,9 +113,8 @@ class Scan:
         """The answer, once every partition has been taken."""
         inputs, controller = self.inputs, self.witnesses.controller
         around = [one for one in environment_findings(inputs) if concerns(one.place, self.options)]
-        findings = lost_partitions(inputs, controller, around) + self.witnesses.findings + self.findings
-        if self.options.broker is None and not self.options.live:
-            findings += lost_beyond_copies(inputs, findings, self.partitions, [*inputs.incomplete, *self.incomplete])
+        absent = absence_findings(inputs, self.ledger, self.partitions, self.options, [*inputs.incomplete, *self.incomplete])
+        findings = around + absent + self.witnesses.findings + self.findings
         findings = self._across.finish(findings, self.partitions) + self._placements.finish()
         self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}

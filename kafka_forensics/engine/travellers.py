@@ -38,12 +38,13 @@ from kafka_forensics.engine import (
     slices,
 )
 from kafka_forensics.engine import changes as partition_changes
+from kafka_forensics.evidence import ledger
 from kafka_forensics.model import batches, changes, controller, files, findings, group_log, results, transaction_log
 from kafka_forensics.parsers import file_names, log_dir
 from kafka_forensics.storage import source
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
-    *(compaction, key_parts, key_question),
+    *(compaction, key_parts, key_question, ledger),
     *(context, continuity, digests, epoch_bumps, epochs, framing, indexes, key_placement, producer_runs, producer_table),
     *(producers, recovery_walk, replica, sample, transaction_endings, transaction_markers, transactions, transactions_facts),
     *(witnesses, change_slices, partition_changes, changes, errand_values, inputs, options, partitions, scanning, slices),

@@ -70,6 +70,7 @@ class _Manifest:
             "broker": asked.broker,
             "as_of_ms": asked.as_of_ms,
             "live": asked.live,
+            "copied": None if asked.copied is None else asked.copied.value,
             "deep": reader.result.totals.records_decoded,
             "payloads": reader.payloads,
         }

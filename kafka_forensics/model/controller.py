@@ -206,6 +206,8 @@ class ControllerHistory:
     committed_end_offset: int | None = None
     """Up to where a majority of the voters is known to hold the log; None: too few of their copies were given to say."""
     voters: list[int] | None = None
+    copy_ends: dict[int | str, int] = field(default_factory=dict)
+    """Node → up to where its copy is this log."""
     last_ms: int | None = None
     """Newest timestamp of its records."""
     unknown_after: int | None = None

@@ -24,11 +24,14 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
     if len(set(nodes.values())) < len(nodes):
         copies = Counter(nodes.values())
         yield from (Missing("same_broker", broker) for broker, node in nodes.items() if copies[node] > 1)
+    yield from (Missing("not_copied", broker) for broker in given.not_copied)
     for one in given.replicas:
         yield from _of_replica(one, regime)
 
 
 def _of_replica(one: PlanReplica, regime: TruncateBy) -> Iterator[Missing]:
+    if one.is_absent:
+        yield Missing("replica_absent", one.broker)
     if one.high_watermark is None:
         yield Missing("no_high_watermark", one.broker)
     if regime == "epochs" and one.checkpoint is None and one.log_end_offset > one.log_start_offset:

@@ -58,6 +58,7 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
         tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
         () if candidates else planning.everything(),
         tuple([broker for _, broker in alike]),
+        ordinary_leaders(candidates, given.replicas),
         tuple(sorted({_deciding(ranked[0][0], key) for key, _ in alike}, key=CHOSEN_BY.index)) if alike else (),
     )
 
@@ -130,6 +131,23 @@ def election_kind(control: PlanControl | None, node: Broker, *, crashed: bool = 
     return "unclean" if control.isr or elr - {node} or node != control.last_leader else "last-known-leader"
 
 
+def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanReplica]) -> tuple[Broker, ...]:
+    """Whom an ordinary start may elect: all brokers are started, in any order, and nothing is forced.
+
+    By the controllers' log (KRaft): the leader or any member of the ISR; where the ISR is empty, of the ELR; where that is, too,
+    the last leader. Without it (ZooKeeper, where the ISR is on no disk): who is in the ISR holds all that was committed, unless
+    its disk was replaced; so those whose election loses least of that, and those that are absent.
+    """
+    for kinds in (("leads", "clean"), ("elr",), ("last-known-leader",)):
+        found = tuple(one.broker for one in candidates if one.election in kinds)
+        if found:
+            return found
+    absent = {one.broker for one in replicas if one.is_absent}
+    unknown = [one for one in candidates if one.election == "unknown"]
+    least = min((one.committed for one in unknown if one.broker not in absent), default=0)
+    return tuple(one.broker for one in unknown if one.committed == least or one.broker in absent)
+
+
 class _Planning:
     """The replicas of one partition, with what is asked of them again and again looked up once."""
 
@@ -193,7 +211,7 @@ class _Planning:
         lost = self._lost(number, leader, sound)
         removes = new.log_start_offset and not self._tiered
         removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if removes else 0
-        kept = lost if cut is None or not lost else clipped(lost, 0, cut)
+        kept = lost if cut is None or not lost else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
         kept = kept if one.is_live else ()
         return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew)
 
@@ -209,7 +227,8 @@ class _Planning:
 
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""
-        start, held = self._replicas[leader].log_start_offset, self._on_disk[number]
+        new, held = self._replicas[leader], self._on_disk[number]
+        start = new.log_start_offset if new.head_start is None else new.head_start
         differing = self._differing(number, leader)
         if not differing and held == sound:
             return ()
@@ -326,7 +345,7 @@ class _Planning:
 
     def preference(self, number: int, one: Candidate) -> tuple[int, ...]:
         """Sort key: who loses least of what is proven committed, then of all, on the fewest replicas; then an election that need
-        not be forced, who has the highest watermark, and whom the controller would take first."""
+        not be forced, whose log begins first, who has the highest watermark, and whom the controller would take first."""
         control, node = self._given.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
         place = order.index(node) if isinstance(node, int) and node in order else len(order)
@@ -336,7 +355,7 @@ class _Planning:
             disagreeing += each.disagrees
             losing += bool(each.lost)
         watermark = self._replicas[number].high_watermark or 0
-        return *one.costs(), losing, disagreeing, forced, -watermark, place, number
+        return *one.costs(), losing, disagreeing, forced, self._replicas[number].log_start_offset, -watermark, place, number
 
 
 def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:

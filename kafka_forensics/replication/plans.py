@@ -11,11 +11,23 @@ TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
 NO_WORD: Final = "no_controller_log"
 UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent")
-UNSEEN: Final = frozenset({"copy_absent", "copy_unnamed", "dead_copy_absent", "log_not_read", "topic_undecided", "unknown_bytes"})
+UNSEEN: Final = frozenset(
+    {
+        "copy_absent",
+        "copy_unnamed",
+        "dead_copy_absent",
+        "log_not_read",
+        "not_copied",
+        "topic_undecided",
+        "unknown_bytes",
+    }
+)
 """What of a plan's `Missing` means that records may be where nobody looked."""
+CANNOT_TELL: Final = UNSEEN | {"controller_log_older"}
+"""What of it leaves it open whether an ordinary start loses anything."""
 UNBOUNDED: Final = UNSEEN.union(UNSAID)
 """What of a plan's `Missing` leaves it open how much may be lost at most."""
-CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "election", "high_watermark", "assignment", "order")
+CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "election", "log_start", "high_watermark", "assignment", "order")
 """What decides between candidates that lose alike, in this order: see `planner._Planning.preference`."""
 NO_END: Final = (1 << 63) - 1
 
@@ -71,6 +83,10 @@ class PlanReplica:
 
     unread: Ranges = ()
     """Offsets before its log end that could not be read: nothing tells whether it holds them, and they do not count as held."""
+    head_start: int | None = None
+    """Where its log would begin, if its head were not gone for no reason that is known; None: it begins where it should."""
+    is_absent: bool = False
+    """Whether no directory of it is in the log directory that was given: its broker starts with an empty log."""
     epochs_without_checkpoint: tuple[EpochEntry, ...] = ()
     """Where `checkpoint` is None, what its broker knows all the same: brokers load a file that is not there as an empty one, but
     recovery adds the epochs it meets, and a broker that was running when it was copied need load none."""
@@ -128,13 +144,16 @@ class PlanPartition:
     """Whose `nodes` are only concluded: they do not say who they are, and one replica alone has no other copy."""
     dead: frozenset[Broker] = frozenset()
     """Brokers that will not come back, as the controller calls them; of whom a copy is here, that is not live."""
+    not_copied: tuple[Broker, ...] = ()
+    """Brokers whose log directory was copied in part, and this replica is not in the copy; or could not be read."""
 
     @property
     def absent(self) -> list[int]:
         """Who has a replica, by the controller's log, of which no copy here is known to be."""
         present = {self.nodes.get(one.broker, one.broker) for one in self.replicas}
         assignment = () if self.control is None or self.control.assignment is None else self.control.assignment
-        return [node for node in assignment if node not in present]
+        left_out = {self.nodes.get(broker, broker) for broker in self.not_copied}
+        return [node for node in assignment if node not in present and node not in left_out]
 
 
 class Loss(NamedTuple):
@@ -245,7 +264,9 @@ class Missing:
     """A witness that is not there and makes the bounds wider.
 
     `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and whoever read it says so instead) ·
-    `copy_absent` · `dead_copy_absent` (and it will not come back) · `copy_unnamed` (nothing in the copy says whose it is) ·
+    `controller_log_older` (than the records at stake) · `copy_absent` · `not_copied` (its log directory was copied in part) ·
+    `replica_absent` (its broker starts with an empty log) · `dead_copy_absent` (and it will not come back) ·
+    `copy_unnamed` (nothing in the copy says whose it is) ·
     `same_broker` (another copy is of the same broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
     `unknown_bytes` · `does_not_start` · `not_live` · `topic_undecided` (which of several of this name is the present one) ·
     `other_topic`
@@ -271,8 +292,17 @@ class Plan:
     """Where nobody can lead: all that the copies hold."""
     alike: tuple[Broker, ...] = ()
     """Who loses as much as `recommended`, where that loses anything."""
+    ordinary: tuple[Broker, ...] = ()
+    """Whom an ordinary start of all brokers may elect: no flag, no force (`planner.ordinary_leaders`)."""
     chosen_by: tuple[str, ...] = ()
     """What decides between these, one after the other, of `CHOSEN_BY`; empty where none lose alike."""
+
+    @property
+    def ordinary_loss(self) -> int | None:
+        """Offsets proven committed that an ordinary start may lose; None where it cannot be told, for copies are not here."""
+        if any(one.kind in CANNOT_TELL for one in self.missing):
+            return None
+        return max((one.committed for one in self.candidates if one.broker in self.ordinary), default=0)
 
     @property
     def at_most_is_bound(self) -> bool:

@@ -19,7 +19,7 @@ _OF_TOPIC: Final = 2
 
 
 def write_controller_log(cluster: Cluster, log_dir: Path, ids: Mapping[str, str], *, transaction_version: int) -> Path:
-    """Write `__cluster_metadata-0` below `log_dir`; `ids` are those of the topics. The directory of the log."""
+    """Write `__cluster_metadata-0` below `log_dir`; `ids`: of the topics, internal ones too. The directory of the log."""
     directory = log_dir / "__cluster_metadata-0"
     directory.mkdir()
     leader = RecordToWrite(
@@ -51,10 +51,12 @@ def _batches(cluster: Cluster, ids: Mapping[str, str], transaction_version: int)
         START_MS,
         [_value(_FEATURE, name=name, feature_level=level) for name, level in features.items() if level] or [_value(_NO_OP)],
     )
+    internal = ids.keys() - {name for name, _ in cluster.partitions}
+    yield from ((START_MS, [_value(_TOPIC, name=name, topic_id=_raw(ids[name]))]) for name in sorted(internal))
     told: set[str] = set()
     for change in cluster.changes:
         partition = cluster.partitions[change.topic_partition]
-        topic_id = urlsafe_b64decode(ids[partition.topic] + "==")
+        topic_id = _raw(ids[partition.topic])
         values = []
         if partition.topic not in told:
             told.add(partition.topic)
@@ -62,6 +64,10 @@ def _batches(cluster: Cluster, ids: Mapping[str, str], transaction_version: int)
         values.append(_created(partition, change, topic_id) if change.kind == "created" else _changed(change, topic_id))
         yield change.timestamp_ms, values
     yield cluster.now_ms, [_value(_NO_OP)]
+
+
+def _raw(topic_id: str) -> bytes:
+    return urlsafe_b64decode(topic_id + "==")
 
 
 def _topic(cluster: Cluster, partition: Partition, topic_id: bytes) -> list[bytes]:

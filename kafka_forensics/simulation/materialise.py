@@ -44,7 +44,8 @@ def materialise(cluster: Cluster, root: Path, coordinator: Coordinator | None = 
     if cluster.fences:
         log_dir = root / f"controller-{CONTROLLER}"
         log_dir.mkdir()
-        ids = {topic: topic_id(topic) for topic, _ in cluster.partitions}
+        topics = {topic for topic, _ in cluster.partitions} | (set() if coordinator is None else {TRANSACTION_STATE_TOPIC})
+        ids = {topic: topic_id(topic) for topic in topics}
         version = 0 if coordinator is None else coordinator.version
         write_controller_log(cluster, log_dir, ids, transaction_version=version)
         (log_dir / "meta.properties").write_bytes(write_meta_properties(node_id=CONTROLLER, cluster_id=CLUSTER_ID))

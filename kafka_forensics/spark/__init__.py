@@ -41,6 +41,7 @@ def scan(
     partition: int | None = None,
     broker: str | int | None = None,
     live: bool = False,
+    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
@@ -56,7 +57,15 @@ def scan(
     from kafka_forensics.spark.result import scanned
 
     options = scan_options(
-        topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options, cache_dir=cache_dir
+        topic,
+        partition,
+        broker,
+        live=live,
+        whole=whole,
+        deep=deep,
+        as_of_ms=as_of_ms,
+        storage_options=storage_options,
+        cache_dir=cache_dir,
     )
     return scanned(spark, [paths] if isinstance(paths, str) else paths, options)
 
@@ -70,6 +79,7 @@ def scan_snapshots(
     partition: int | None = None,
     broker: str | int | None = None,
     live: bool = False,
+    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
@@ -90,7 +100,15 @@ def scan_snapshots(
     from kafka_forensics.spark.snapshots import compare_inputs
 
     options = scan_options(
-        topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options, cache_dir=cache_dir
+        topic,
+        partition,
+        broker,
+        live=live,
+        whole=whole,
+        deep=deep,
+        as_of_ms=as_of_ms,
+        storage_options=storage_options,
+        cache_dir=cache_dir,
     )
     given, options = reached_apart(snapshots, options)
     notes: list[str] = []
@@ -111,6 +129,7 @@ def export(
     partition: int | None = None,
     broker: str | int | None = None,
     live: bool = False,
+    whole: bool | None = None,
     deep: bool | None = None,
     as_of_ms: int | None = None,
     storage_options: "Mapping[str, str] | None" = None,
@@ -127,7 +146,15 @@ def export(
     from kafka_forensics.spark.export_job import export_paths
 
     options = scan_options(
-        topic, partition, broker, live=live, deep=deep, as_of_ms=as_of_ms, storage_options=storage_options, cache_dir=cache_dir
+        topic,
+        partition,
+        broker,
+        live=live,
+        whole=whole,
+        deep=deep,
+        as_of_ms=as_of_ms,
+        storage_options=storage_options,
+        cache_dir=cache_dir,
     )
     return export_paths(spark, [paths] if isinstance(paths, str) else paths, output, facts, options, payloads=payloads)
 

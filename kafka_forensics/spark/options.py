@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TypeVar
 
 from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES, FactQuery
 from kafka_forensics.engine.paths import split_name
 from kafka_forensics.errors import PathMissingError, UsageError
+from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.spark.schemas import fact_schema
 from kafka_forensics.storage.reached import apart
 
@@ -35,6 +36,7 @@ OPTIONS: Final = (
     "payloads",
     "deep",
     "live",
+    "copied",
     "as_of",
 )
 """All but those of a storage service, whose names begin with `storage.`."""
@@ -44,6 +46,8 @@ _RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _TRUTHS: Final = {"true": True, "false": False}
+Value = TypeVar("Value")
+_COPIED: Final = {each.value: each for each in (Reading.WHOLE, Reading.PARTIAL)}
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -89,6 +93,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         payloads=_choice(told, "payloads", _TRUTHS, "true"),
         deep=_choice(told, "deep", _TRUTHS, "") if "deep" in told else None,
         live=_choice(told, "live", _TRUTHS, "false"),
+        copied=_choice(told, "copied", _COPIED, "") if "copied" in told else None,
         as_of_ms=_timestamp(told, "as_of"),
     )
     order = _names(told, "order")
@@ -145,7 +150,7 @@ def _timestamp(told: Mapping[str, str], option: str) -> int | None:
     return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 
 
-def _choice(told: Mapping[str, str], option: str, choices: Mapping[str, bool], default: str) -> bool:
+def _choice(told: Mapping[str, str], option: str, choices: Mapping[str, Value], default: str) -> Value:
     value = told.get(option, default).strip().lower()
     if value not in choices:
         near = get_close_matches(value[:80], choices, n=1)

@@ -57,6 +57,7 @@ def scanned(spark: "SparkSession", paths: list[str], options: ScanOptions, input
     known = {name: value for name, value in told.items() if value is not None}
     known["deep"] = str(plain.totals.records_decoded).lower()  # as it was, where the size of the input decided
     known |= {"live": "true"} if options.live else {}
+    known |= {} if options.copied is None else {"copied": options.copied.value}
     known |= {} if options.as_of_ms is None else {"as_of": f"{options.as_of_ms:09d}"}  # eight digits would be a date
     known |= {f"storage.{name}": value for name, value in options.storage_options}
     result = SparkScanResult(plain.engine, plain.brokers, plain.partitions, plain.findings, plain.totals, plain.incomplete)

@@ -63,10 +63,25 @@ NODE_ID_MISMATCH: a broker given under another's number
     > Leave the name out, or give the number in meta.properties: else what is advised for broker [{named}|that number] would be done
     on another machine. A name that is no number, such as old=PATH, claims nothing.
 REPLICA_MISSING: replica whose directory is gone
-    {file} of this copy gives the partition[ {high_watermark} committed offsets], but its directory is not there
+    {file} of this copy gives the partition[ {high_watermark} committed offsets], but its directory is not there[, which is harmless
+    if {harmless_if}]
     > Look for the directory on the broker itself; if it is gone there too, keep every other replica as it is.
 REPLICA_NOT_GIVEN: replicas of a broker that was not given
     no log directory of this broker was given, though the controller's log assigns it [{replicas:replica}|replicas][
     (among them {examples:list})][, {in_isr} of them in the ISR][ and {led} led by it]
     > Get its log directories, too, and if it is down before it starts again; then scan all together.
+PARTIAL_COPY: log directory copied in part
+    [{partitions:partition}|some partitions] of this broker are not in this copy[ (among them {examples:list})][, which holds
+    {there} of it], so that nothing is concluded from what is not there
+    > If the log directory was copied whole, say --whole: then what is not there is gone.
+LOG_DIR_WIPED: log directory that holds its identity alone
+    this log directory holds meta.properties and nothing else[, though the controller's log gives it {replicas:replica}|, and may
+    have held replicas of {may_have_held:partition}][ ({examples:list})][, which is harmless if {harmless_if}]
+    > Do not start this broker before the other replicas are copied elsewhere: it would begin with empty logs. If the directory was
+    copied in part, say --partial.
+LOG_HEAD_MISSING: first records of a log that are gone
+    this log begins at offset [{log_start_offset}|unknown], and [{offsets}|some offsets] before it are on {held_by:brokers}; neither
+    retention nor DeleteRecords explains it[ (retention.ms {retention_ms}, retention.bytes {retention_bytes})][; when this replica
+    leads, readers lose them and followers delete theirs][, which is harmless if {harmless_if}]
+    > <weigh>
 """

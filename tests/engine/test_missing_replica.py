@@ -9,6 +9,7 @@ import pytest
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
@@ -23,7 +24,7 @@ def test_a_replica_whose_directory_is_gone_is_told(tmp_path: Path) -> None:
     [gone] = [one for one in result.findings if one.kind == "REPLICA_MISSING"]
     assert (gone.place.topic, gone.place.partition, gone.place.broker) == ("t", 0, 2)
     assert gone.place.offset_end == gone.evidence["high_watermark"] > 0
-    assert [one.kind for one in result.findings if one.severity.rank > 0] == ["REPLICA_MISSING"]
+    assert [one.kind for one in result.findings if one.severity.rank > 0] == ["EMPTY_REPLICA_MAY_LEAD", "REPLICA_MISSING"]
 
 
 def test_every_partition_that_is_gone_everywhere_is_told(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_every_partition_that_is_gone_everywhere_is_told(tmp_path: Path) -> None
         checkpoint = brokers.log_dir(broker) / "replication-offset-checkpoint"
         lines = [*(f"gone {number} {number + 1}" for number in range(40)), "t 0 " + checkpoint.read_text().split()[-1]]
         checkpoint.write_text(f"0\n{len(lines)}\n" + "".join(f"{line}\n" for line in lines))
-    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
+    result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions(copied=Reading.WHOLE))
     lost = [one for one in result.findings if one.kind == "COMMITTED_LOST_EVERYWHERE"]
     assert [(one.place.topic, one.place.partition, one.place.offset_end) for one in lost] == [
         ("gone", number, number + 1) for number in range(40)
@@ -56,7 +57,7 @@ def test_what_was_not_asked_for_is_not_told(tmp_path: Path) -> None:
     gone = {"COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING"}
 
     def told(**asked: Any) -> set[tuple[str, str | None, int | None, int | str | None]]:
-        result = scan([str(path) for path in brokers.log_dirs], ScanOptions(**asked))
+        result = scan([str(path) for path in brokers.log_dirs], ScanOptions(copied=Reading.WHOLE, **asked))
         places = [(one.kind, one.place) for one in result.findings if one.kind in gone]
         return {(kind, place.topic, place.partition, place.broker) for kind, place in places}
 

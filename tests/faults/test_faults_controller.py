@@ -125,7 +125,11 @@ def test_f33_of_two_copies_of_one_broker_neither_is_judged(f33: Brokers) -> None
 
 def test_f33_of_another_topic_of_that_name_the_controller_says_nothing(f33: Brokers) -> None:
     controlled_by(f33, *OTHER_TOPIC)
-    assert said(verdict(f33)) == [("REPLICA_LAGS", "info", 3)]
+    assert said(verdict(f33)) == [
+        ("EMPTY_REPLICA_MAY_LEAD", "warning", 3),
+        ("REPLICA_LAGS", "info", 3),
+        ("TOPIC_UNKNOWN_TO_CONTROLLER", "error", None),
+    ]
 
 
 def test_f37_last_replica_standing_before_it_leads(tmp_path: Path) -> None:

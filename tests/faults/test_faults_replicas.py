@@ -61,8 +61,8 @@ def test_f36_unclean_leader_that_has_written_nothing_yet(tmp_path: Path) -> None
     assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((0, 1), [1], 1)
 
 
-def test_f36_an_empty_follower_only_lags(tmp_path: Path) -> None:
-    assert said(verdict(empty_leader(tmp_path))) == [("REPLICA_LAGS", "info", 3)]
+def test_f36_an_empty_follower_is_only_suspected(tmp_path: Path) -> None:
+    assert said(verdict(empty_leader(tmp_path))) == [("EMPTY_REPLICA_MAY_LEAD", "warning", 3), ("REPLICA_LAGS", "info", 3)]
 
 
 @pytest.mark.parametrize(("different_on", "held_by"), [((2,), [1, 3]), ((1, 2, 3), [])])

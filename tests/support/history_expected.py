@@ -127,12 +127,14 @@ def lagging(disk: Disk, *, leader_loses: bool) -> set[Told]:
 def short_members(cluster: Cluster, disk: Disk) -> set[Told]:
     """Members of the ISR or ELR that lack what a witness proves committed, while no log parts from another.
 
-    Before an unclean election a witness spoke of another history, if its broker has not followed that leader since.
+    Before an unclean election a witness spoke of another history, if its broker has not followed that leader since: it still
+    proves what its own log holds.
     """
     members = disk.partition.isr | disk.partition.elr
     unclean = [one.leader_epoch for one in _elections(cluster, disk.partition) if one.kind in MAY_LOSE]
     sure = {one for one in disk.logs if not any(epoch > disk.epochs[one] for epoch in unclean)}
-    end = max((min(disk.watermarks[one], max(len(disk.logs[each]) for each in sure)) for one in sure), default=0)
+    ends = [min(disk.watermarks[one], max(len(disk.logs[each]) for each in sure)) for one in sure]
+    end = max([*ends, *(disk.witnessed(one) for one in disk.logs)])
     kind = "LRS_RISK" if len(members) == 1 else "ISR_MEMBER_MISSING_COMMITTED"
     return {(kind, one, len(disk.logs[one]), end) for one in members if len(disk.logs[one]) < end}
 

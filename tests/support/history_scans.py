@@ -18,12 +18,15 @@ from tests.support import history_expected as expected
 from tests.support import history_truth as told
 from tests.support.history_checks import acknowledged_of, logs_of, planned_wrongs, unfenced
 from tests.support.history_expected import Disk, Version
+from tests.support.plan_law import broken_laws
 
 PARTED = frozenset({"FORK_ABOVE_HW", "FORK_BELOW_HW", "UNCLEAN_LOSS", "LRS_LOSS"})
 LOSSES = frozenset({"UNCLEAN_LOSS", "LRS_LOSS"})
 EXACT = frozenset({"REPLICA_LAGS", "HW_BEYOND_LEO", "HW_UNKNOWN", "LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
 OPEN = frozenset({"TXN_OPEN", "TXN_HANGING", "TXN_TORN"})
 GONE = frozenset({"TXN_PARTLY_LOST"})
+EMPTY = "EMPTY_REPLICA_MAY_LEAD"
+"""Suspected where no controller's log says who is in sync."""
 OTHERS = frozenset({"UNCLEAN_ELECTION", "RISKY_CONFIG", "READERS_HELD_BACK", "KEY_PLACEMENT", "INCIDENT_SIGNATURE"})
 """What else a history may show, all of it `info`."""
 
@@ -37,11 +40,12 @@ def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) 
     assert plans.result is not None
     if plans.result.incomplete:
         yield f"not all was read: {plans.result.incomplete}"
+    yield from broken_laws(plans)
     findings = [one for one in plans.result.findings if one.place.partition is not None]
     mixed = any(unfenced(cluster, logs_of(one)) for one in cluster.partitions.values())
     for one in plans.result.findings:
         counted[one.kind] += 1
-        if one.kind not in PARTED | EXACT | OPEN | GONE | OTHERS and not mixed:
+        if one.kind not in PARTED | EXACT | OPEN | GONE | OTHERS | {EMPTY} and not mixed:
             yield f"{one.kind} is none of what can have happened: {one.place}"
         if one.severity.rank > Severity.INFO.rank and (one.kind in OTHERS or history.is_gentle):
             yield f"{one.kind} is {one.severity.value}, and nothing can be lost: {one.place}"
@@ -61,6 +65,9 @@ def _of_partition(
     history: RandomHistory, disk: Disk, findings: list[Finding], plans: Plans, counted: Counter[str]
 ) -> Iterator[str]:
     cluster, forks = history.cluster, told.forks(disk.logs)
+    for one in findings:
+        if one.kind == EMPTY and (cluster.fences or disk.logs[int(one.place.broker or 0)]):
+            yield f"{one.kind} of a replica that holds records, or where a controller's log says who is in sync: {one.place}"
     yield from _planned(history, disk, plans)
     if unfenced(cluster, disk.logs):
         counted["logs that agree again"] += 1

@@ -1,0 +1,335 @@
+"""The ledger of what should be there: for every replica that a witness expects, who expects it and what is the case.
+
+Facts come from files that exist; this is the one place that says what it means that a file does not. A replica is expected by the
+controllers' log (who is assigned, and to which of its log directories), by a high-watermark checkpoint that names it, and, where a
+log directory was wiped and no controllers' log says what it held, by the copies on other brokers.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+
+TopicPartition = tuple[str, int]
+CONTROLLER: Final = "__cluster_metadata"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+OTHER_COPIES: Final = "copies on other brokers"
+"""Who expects a replica."""
+RESERVED_DIRECTORY_IDS: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"})
+"""Ids that name no directory: unassigned, lost, migrating (DirectoryId)."""
+
+
+class Case(StrEnum):
+    """What is the case with a replica."""
+
+    WHOLE = "whole"
+    """Its directory is there, with log files; what they hold is for others to judge."""
+    EMPTY = "empty"
+    """Its directory is there, and its log holds nothing."""
+    ABSENT = "absent"
+    """The log directory it belongs to was given, and no directory of it is there: its broker will start with an empty log."""
+    NOT_GIVEN = "not_given"
+    """Nothing of the log directory it belongs to was given."""
+    NOT_COPIED = "not_copied"
+    """The log directory was copied in part, and this replica is not in the copy."""
+    LINK = "link"
+    """Its directory, or a file of its log, is a link that was not followed, or a special file."""
+    UNREADABLE = "unreadable"
+    """Its directory is there and could not be listed."""
+
+
+class Reading(StrEnum):
+    """How a log directory is read."""
+
+    WHOLE = "whole"
+    PARTIAL = "partial"
+    """Copied in part, by hand."""
+    WIPED = "wiped"
+    """It holds `meta.properties` and nothing that a broker writes when it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenDirectory:
+    """A log directory that was given, as its listing and its checkpoints show it."""
+
+    broker: int | str
+    name: str
+    node_id: int | None = None
+    directory_id: str | None = None
+    there: Mapping[TopicPartition, Case] = field(default_factory=dict)
+    """Partitions with a directory of their own; the controllers' log among them."""
+    set_aside: frozenset[TopicPartition] = frozenset()
+    """Partitions of which its broker renamed the directory: `-delete`, `-stray`."""
+    watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """`replication-offset-checkpoint`."""
+    has_identity: bool = True
+    """Whether `meta.properties` is there."""
+    has_checkpoints: bool = True
+    """Whether any offset checkpoint is there: a broker writes them when it starts."""
+    is_alone: bool = False
+    """Whether it is a partition directory, or a file, that was given without the log directory around it."""
+    stopped_cleanly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryReading:
+    """How one log directory is read, and by which row of the table; see `read_directory`."""
+
+    directory: GivenDirectory
+    reading: Reading
+    reason: str
+    expected: int
+    """Partitions that its checkpoints, or the controllers' log, expect in it."""
+    absent: tuple[TopicPartition, ...]
+    """Of these, those without a directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedReplica:
+    """A row of the ledger: one replica, what is expected of it, and what is the case."""
+
+    topic: str
+    partition: int
+    broker: int | str
+    """As the scan calls it; of a broker of which nothing was given, its node id."""
+    case: Case
+    expected_by: tuple[str, ...]
+    log_dir: str | None = None
+    """The log directory given to which it belongs; None where none was."""
+    node: int | None = None
+    """What the controllers call its broker; None where nothing says."""
+    is_assigned: bool | None = None
+    """Whether the controllers' log gives its broker a replica; None where it does not say."""
+    is_deleted: bool = False
+    """The controllers' log knows no such partition (any more)."""
+    high_watermark: int | None = None
+    """By its log directory's checkpoint."""
+    is_set_aside: bool = False
+    """Whether its broker has renamed a directory of it, to be deleted or as a stray."""
+    is_wiped: bool = False
+    """Whether all of its log directory is gone."""
+    stopped_cleanly: bool = False
+
+    @property
+    def key(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+
+NOT_READ: Final = frozenset({Case.LINK, Case.UNREADABLE})
+UNSEEN: Final = NOT_READ | {Case.NOT_GIVEN, Case.NOT_COPIED}
+"""Cases in which records may be where nobody looked, so that nothing follows from what is not there."""
+
+
+def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition], asked: Reading | None = None) -> DirectoryReading:
+    """How a log directory is read, by the first row that fits; `expected` are partitions that should lie in it.
+
+    | row | reading |
+    |---|---|
+    | the user said so (`--partial`, `--whole`) | as said |
+    | a partition directory or a file given by itself | partial |
+    | no `meta.properties`, no checkpoint | partial: files gathered by hand |
+    | `meta.properties`, no checkpoint, no partition | wiped |
+    | some of the expected partitions are there, and most are not | partial |
+    | all else | whole |
+    """
+    wanted = sorted(expected)
+    absent = tuple(key for key in wanted if key not in directory.there)
+
+    def reading(kind: Reading, reason: str) -> DirectoryReading:
+        return DirectoryReading(directory, kind, reason, len(wanted), absent)
+
+    data = [key for key in directory.there if key[0] != CLUSTER_METADATA_TOPIC]
+    if directory.is_alone:
+        return reading(Reading.PARTIAL, "alone")
+    bare = directory.has_identity and not directory.has_checkpoints and not data
+    if asked is not None:
+        return reading(Reading.WIPED if asked is Reading.WHOLE and bare else asked, "said")
+    if not directory.has_identity and not directory.has_checkpoints:
+        return reading(Reading.PARTIAL, "no_small_files")
+    if bare and (wanted or not directory.there):
+        return reading(Reading.WIPED, "identity_alone")
+    if 2 * len(absent) > len(wanted) and any(key in directory.there for key in wanted):
+        return reading(Reading.PARTIAL, "most_absent")
+    return reading(Reading.WHOLE, "whole")
+
+
+class Ledger:
+    """Every replica that is expected, with what is the case; rows of a partition by broker."""
+
+    def __init__(
+        self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, asked: Reading | None = None
+    ) -> None:
+        self._directories = directories
+        self._controller = controller
+        self._of_node: dict[int, list[GivenDirectory]] = {}
+        self._of_broker: dict[int | str, list[GivenDirectory]] = {}
+        for each in directories:
+            self._of_broker.setdefault(each.broker, []).append(each)
+            if each.node_id is not None:
+                self._of_node.setdefault(each.node_id, []).append(each)
+        self.nodes_known = all(each.node_id is not None for each in directories)
+        """Whether every log directory says whose it is: else one of them may be of a broker that seems not to be given."""
+        assigned = self._assigned_to_directories()
+        self.readings = [read_directory(each, self._expected_in(each, assigned.get(id(each), ())), asked) for each in directories]
+        self._reading = {id(each.directory): each.reading for each in self.readings}
+        self._wiped = [each.directory for each in self.readings if each.reading is Reading.WIPED]
+        self._named: dict[TopicPartition, list[GivenDirectory]] = {}
+        self._there: dict[TopicPartition, list[GivenDirectory]] = {}
+        for each in directories:
+            for key in each.there:
+                self._there.setdefault(key, []).append(each)
+            for key, offset in each.watermarks.items():
+                if offset > 0 and key not in each.there and key not in each.set_aside:
+                    self._named.setdefault(key, []).append(each)
+
+    def keys(self) -> list[TopicPartition]:
+        """Every partition that is there or expected, in order."""
+        known = () if self._controller is None else self._controller.partitions
+        return sorted({*self._there, *self._named, *known})
+
+    def rows(self, topic: str, partition: int) -> list[ExpectedReplica]:
+        """The replicas of one partition; those of which a copy is there among them."""
+        key = (topic, partition)
+        known = self._assignment(key)
+        found = [self._there_row(key, each, known) for each in self._there.get(key, ())]
+        without = [row for row in self.rows_without_copy(topic, partition) if row.case not in NOT_READ]
+        return found + without
+
+    def rows_without_copy(self, topic: str, partition: int) -> list[ExpectedReplica]:
+        """The replicas of one partition of which no copy is there, or none that could be read."""
+        key = (topic, partition)
+        if topic == CLUSTER_METADATA_TOPIC:
+            return []
+        there = self._there.get(key, ())
+        known = self._assignment(key)
+        found = [self._there_row(key, each, known) for each in there if each.there[key] in NOT_READ]
+        holders = {each.broker for each in there}
+        for each in self._named.get(key, ()):
+            if each.broker not in holders:
+                found.append(self._absent_row(key, each, (HIGH_WATERMARKS,), known))
+                holders.add(each.broker)
+        control = None if self._controller is None else self._controller.partitions.get(key)
+        for node in (control.replica_assignment if control is not None else None) or ():
+            given = self._of_node.get(node, [])
+            if not any(each.broker in holders for each in given):
+                found.append(self._assigned_row(key, node, given, control))
+        if known is None and self._wiped and not self._is_gone(key):
+            for each in self._wiped:
+                if each.broker not in holders and self._elsewhere(key, each):
+                    found.append(self._absent_row(key, each, (OTHER_COPIES,), None))
+                    holders.add(each.broker)
+        return found
+
+    def without_copy(self) -> Iterator[ExpectedReplica]:
+        """All rows without a copy, by partition."""
+        for key in self.keys():
+            yield from self.rows_without_copy(*key)
+
+    def _assignment(self, key: TopicPartition) -> frozenset[int] | None:
+        """Who has a replica by the controllers' log; None where it does not say."""
+        control = None if self._controller is None else self._controller.partitions.get(key)
+        return None if control is None or control.replica_assignment is None else frozenset(control.replica_assignment)
+
+    def is_there(self, key: TopicPartition) -> bool:
+        """Whether any log directory given has a directory of the partition."""
+        return key in self._there
+
+    def has_node(self, node: int) -> bool:
+        """Whether a log directory of a node was given."""
+        return node in self._of_node
+
+    def _is_gone(self, key: TopicPartition) -> bool:
+        """Whether the controllers' log is there and knows no such partition."""
+        return self._controller is not None and key not in self._controller.partitions
+
+    def _elsewhere(self, key: TopicPartition, wiped: GivenDirectory) -> bool:
+        """Whether another broker of the same cluster holds the partition."""
+        return any(each.broker != wiped.broker for each in self._there.get(key, ()))
+
+    def _there_row(self, key: TopicPartition, each: GivenDirectory, known: frozenset[int] | None) -> ExpectedReplica:
+        by = [HIGH_WATERMARKS] if key in each.watermarks else []
+        assigned = None if known is None or each.node_id is None else each.node_id in known
+        by += [CONTROLLER] if assigned else []
+        return self._row(key, each, each.there[key], tuple(by), assigned)
+
+    def _absent_row(
+        self, key: TopicPartition, each: GivenDirectory, by: tuple[str, ...], known: frozenset[int] | None
+    ) -> ExpectedReplica:
+        case = Case.NOT_COPIED if self._reading[id(each)] is Reading.PARTIAL else Case.ABSENT
+        assigned = None if known is None or each.node_id is None else each.node_id in known
+        return self._row(key, each, case, (*by, CONTROLLER) if assigned else by, assigned)
+
+    def _assigned_row(
+        self, key: TopicPartition, node: int, given: list[GivenDirectory], control: PartitionControl | None
+    ) -> ExpectedReplica:
+        """The row of a broker that the controllers' log assigns a replica to, and of which no copy is there."""
+        assert control is not None
+        if not given:
+            return ExpectedReplica(*key, node, Case.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
+        directory_id = _directory_of(control, node)
+        fitting = [each for each in given if directory_id is not None and each.directory_id == directory_id]
+        wiped = [each for each in given if self._reading[id(each)] is Reading.WIPED]
+        if not fitting and not wiped and directory_id is not None and all(each.directory_id is not None for each in given):
+            return ExpectedReplica(*key, given[0].broker, Case.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
+        whole = [each for each in given if self._reading[id(each)] is Reading.WHOLE]
+        return self._absent_row(key, (fitting or wiped or whole or given)[0], (), frozenset([node]))
+
+    def _row(
+        self, key: TopicPartition, each: GivenDirectory, case: Case, by: tuple[str, ...], assigned: bool | None
+    ) -> ExpectedReplica:
+        return ExpectedReplica(
+            *key,
+            each.broker,
+            case,
+            by,
+            each.name,
+            each.node_id,
+            assigned,
+            self._is_gone(key),
+            each.watermarks.get(key),
+            any(key in other.set_aside for other in self._of_broker[each.broker]),
+            self._reading[id(each)] is Reading.WIPED,
+            each.stopped_cleanly,
+        )
+
+    def _assigned_to_directories(self) -> dict[int, list[TopicPartition]]:
+        """`id` of a log directory → partitions that the controllers' log assigns to it, or to its broker's only directory."""
+        found: dict[int, list[TopicPartition]] = {}
+        for key, control in ({} if self._controller is None else self._controller.partitions).items():
+            for node in control.replica_assignment or ():
+                given = self._of_node.get(node, ())
+                directory_id = _directory_of(control, node)
+                fitting = [each for each in given if directory_id is not None and each.directory_id == directory_id]
+                if not fitting and len(given) == 1:
+                    fitting = list(given)
+                for each in fitting[:1]:
+                    found.setdefault(id(each), []).append(key)
+        return found
+
+    def _expected_in(self, directory: GivenDirectory, assigned: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Partitions that should lie in a log directory: by its checkpoint, unless the controllers say otherwise, and by them."""
+        of_broker = self._of_broker[directory.broker]
+        named = {key for key, offset in directory.watermarks.items() if offset > 0 and not self._is_gone(key)}
+        named -= directory.set_aside
+        elsewhere = {key for each in of_broker if each is not directory for key in each.there}
+        expected = named | {key for key in assigned if key not in elsewhere}
+        if self._controller is None:
+            return expected - elsewhere
+        return {key for key in expected - elsewhere if key in directory.there or self._may_hold(directory, key)}
+
+    def _may_hold(self, directory: GivenDirectory, key: TopicPartition) -> bool:
+        """Whether the controllers' log, which knows the partition, gives the directory's broker a replica, or does not say."""
+        assert self._controller is not None
+        assignment = self._controller.partitions[key].replica_assignment
+        return not assignment or directory.node_id is None or directory.node_id in assignment
+
+
+def _directory_of(control: PartitionControl, node: int) -> str | None:
+    """Id of the log directory to which a broker's replica is assigned; None where records do not carry it, or name none."""
+    pairs = zip(control.replica_assignment or (), control.directories or (), strict=False)
+    found = next((directory for broker, directory in pairs if broker == node), None)
+    return None if found in RESERVED_DIRECTORY_IDS else found

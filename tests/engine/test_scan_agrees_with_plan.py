@@ -1,0 +1,52 @@
+"""Scan agrees with plan: over the gallery, the samples and the archives of real brokers; random histories have it, too."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import PlanOptions, make_plans
+from kafka_forensics.errors import UsageError
+from tests.support.gallery import SECTIONS
+from tests.support.gallery_case import Case
+from tests.support.plan_law import broken_laws
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+CASES = [case for cases in SECTIONS.values() for case in cases if not case.live and case.during is None]
+ARCHIVES = (
+    "kafka-4.3.0-healthy",
+    "kafka-4.3.0-lag",
+    "kafka-4.3.0-unclean",
+    "kafka-4.3.0-clean-end",
+    "kafka-0.10.2.2-hw-truncation",
+    "kafka-0.10.2.2-hw-divergence",
+    "public-five-brokers",
+)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fault} {case.injected}")
+def test_of_every_fault(case: Case, tmp_path: Path) -> None:
+    brokers = case.make(tmp_path)
+    try:
+        plans = make_plans([str(path) for path in brokers.log_dirs], ScanOptions(deep=False), PlanOptions())
+    except UsageError:
+        return  # nothing to plan: what was given is no log directory, or is given under another broker's number
+    assert list(broken_laws(plans)) == []
+
+
+@pytest.mark.parametrize("sample", ["healthy", "unclean-election", "silent-divergence"])
+def test_of_the_samples(sample: str) -> None:
+    paths = sorted(str(path) for path in (SAMPLES / sample).iterdir() if path.is_dir())
+    assert list(broken_laws(make_plans(paths, ScanOptions(), PlanOptions()))) == []
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_of_real_brokers(archive: str, corpora: Path, tmp_path: Path) -> None:
+    with tarfile.open(corpora / f"{archive}.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    plans = make_plans([str(tmp_path)], ScanOptions(), PlanOptions())
+    assert plans.partitions
+    assert list(broken_laws(plans)) == []

@@ -1,0 +1,135 @@
+"""The ledger of expectation: how log directories are read, row by row of the table, and what is the case with each replica."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from kafka_forensics.evidence.ledger import Case, GivenDirectory, Ledger, Reading, read_directory
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+
+A, B, C, D = ("a", 0), ("b", 0), ("c", 0), ("d", 0)
+METADATA = ("__cluster_metadata", 0)
+ONE, TWO, ELSE = "directoryAAAAAAAAAAAAA", "directoryBBBBBBBBBBBBB", "directoryCCCCCCCCCCCCC"
+
+
+def given(broker: int, *there: tuple[str, int], named: Iterable[tuple[str, int]] = (), **more: object) -> GivenDirectory:
+    """A log directory that holds whole replicas, and a checkpoint that gives an offset to those named."""
+    fields: dict[str, object] = {"node_id": broker, "there": dict.fromkeys(there, Case.WHOLE)}
+    fields["watermarks"] = dict.fromkeys(named, 10)
+    return GivenDirectory(broker, **({"name": f"b{broker}"} | fields | more))  # type: ignore[arg-type]
+
+
+def controller(**assigned: list[int]) -> ControllerHistory:
+    """The controllers' word: partition 0 of each topic is assigned to these brokers."""
+    said = {(topic, 0): PartitionControl(nodes[0], 0, nodes, [], nodes, topic_id=topic) for topic, nodes in assigned.items()}
+    return ControllerHistory(said)
+
+
+def cases(ledger: Ledger, key: tuple[str, int]) -> dict[int | str, str]:
+    return {row.broker: row.case.value for row in ledger.rows(*key)}
+
+
+@pytest.mark.parametrize(
+    ("directory", "asked", "reading", "reason"),
+    [
+        (given(1, A, B, named=[A, B]), None, Reading.WHOLE, "whole"),
+        (given(1, A, B, C, named=[A, B, C, D]), None, Reading.WHOLE, "whole"),
+        (given(1, A, named=[A, B]), None, Reading.WHOLE, "whole"),
+        (given(1, A, named=[A, B, C]), None, Reading.PARTIAL, "most_absent"),
+        (given(1, named=[A, B, C]), None, Reading.WHOLE, "whole"),
+        (given(1, A, has_identity=False, has_checkpoints=False), None, Reading.PARTIAL, "no_small_files"),
+        (given(1, A, is_alone=True, named=[A]), None, Reading.PARTIAL, "alone"),
+        (given(1, A, has_checkpoints=False), None, Reading.WHOLE, "whole"),
+        (given(1, has_checkpoints=False), None, Reading.WIPED, "identity_alone"),
+        (given(1, METADATA, has_checkpoints=False), None, Reading.WHOLE, "whole"),
+        (given(1, has_checkpoints=False), Reading.PARTIAL, Reading.PARTIAL, "said"),
+        (given(1, has_checkpoints=False), Reading.WHOLE, Reading.WIPED, "said"),
+        (given(1, A, named=[A, B, C]), Reading.WHOLE, Reading.WHOLE, "said"),
+        (given(1, A, B, named=[A, B, C]), Reading.PARTIAL, Reading.PARTIAL, "said"),
+    ],
+)
+def test_each_row_of_the_table(directory: GivenDirectory, asked: Reading | None, reading: Reading, reason: str) -> None:
+    told = read_directory(directory, directory.watermarks, asked)
+    assert (told.reading, told.reason) == (reading, reason)
+
+
+def test_a_controllers_directory_is_not_wiped_and_one_with_assigned_replicas_is() -> None:
+    alone = given(1, METADATA, has_checkpoints=False)
+    assert Ledger([alone], controller(a=[2])).readings[0].reading is Reading.WHOLE
+    assert Ledger([alone], controller(a=[1])).readings[0].reading is Reading.WIPED
+
+
+def test_a_checkpoint_names_what_is_absent_from_a_whole_directory_and_not_copied_from_a_partial_one() -> None:
+    whole, partial = given(1, A, B, named=[A, B, C]), given(2, A, named=[A, B, C])
+    ledger = Ledger([whole, partial])
+    assert cases(ledger, A) == {1: "whole", 2: "whole"}
+    assert cases(ledger, B) == {1: "whole", 2: "not_copied"}
+    assert cases(ledger, C) == {1: "absent", 2: "not_copied"}
+    assert cases(Ledger([whole, partial], asked=Reading.WHOLE), C) == {1: "absent", 2: "absent"}
+    assert cases(Ledger([whole, partial], asked=Reading.PARTIAL), C) == {1: "not_copied", 2: "not_copied"}
+
+
+def test_an_offset_of_zero_expects_nothing_and_neither_does_a_directory_set_aside() -> None:
+    nothing = given(1, A, watermarks={A: 1, B: 0})
+    aside = given(2, A, named=[A, B], set_aside=frozenset([B]))
+    assert cases(Ledger([nothing, aside]), B) == {}
+
+
+def test_a_replica_in_another_log_directory_of_its_broker_is_there() -> None:
+    first, second = given(1, A, named=[A, B]), given(1, B, named=[B])
+    assert cases(Ledger([first, second]), B) == {1: "whole"}
+
+
+def test_the_controllers_say_who_has_replicas_and_of_whom_nothing_was_given() -> None:
+    ledger = Ledger([given(1, A, named=[A]), given(2, named=[A])], controller(a=[1, 2, 3], b=[2]))
+    assert cases(ledger, A) == {1: "whole", 2: "absent", 3: "not_given"}
+    rows = {row.broker: row for row in ledger.rows(*A)}
+    assert [rows[broker].is_assigned for broker in (1, 2, 3)] == [True, True, True]
+    assert cases(ledger, B) == {2: "absent"}
+
+
+def test_of_a_broker_that_has_no_replica_any_more_the_row_says_so() -> None:
+    [_, moved] = Ledger([given(1, A), given(2, B, named=[A, B])], controller(a=[1], b=[2])).rows(*A)
+    assert (moved.broker, moved.case, moved.is_assigned) == (2, Case.ABSENT, False)
+
+
+def test_a_partition_that_the_controllers_do_not_know_is_deleted() -> None:
+    [row] = Ledger([given(1, B, named=[A, B])], controller(b=[1])).rows(*A)
+    assert (row.case, row.is_deleted) == (Case.ABSENT, True)
+
+
+@pytest.mark.parametrize(
+    ("directories", "case", "log_dir"),
+    [
+        ([given(1, B, directory_id=ONE), given(1, C, directory_id=TWO, name="b1-b")], "absent", "b1"),
+        ([given(1, B, directory_id=ELSE), given(1, C, directory_id=TWO, name="b1-b")], "not_given", None),
+        ([given(1, directory_id=ELSE, has_checkpoints=False), given(1, C, directory_id=TWO, name="b1-b")], "absent", "b1"),
+        ([given(1, B), given(1, C, name="b1-b")], "absent", "b1"),
+    ],
+)
+def test_the_directory_that_the_controllers_assign(directories: list[GivenDirectory], case: str, log_dir: str | None) -> None:
+    control = PartitionControl(1, 0, [1], [], [1], directories=[ONE])
+    [row] = Ledger(directories, ControllerHistory({A: control})).rows(*A)
+    assert (row.case.value, row.log_dir) == (case, log_dir)
+
+
+def test_a_wiped_directory_may_have_held_what_others_hold_where_no_controller_says() -> None:
+    wiped = given(3, has_checkpoints=False)
+    ledger = Ledger([given(1, A, B), given(2, A), wiped])
+    assert cases(ledger, A) == {1: "whole", 2: "whole", 3: "absent"}
+    assert {row.is_wiped for row in ledger.rows(*A) if row.broker == 3} == {True}
+    assert cases(Ledger([given(1, A), wiped], controller(a=[1])), A) == {1: "whole"}
+
+
+def test_what_is_no_directory_is_not_absent() -> None:
+    odd = given(1, named=[A, B], there={A: Case.LINK, B: Case.UNREADABLE})
+    ledger = Ledger([odd])
+    assert (cases(ledger, A), cases(ledger, B)) == ({1: "link"}, {1: "unreadable"})
+
+
+def test_many_partitions_are_a_matter_of_seconds() -> None:
+    """30,000 partitions of three brokers, a third of them gone from one: no step looks at all of them for one."""
+    keys = [(f"t{number}", 0) for number in range(30_000)]
+    brokers = [given(broker, *keys[(broker == 3) * 10_000 :], named=keys) for broker in (1, 2, 3)]
+    said = ControllerHistory({key: PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3]) for key in keys})
+    assert sum(row.case is Case.ABSENT for row in Ledger(brokers, said).without_copy()) == 10_000
