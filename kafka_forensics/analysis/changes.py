@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from kafka_forensics.analysis.compaction_word import is_compacted
 from kafka_forensics.analysis.differences import BatchReader, Difference, Differences, differences
 from kafka_forensics.analysis.fork_cuts import lineage
+from kafka_forensics.analysis.heads import newest_time, retention_for
 from kafka_forensics.analysis.range_counts import Counts, counted
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
@@ -180,11 +181,33 @@ class _Told:
             offsets = (old.log_start_offset, min(new.log_start_offset, old.log_end_offset))
             if offsets[0] < offsets[1]:
                 counts = self._counts(old, offsets, whole_rest=new)
-                self.row(ChangeKind.DELETED, offsets, counts=counts, leader_epochs=_epochs(old, offsets), reason=_by_what(new))
+                self.row(
+                    ChangeKind.DELETED,
+                    offsets,
+                    counts=counts,
+                    leader_epochs=_epochs(old, offsets),
+                    reason=self._by_what(offsets[1]),
+                )
         elif new.log_start_offset < old.log_start_offset:
             offsets = (new.log_start_offset, min(old.log_start_offset, new.log_end_offset))
             if offsets[0] < offsets[1]:
                 self.row(ChangeKind.RESTORED, offsets, leader_epochs=_epochs(new, offsets), reason="log_start")
+
+    def _by_what(self, end: int) -> str:
+        """What took the head that ends before `end`: whole segments go by retention (or are followed from the leader), parts of one
+        by DeleteRecords; nothing known if they are too young for that."""
+        new = self.new
+        if new.log_start_offset > min(new.context.segment_base_offsets, default=new.log_start_offset):
+            return "log_start_moved"
+        rows = self.reader.batches(self.old, end - 1, end)
+        expected = (
+            (new.context.log_start_checkpoint or 0) >= end or new.context.segments_being_deleted or is_compacted(self.old, new)
+        )
+        if expected or not rows.shape[1]:
+            return "retention"
+        retention, now = retention_for(new.context.control), newest_time((self.old, new), self.reader)
+        spared = retention.spares(int(rows[BatchColumn.MAX_TIMESTAMP, -1]), now, new.state.framing.bytes_decoded)
+        return "head_gone" if spared else "retention"
 
     def middle(self) -> None:
         """What changed under the same offsets."""
@@ -233,12 +256,6 @@ def _ends_in_damage(replica: Replica) -> bool:
 def _took_its_place(one: Difference) -> bool:
     """Whether a batch stands where another was cut off: with other records, or with equal ones under another leader epoch."""
     return one.kind == "content" or (one.kind == "reencoded" and one.epochs[0] != one.epochs[1])
-
-
-def _by_what(new: Replica) -> str:
-    """What moved the log start: whole segments go by retention (or are followed from the leader), parts of one by DeleteRecords."""
-    named = min(new.context.segment_base_offsets, default=new.log_start_offset)
-    return "retention" if new.log_start_offset <= named else "log_start_moved"
 
 
 def _epochs(replica: Replica, offsets: Range) -> tuple[int, ...]:

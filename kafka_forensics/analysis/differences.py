@@ -26,6 +26,9 @@ DIFFERENCES_KEPT: Final = 4096
 class BatchReader(Protocol):
     """Reads a replica's log again; what an engine lends to the comparison."""
 
+    as_of_ms: int | None
+    """The time that ages count to, None: the newest in the evidence."""
+
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches that hold an offset of `[start, end)`, as a (BATCH_COLUMNS + 1, n) matrix; the last row is the segment."""
 

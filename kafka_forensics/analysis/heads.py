@@ -17,7 +17,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Confidence, Finding, Severity
-from kafka_forensics.replication.retention import SURELY_TOO_YOUNG_MS, Retention, explains, retention_of
+from kafka_forensics.replication.retention import Retention, explains, retention_of
 
 _IN_SERVER_PROPERTIES: Final = "log.retention.* in server.properties deletes sooner than Kafka's default"
 _CHANGED: Final = "retention was set lower for a while, or DeleteRecords ran within a minute before a crash"
@@ -37,11 +37,8 @@ class MissingHead:
     is_sure: bool
 
 
-def missing_heads(
-    replicas: Sequence[Replica], conflicts: Conflicts, reader: BatchReader, as_of_ms: int | None
-) -> list[MissingHead]:
-    """Heads that replicas of one partition lack for no reason that is known; `as_of_ms`: the moment to which ages are counted,
-    None: the newest that the copies show.
+def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: BatchReader) -> list[MissingHead]:
+    """Heads that replicas of one partition lack for no reason that is known.
 
     Nothing is said of compacted or tiered topics, of live copies, and of logs that are not whole or conflict.
     """
@@ -61,7 +58,7 @@ def missing_heads(
             for other, each in enumerate(replicas)
             if other not in apart and each.log_start_offset < end and each.covers(each.log_start_offset, end)
         ]
-        head = _head(replica, holders, control, reader, as_of_ms) if holders else None
+        head = _head(replica, holders, control, reader) if holders else None
         found += [] if head is None else [head]
     return found
 
@@ -71,7 +68,7 @@ def _is_tiered(control: PartitionControl | None) -> bool:
 
 
 def _head(
-    replica: Replica, holders: Sequence[Replica], control: PartitionControl | None, reader: BatchReader, as_of_ms: int | None
+    replica: Replica, holders: Sequence[Replica], control: PartitionControl | None, reader: BatchReader
 ) -> MissingHead | None:
     """The head of `replica` that `holders` have, unless retention explains it."""
     end = replica.log_start_offset
@@ -79,22 +76,28 @@ def _head(
     if not rows.shape[1]:
         return None
     timestamp = int(rows[BatchColumn.MAX_TIMESTAMP, -1])
-    retention = (
-        Retention() if control is None else retention_of(control.setting("retention.ms"), control.setting("retention.bytes"))
-    )
-    now = _newest(replica, holders, control, reader) if as_of_ms is None else as_of_ms
+    retention = retention_for(control)
+    now = newest_time((replica, *holders), reader)
     if explains(retention, timestamp, now, replica.state.framing.bytes_decoded) is not None:
         return None
     start = min(each.log_start_offset for each in holders)
     held_by = tuple(each.broker for each in holders if each.log_start_offset == start)
-    is_sure = retention.is_known or 0 <= now - timestamp <= SURELY_TOO_YOUNG_MS
-    return MissingHead(replica, start, end, held_by, retention, timestamp, is_sure)
+    return MissingHead(replica, start, end, held_by, retention, timestamp, retention.is_sure(timestamp, now))
 
 
-def _newest(replica: Replica, holders: Sequence[Replica], control: PartitionControl | None, reader: BatchReader) -> int:
-    """The newest time that the copies of the partition, and the controllers' log, show."""
+def retention_for(control: PartitionControl | None) -> Retention:
+    """A topic's retention as the controllers' log has it; Kafka's defaults where it does not say."""
+    return Retention() if control is None else retention_of(control.setting("retention.ms"), control.setting("retention.bytes"))
+
+
+def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
+    """The moment in ms to which ages are counted: the one asked for, else the newest that these copies and the controllers' log
+    show; -1 where they show none."""
+    if reader.as_of_ms is not None:
+        return reader.as_of_ms
+    control = replicas[0].context.control
     times = [-1 if control is None else control.as_of_ms or -1]
-    for each in (replica, *holders):
+    for each in replicas:
         rows = reader.batches(each, each.log_end_offset - 1, each.log_end_offset)
         times += [] if not rows.shape[1] else [int(rows[BatchColumn.MAX_TIMESTAMP, -1])]
     return max(times)

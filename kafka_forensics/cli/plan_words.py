@@ -26,6 +26,7 @@ ELECTIONS: Final = {
 CHOICES: Final = {
     "replicas_to_mend": "it leaves the fewest replicas to be mended",
     "checkpoints": "under it the fewest checkpoints disagree with their batches",
+    "force": "its election need not be forced",
     "election": "its election has to be forced least",
     "log_start": "its log begins first",
     "high_watermark": "its high watermark is the highest",

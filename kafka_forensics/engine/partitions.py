@@ -70,7 +70,7 @@ def judge_partition(
         held = with_holders(members, found, compared)
         judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs))
         findings += with_absent_members(members, judged, reader)
-        findings += head_findings(missing_heads(members, compared.conflicts, reader, reader.as_of_ms), findings)
+        findings += head_findings(missing_heads(members, compared.conflicts, reader), findings)
         comparisons.append(compared)
     comparison = _over_groups(comparisons, present_topic(groups, replicas)[0])
     findings = _once(findings)

@@ -345,7 +345,8 @@ class _Planning:
 
     def preference(self, number: int, one: Candidate) -> tuple[int, ...]:
         """Sort key: who loses least of what is proven committed, then of all, on the fewest replicas; then an election that need
-        not be forced, whose log begins first, who has the highest watermark, and whom the controller would take first."""
+        not be forced, whose log begins first, the election that needs least, who has the highest watermark, and whom the controller
+        would take first."""
         control, node = self._given.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
         place = order.index(node) if isinstance(node, int) and node in order else len(order)
@@ -355,7 +356,8 @@ class _Planning:
             disagreeing += each.disagrees
             losing += bool(each.lost)
         watermark = self._replicas[number].high_watermark or 0
-        return *one.costs(), losing, disagreeing, forced, self._replicas[number].log_start_offset, -watermark, place, number
+        start = self._replicas[number].log_start_offset
+        return *one.costs(), losing, disagreeing, forced >= _FORCED["unclean"], start, forced, -watermark, place, number
 
 
 def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:

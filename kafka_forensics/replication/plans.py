@@ -27,7 +27,7 @@ CANNOT_TELL: Final = UNSEEN | {"controller_log_older"}
 """What of it leaves it open whether an ordinary start loses anything."""
 UNBOUNDED: Final = UNSEEN.union(UNSAID)
 """What of a plan's `Missing` leaves it open how much may be lost at most."""
-CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "election", "log_start", "high_watermark", "assignment", "order")
+CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "force", "log_start", "election", "high_watermark", "assignment", "order")
 """What decides between candidates that lose alike, in this order: see `planner._Planning.preference`."""
 NO_END: Final = (1 << 63) - 1
 

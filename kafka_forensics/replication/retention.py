@@ -17,6 +17,15 @@ class Retention:
     retention_bytes: int = DEFAULT_RETENTION_BYTES
     is_known: bool = False
 
+    def is_sure(self, head_timestamp_ms: int, now_ms: int) -> bool:
+        """Whether what it does not explain is not explained by settings that are not known either."""
+        return self.is_known or 0 <= now_ms - head_timestamp_ms <= SURELY_TOO_YOUNG_MS
+
+    def spares(self, head_timestamp_ms: int, now_ms: int, remaining_bytes: int) -> bool:
+        """Whether it surely does not delete such a head; see `explains`."""
+        spared = explains(self, head_timestamp_ms, now_ms, remaining_bytes) is None
+        return spared and self.is_sure(head_timestamp_ms, now_ms)
+
 
 def retention_of(retention_ms: str | None, retention_bytes: str | None) -> Retention:
     """Retention by the settings' text, None where they are not set; what is no number is taken for not set."""

@@ -7,6 +7,7 @@ from kafka_forensics.wording.offset_words import offset_range
 
 REASONS: Final = {
     "retention": "by retention, or as the leader did",
+    "head_gone": "the first segments are gone, and no retention known takes records so young",
     "log_start_moved": "the log start moved: DeleteRecords, or as the leader did",
     "topic_deleted": "the topic was deleted",
     "topic_gone": "no broker given has the topic any more",

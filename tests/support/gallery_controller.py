@@ -122,7 +122,7 @@ CONTROLLED: Final = (
     lost(*in_sync([1, 3]), start_ms=1_600_000_000_000)(
         "F33", "b3 is in the ISR by a controller's log older than the records", control=True
     ),
-    lost(*OTHER_TOPIC)("F33", "the controller's log names another topic id", control=True),
+    lost(*OTHER_TOPIC)("F33", "the controller's log names another topic id"),
     led(short_leader, *LRS)("F37", "ISR = {b1} by the controller's log, b1 ends two committed records before b2 and b3"),
     led(again, *LRS, *ELECTED)(
         "F37", "the same, and b1 was elected again and took other records", shown=("new_leader", "leader_epoch", "previous_isr")

@@ -181,7 +181,7 @@ REPLICAS: Final = (
         FIRST,
     ),
     Case("F36", "b3 leads epoch 2 and has written nothing yet", lambda it: empty_leader(it, (2, 0)), segment(0, broker=3)),
-    Case("F36", "b3 is empty and claims no epoch", empty_leader, segment(0, broker=3), control=True),
+    Case("F36", "b3 is empty and claims no epoch", empty_leader, segment(0, broker=3)),
     Case("F38", "another record at the same offset and epoch, CRC right", patient(lambda it: rewritten(it, 2, 40)), MIDDLE),
     Case("F38", "the same, another one on each replica", patient(everyone_differs), MIDDLE),
     Case("F40", "another topic id on b2", patient(strange_topic), MIDDLE),

@@ -77,6 +77,7 @@ class Logs:
 
     data: dict[int | str, bytes] = field(default_factory=dict)
     batches_of: dict[int | str, list[Batch]] = field(default_factory=dict)
+    as_of_ms: int | None = None
     asked: list[tuple[int | str, int, int]] = field(default_factory=list)
     unreadable: set[int | str] = field(default_factory=set)
     """Brokers whose records cannot be had."""

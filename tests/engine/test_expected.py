@@ -1,0 +1,270 @@
+"""What is not there, on disk: wiped and absent replicas, older backups, heads that are gone, old controllers, partial copies."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import Planned, PlanOptions, make_plans
+from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.wording import message
+from tests.support.controller_log import CONTROLLER, ControllerLog, change, controlled_by, in_sync, partition, setting, topic
+from tests.support.faults import (
+    BASE_TIMESTAMP,
+    HEALTHY,
+    HIGH_WATERMARK,
+    LOG_END,
+    TOPIC_ID,
+    Brokers,
+    healthy,
+    histories,
+    write_checkpoint,
+)
+from tests.support.faults_verdict import offsets, only, said
+from tests.support.snapshot_trees import cut
+
+OTHER_ID = "AAAAAAAAAAAAAAAAAAAABQ"
+YOUNG = BASE_TIMESTAMP + 120_000
+"""Two minutes behind the first record: where the controllers' log ends."""
+
+
+def paths(brokers: Brokers) -> list[str]:
+    return [str(path) for path in sorted(brokers.root.iterdir())]
+
+
+def told(brokers: Brokers, **asked: Any) -> list[tuple[str, str, int | str | None]]:
+    """Every finding above `info`."""
+    return [row for row in said(scan(paths(brokers), ScanOptions(**asked))) if row[1] != "info"]
+
+
+def planned(brokers: Brokers) -> Planned:
+    (found,) = make_plans(paths(brokers), ScanOptions(), PlanOptions()).planned
+    return found
+
+
+def wipe(brokers: Brokers, broker: int) -> None:
+    """The broker's log directory holds `meta.properties` alone."""
+    for path in brokers.log_dir(broker).iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "meta.properties":
+            path.unlink()
+
+
+# 1. an empty or wiped replica that may lead
+
+
+def test_a_wiped_sole_member_of_the_isr_is_critical_and_planned(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), *in_sync([3]))
+    wipe(brokers, 3)
+    result = scan(paths(brokers), ScanOptions())
+    assert told(brokers) == [("LOG_DIR_WIPED", "warning", 3), ("LRS_RISK", "critical", 3)]
+    risk = only(result, "LRS_RISK")
+    assert (offsets(risk), risk.evidence["held_by"], risk.confidence.value) == ((0, HIGH_WATERMARK), [1, 2], "inferred")
+    assert any("taken as wiped" in premise for premise in risk.evidence["premises"])
+    assert "no directory of it is there: it lacks offsets 0 to" in message(risk)
+    plan = planned(brokers).plan
+    assert (plan.ordinary, plan.ordinary_loss, plan.recommended) == ((3,), HIGH_WATERMARK, 1)
+
+
+@pytest.mark.parametrize(("isr", "severity"), [([1, 3], "critical"), ([1, 2], None)])
+def test_one_of_several_members_and_one_that_is_none(tmp_path: Path, isr: list[int], severity: str | None) -> None:
+    brokers = controlled_by(healthy(tmp_path), *in_sync(isr))
+    wipe(brokers, 3)
+    member = [] if severity is None else [("ISR_MEMBER_MISSING_COMMITTED", severity, 3)]
+    assert told(brokers) == [*member, ("LOG_DIR_WIPED", "warning", 3)]
+    assert (planned(brokers).plan.ordinary_loss or 0) == (HIGH_WATERMARK if severity else 0)
+
+
+def test_a_directory_that_is_gone_from_a_whole_copy_is_the_same(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), *in_sync([3]))
+    shutil.rmtree(brokers.log_dir(3) / "t-0")
+    assert told(brokers) == [("LRS_RISK", "critical", 3), ("REPLICA_MISSING", "warning", 3)]
+
+
+def test_said_to_be_partial_it_is_not_concluded_from(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), *in_sync([3]))
+    wipe(brokers, 3)
+    assert told(brokers, copied=Reading.PARTIAL) == []
+    plans = make_plans(paths(brokers), ScanOptions(copied=Reading.PARTIAL), PlanOptions())
+    assert [one.kind for one in plans.planned[0].plan.missing] == ["not_copied"]
+    assert plans.planned[0].plan.ordinary_loss is None
+
+
+def test_under_zookeeper_it_is_suspected(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    wipe(brokers, 3)
+    assert told(brokers) == [("EMPTY_REPLICA_MAY_LEAD", "critical", 3), ("LOG_DIR_WIPED", "warning", 3)]
+    one = only(scan(paths(brokers), ScanOptions()), "EMPTY_REPLICA_MAY_LEAD")
+    assert (one.confidence.value, offsets(one), one.evidence["held_by"]) == ("suspected", (0, HIGH_WATERMARK), [1, 2])
+    assert told(brokers, live=True) == [("LOG_DIR_WIPED", "warning", 3)]
+
+
+def test_a_new_broker_without_replicas_is_no_finding(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), topic(), partition([1, 2], 1))
+    wipe(brokers, 3)
+    assert told(brokers) == []
+
+
+def test_nothing_is_at_risk_where_nobody_holds_records(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), *in_sync([3]))
+    for broker in (1, 2):
+        for segment in HEALTHY.segments:
+            for path in (brokers.log_dir(broker) / "t-0").glob(f"{segment:020d}.*"):
+                path.unlink()
+        write_checkpoint(brokers.log_dir(broker), "replication", 0)
+    wipe(brokers, 3)
+    assert not {"LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"} & {kind for kind, _, _ in told(brokers)}
+
+
+# 2. an older backup on one broker
+
+
+def older_backup(root: Path, *after: bytes) -> Brokers:
+    """Broker 3, the last leader, has its older copy again; brokers 1 and 2 hold all."""
+    brokers = histories(root, {1: HEALTHY, 2: HEALTHY, 3: cut(HEALTHY, 29)}, {1: HIGH_WATERMARK, 2: HIGH_WATERMARK, 3: 29})
+    return controlled_by(brokers, topic(), partition([3], 3, replicas=[1, 2, 3], leader_epoch=2), *after)
+
+
+def test_an_election_of_the_last_leader_again_silences_no_watermark(tmp_path: Path) -> None:
+    again = change(leader=-1, isr=[], eligible_leader_replicas=[3]), change(leader=3, isr=[3], leader_recovery_state=1)
+    brokers = older_backup(tmp_path, *again)
+    risk = only(scan(paths(brokers), ScanOptions()), "LRS_RISK")
+    assert (risk.place.broker, offsets(risk), risk.evidence["held_by"]) == (3, (29, HIGH_WATERMARK), [1, 2])
+    assert planned(brokers).plan.ordinary_loss == HIGH_WATERMARK - 29
+
+
+def test_a_last_leader_is_electable_where_isr_and_elr_are_empty(tmp_path: Path) -> None:
+    brokers = older_backup(tmp_path, change(leader=-1, isr=[]))
+    assert only(scan(paths(brokers), ScanOptions()), "LRS_RISK").evidence["membership"] == "last_known_leader"
+
+
+# 3. a head that is gone
+
+
+def without_head(root: Path, isr: tuple[int, ...], *more: bytes) -> Brokers:
+    """Broker 2 lacks its first segment, [0, 29); the controllers' log ends two minutes after its records."""
+    brokers = healthy(root)
+    for path in (brokers.log_dir(2) / "t-0").glob(f"{0:020d}.*"):
+        path.unlink()
+    return controlled_by(brokers, *in_sync(list(isr)), *more, start_ms=YOUNG)
+
+
+@pytest.mark.parametrize(("isr", "severity"), [((1, 3), "error"), ((1, 2), "critical")])
+def test_a_first_segment_that_is_gone_for_no_reason(tmp_path: Path, isr: tuple[int, ...], severity: str) -> None:
+    brokers = without_head(tmp_path, isr)
+    assert told(brokers) == [("LOG_HEAD_MISSING", severity, 2)]
+    head = only(scan(paths(brokers), ScanOptions()), "LOG_HEAD_MISSING")
+    assert (offsets(head), head.evidence["held_by"]) == ((0, 29), [1, 3])
+    candidate = planned(brokers).candidate(2)
+    assert candidate is not None
+    assert [(loss.start, loss.end, loss.held_by, loss.kept_by) for loss in candidate.losses] == [(0, 29, (1, 3), ())]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        setting("retention.ms", "1000"),
+        setting("retention.bytes", "100"),
+        setting("cleanup.policy", "compact"),
+        setting("remote.storage.enable", "true"),
+    ],
+    ids=["by age", "by size", "compacted", "tiered"],
+)
+def test_what_takes_a_head_for_good_reason_is_no_finding(tmp_path: Path, reason: bytes) -> None:
+    brokers = without_head(tmp_path, (1, 2), reason)
+    assert told(brokers) == []
+    assert all(not candidate.losses for one in [planned(brokers)] for candidate in one.plan.candidates)
+
+
+def test_records_deleted_by_hand_are_in_a_log_start_checkpoint(tmp_path: Path) -> None:
+    brokers = without_head(tmp_path, (1, 2))
+    write_checkpoint(brokers.log_dir(1), "log-start", 29)
+    assert told(brokers) == []
+
+
+def test_an_old_head_is_only_suspected_where_no_settings_are_known(tmp_path: Path) -> None:
+    brokers = without_head(tmp_path, (1, 2))
+    day = BASE_TIMESTAMP + 24 * 3600 * 1000
+    assert told(brokers, as_of_ms=day) == [("LOG_HEAD_MISSING", "warning", 2)]
+    assert told(brokers, as_of_ms=day + 30 * 24 * 3600 * 1000) == []
+
+
+def test_of_two_that_lose_nothing_the_lower_log_start_leads(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    for path in (brokers.log_dir(1) / "t-0").glob(f"{0:020d}.*"):
+        path.unlink()
+    controlled_by(brokers, *in_sync([1, 2, 3]), setting("retention.ms", "1000"), start_ms=YOUNG)
+    assert planned(brokers).plan.recommended == 2
+
+
+# 4. a controllers' log of an old time
+
+
+def test_topics_that_the_controllers_do_not_know_are_named(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), topic("other", OTHER_ID), partition([1, 2, 3], 1, topic_id=OTHER_ID))
+    assert told(brokers) == [("TOPIC_UNKNOWN_TO_CONTROLLER", "error", None)]
+    result = scan(paths(brokers), ScanOptions())
+    one = only(result, "TOPIC_UNKNOWN_TO_CONTROLLER")
+    assert (one.evidence["brokers"], one.evidence["topic_id"], one.confidence.value) == ([1, 2, 3], TOPIC_ID, "inferred")
+    assert "-stray" in message(one)
+    assert [each.verdict for each in result.partitions if each.topic == "t"] == ["error"]
+
+
+def test_a_sole_voters_old_copy_never_catches_up(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    old = ControllerLog().lead([CONTROLLER])
+    whole = old.copy()
+    for value in in_sync([1, 2, 3]):
+        whole.append(value)
+    for broker in (1, 2):
+        directory = brokers.log_dir(broker)
+        identity = (directory / "meta.properties").read_bytes()
+        whole.put(directory, broker)
+        (directory / "meta.properties").write_bytes(identity)
+    old.put(tmp_path / f"c{CONTROLLER}")
+    result = scan(paths(brokers), ScanOptions())
+    behind = only(result, "CONTROLLER_LOG_OLD")
+    assert (behind.evidence["voters"], behind.evidence["voters_end"], behind.evidence["held_by"]) == ([CONTROLLER], 1, [1, 2])
+    assert only(result, "TOPIC_UNKNOWN_TO_CONTROLLER").place.topic == "t"
+    whole.put(tmp_path / f"c{CONTROLLER}")
+    assert told(brokers) == []
+
+
+# 5. a partial copy
+
+
+def partial(root: Path) -> Brokers:
+    """Of each broker `t-0` alone, with checkpoints that name three more."""
+    brokers = healthy(root)
+    for log_dir in brokers.log_dirs:
+        for name in ("replication", "recovery-point"):
+            text = (log_dir / f"{name}-offset-checkpoint").read_text().splitlines()
+            lines = [*text[2:], "u 0 10", "v 0 10", "w 0 10"]
+            (log_dir / f"{name}-offset-checkpoint").write_text(f"0\n{len(lines)}\n" + "\n".join(lines) + "\n")
+    return brokers
+
+
+def test_what_was_not_copied_is_an_info_line_a_broker(tmp_path: Path) -> None:
+    result = scan(paths(partial(tmp_path)), ScanOptions())
+    assert said(result) == [("PARTIAL_COPY", "info", broker) for broker in (1, 2, 3)]
+    one = result.findings[0]
+    assert (one.evidence["partitions"], one.evidence["there"], one.evidence["examples"]) == (3, 1, ["u-0", "v-0", "w-0"])
+
+
+def test_said_to_be_whole_all_of_it_is_gone(tmp_path: Path) -> None:
+    brokers = partial(tmp_path)
+    kinds = {(kind, severity) for kind, severity, _ in told(brokers, copied=Reading.WHOLE)}
+    assert kinds == {("COMMITTED_LOST_EVERYWHERE", "critical"), ("REPLICA_MISSING", "warning")}
+
+
+def test_one_of_several_that_is_absent_stays_a_finding(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    for log_dir in brokers.log_dirs:
+        shutil.copytree(log_dir / "t-0", log_dir / "u-0")
+        (log_dir / "replication-offset-checkpoint").write_text(f"0\n2\nt 0 {HIGH_WATERMARK}\nu 0 {LOG_END}\n")
+    shutil.rmtree(brokers.log_dir(2) / "u-0")
+    assert ("REPLICA_MISSING", "warning", 2) in told(brokers)
