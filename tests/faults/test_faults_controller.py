@@ -223,10 +223,10 @@ def test_an_unclean_election_is_told_with_its_cost(tmp_path: Path) -> None:
     assert only(result, "UNCLEAN_LOSS").evidence["election"]["unclean"] is True
 
 
-def test_a_watermark_from_before_an_unclean_election_is_no_witness(tmp_path: Path) -> None:
+def test_a_watermark_from_before_an_unclean_election_still_proves_what_its_own_log_holds(tmp_path: Path) -> None:
     brokers = short_leader(tmp_path)
     controlled_by(brokers, *in_sync([3]), change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
-    assert said(verdict(brokers)) == [("REPLICA_LAGS", "info", 1), ("UNCLEAN_ELECTION", "info", None)]
+    assert said(verdict(brokers)) == [("LRS_RISK", "critical", 1), ("UNCLEAN_ELECTION", "info", None)]
 
 
 P, Q, R = ("p", 0), ("q", 2), ("r", 4)
