@@ -6,7 +6,7 @@ runs follow each other, and is judged once, when all are known.
 
 import itertools
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -42,6 +42,47 @@ class Run:
     after_damage: tuple[int, int] | None = None
     counted_end: int | None = None
     """Where its last batch ends by its records, if its header gives it another last offset than they do; None on cleaned logs."""
+    last: tuple[int, int, int] | None = field(default=None, compare=False)
+    """(segment, byte position, base offset) of the last batch; None where that is the first."""
+    end_before_last: int | None = field(default=None, compare=False)
+    """Where the batch before the last one ends; None where there is none."""
+    second_start: int | None = field(default=None, compare=False)
+    """Base offset of the second batch; None where there is none."""
+    first_end: int | None = field(default=None, compare=False)
+    """Where the first batch ends; None where it is the only one."""
+
+    @property
+    def last_place(self) -> tuple[int, int]:
+        """Segment and byte position of the last batch."""
+        return (self.segment, self.position) if self.last is None else self.last[:2]
+
+    @property
+    def last_start(self) -> int:
+        """Base offset of the last batch."""
+        return self.start_offset if self.last is None else self.last[2]
+
+    @property
+    def last_offsets(self) -> int:
+        """How many offsets the last batch has."""
+        return self.end_offset - self.last_start
+
+    @property
+    def first_offsets(self) -> int:
+        """How many offsets the first batch has."""
+        return (self.end_offset if self.first_end is None else self.first_end) - self.start_offset
+
+    def joined(self, right: "Run") -> "Run":
+        """Ours with the one that continues it."""
+        return replace(
+            self,
+            end_offset=right.end_offset,
+            batches=self.batches + right.batches,
+            counted_end=right.counted_end,
+            last=right.last or (right.segment, right.position, right.start_offset),
+            end_before_last=self.end_offset if right.last is None else right.end_before_last,
+            second_start=right.start_offset if self.second_start is None else self.second_start,
+            first_end=self.end_offset if self.first_end is None else self.first_end,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +155,41 @@ class ContinuityFold:
             if after is None and behind < len(explained) and explained[behind] < position[start]:
                 after = (self._segment, explained[behind])
             counted = None if self._compacted else _counted_end(columns[:, end - 1])
-            place = (self._segment, int(position[start]))
-            self._append(Run(int(base[start]), int(end_offset[end - 1]), *place, end - start, after, counted))
+            self._append(self._run(base, end_offset, position, (start, end), after, counted))
         behind = bisect_right(explained, int(position[-1]))
         self.damage_at_end = (self._segment, explained[behind]) if behind < len(explained) else None
 
     def _add_joined(self, columns: "NDArray[np.int64]") -> None:
         """Add the batches of a sound chunk: they are one run."""
         self.bad_tail = None
-        base, position = int(columns[BatchColumn.BASE_OFFSET, 0]), int(columns[BatchColumn.POSITION, 0])
-        self.first_in_segment.setdefault(self._segment, base)
+        base, last, position = (columns[c] for c in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.POSITION))
+        self.first_in_segment.setdefault(self._segment, int(base[0]))
         counted = None if self._compacted else _counted_end(columns[:, -1])
-        end_offset = int(columns[BatchColumn.LAST_OFFSET, -1]) + 1
-        self._append(Run(base, end_offset, self._segment, position, columns.shape[1], self.damage_at_end, counted))
+        self._append(self._run(base, last + 1, position, (0, base.size), self.damage_at_end, counted))
         self.damage_at_end = None
+
+    def _run(
+        self,
+        base: "NDArray[np.int64]",
+        end_offset: "NDArray[np.int64]",
+        position: "NDArray[np.int64]",
+        rows: tuple[int, int],
+        after: tuple[int, int] | None,
+        counted: int | None,
+    ) -> Run:
+        """The run that the batches of rows `[start, end)` are."""
+        start, end = rows
+        run = Run(int(base[start]), int(end_offset[end - 1]), self._segment, int(position[start]), end - start, after, counted)
+        if end - start == 1:
+            return run
+        last = (self._segment, int(position[end - 1]), int(base[end - 1]))
+        return replace(
+            run,
+            last=last,
+            end_before_last=int(end_offset[end - 2]),
+            second_start=int(base[start + 1]),
+            first_end=int(end_offset[start]),
+        )
 
     def _follow(self, columns: "NDArray[np.int64]", good: "NDArray[np.bool_]") -> None:
         """Add the bad batches behind the last good one to those that stand there."""
@@ -152,9 +214,7 @@ class ContinuityFold:
             ahead = run.start_offset - last.end_offset
             if ahead == 0 or (ahead > 0 and self._compacted) or run.start_offset == last.counted_end:
                 self.missing_by_compaction += ahead if self._compacted else 0
-                batches = last.batches + run.batches
-                place = (last.segment, last.position)
-                self.runs[-1] = Run(last.start_offset, run.end_offset, *place, batches, last.after_damage, run.counted_end)
+                self.runs[-1] = last.joined(run)
                 return
         self.runs.append(run)
         if len(self.runs) > MAX_RUNS:

@@ -12,6 +12,8 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.replication.epochs import epoch_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -44,6 +46,23 @@ class BatchReader(Protocol):
 
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
         """Whether a batch was read and holds no records that could be decoded."""
+
+
+def walked(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iterator[NDArray[np.int64]]":
+    """Batches that hold an offset of `[start, end)`, some at a time and each once, as `BatchReader.batches` gives them.
+
+    Where none begins, steps grow: one batch may claim 2^31 offsets, and a cleaned log, or a wrong offset, leave any number out.
+    """
+    position, step = start, BLOCK_OFFSETS
+    while position < end:
+        stop = min(position + step, end)
+        rows = reader.batches(replica, position, stop)
+        if position > start:
+            rows = rows[:, rows[BatchColumn.BASE_OFFSET] >= position]
+        if rows.shape[1]:
+            yield rows
+        step = BLOCK_OFFSETS if rows.shape[1] else 2 * step
+        position = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +133,7 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
 def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, found: Differences) -> None:
     """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains.
 
-    Where there is nothing, steps grow: offsets may be apart by what a flipped bit makes of them.
+    Where no batch begins, steps grow: offsets may be apart by what a flipped bit makes of them, and one batch claim 2^31.
     """
     position = low
     read_to = -1
@@ -126,16 +145,28 @@ def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, hi
         found.unlike = found.unlike or not _alike(ours, theirs)
         _walk(left, ours, right, theirs, reader, (position, read_to, stop), found)
         read_to = stop
-        blocks = 1 if ours.size or theirs.size else 2 * blocks
+        begun = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
+        blocks = 1 if begun else 2 * blocks
         position = stop
         if found.counts["content"] > before and high - stop > BLOCK_OFFSETS:
             position = max(stop, high - BLOCK_OFFSETS)
 
 
 def _alike(ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> bool:
-    """Whether two lists are of the same batches."""
-    identity = slice(BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW + 1)
-    return ours.shape == theirs.shape and bool((ours[identity] == theirs[identity]).all())
+    """Whether two lists are of the same batches, wrong base offsets put right."""
+    return ours.shape == theirs.shape and bool((ours[_IDENTITY] == theirs[_IDENTITY]).all())
+
+
+_IDENTITY: Final = [
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.LAST_OFFSET,
+    BatchColumn.PARTITION_LEADER_EPOCH,
+    BatchColumn.MAGIC,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.CRC,
+    BatchColumn.CRC_COMPUTED,
+]
+"""What the hash of a batch is made of."""
 
 
 def _walk(
@@ -204,10 +235,11 @@ def _epoch_is_its_own(replica: Replica, row: "NDArray[np.int64]") -> bool:
 
 
 def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:
-    """Whether a batch contradicts both its neighbours: its base offset, which no CRC covers, is then what is wrong."""
+    """Whether a batch contradicts both its neighbours, and was not put where it belongs: its base offset is then what is wrong."""
     place = (int(row[-1]), int(row[BatchColumn.POSITION]))
     wrong = [one.run for one in replica.course.irregularities if one.kind == "OFFSET_DISCONTINUITY"]
-    return any((run.segment, run.position) == place for run in wrong)
+    known = {one.place for one in replica.misplaced}
+    return any((run.segment, run.position) == place for run in wrong if place not in known)
 
 
 def _counts_its_offsets(row: "NDArray[np.int64]") -> bool:

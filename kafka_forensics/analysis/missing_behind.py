@@ -1,7 +1,7 @@
 """What is missing behind damage: bytes at a segment's end explain the loss of no more than they had room for."""
 
 from kafka_forensics.analysis.continuity import Irregularity
-from kafka_forensics.analysis.differences import BLOCK_OFFSETS, BatchReader
+from kafka_forensics.analysis.differences import BatchReader, walked
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD
@@ -52,11 +52,10 @@ def _reach(replica: Replica, replicas: list[Replica], reader: BatchReader, offse
         if other is replica or not other.covers(start, end) or epoch_at(other.epochs, end) != epoch:
             continue
         reach, size = start, 0
-        for low in range(start, end, BLOCK_OFFSETS):
-            rows = reader.batches(other, low, min(low + BLOCK_OFFSETS, end))
+        for rows in walked(reader, other, start, end):
             for base, last, bytes_taken in rows[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.SIZE_IN_BYTES]].T:
                 if base < reach:
-                    continue  # told with the block before
+                    continue  # begins before, and was not eaten whole
                 size += int(bytes_taken)
                 if size > room:
                     return reach

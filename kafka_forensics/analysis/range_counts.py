@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from kafka_forensics.analysis.differences import BLOCK_OFFSETS, BatchReader
+from kafka_forensics.analysis.differences import BatchReader, walked
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 
@@ -30,15 +30,8 @@ def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Coun
     if sum(reached) > READ_AGAIN_BYTES:
         return None
     batches = records = size = 0
-    position, step = start, BLOCK_OFFSETS
-    while position < end:
-        stop = min(position + step, end)
-        rows = reader.batches(replica, position, stop)
-        if position > start:  # what began before was counted there
-            rows = rows[:, rows[BatchColumn.BASE_OFFSET] >= position]
+    for rows in walked(reader, replica, start, end):
         batches += rows.shape[1]
         records += int(rows[BatchColumn.RECORDS_COUNT].clip(0).sum())
         size += int(rows[BatchColumn.SIZE_IN_BYTES].sum())
-        position = stop
-        step = BLOCK_OFFSETS if rows.shape[1] else 2 * step
     return Counts(batches, records, size)

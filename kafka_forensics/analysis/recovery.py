@@ -72,7 +72,7 @@ def segment_facts(
     fields of SegmentFacts about the files beside it.
     """
     totals = replica.state.framing.by_segment.get(base_offset)
-    end_offset = base_offset if totals is None else totals.last_offset + 1
+    end_offset = base_offset if totals is None else replica.written_end(base_offset, totals.last_offset + 1)
     stop = replica.state.recovery.stop(base_offset)
     if regression is not None and (stop is None or regression.position < stop.position):
         stop = regression

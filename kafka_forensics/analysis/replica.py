@@ -1,11 +1,11 @@
 """All folds of one replica in one pass: the state of a stretch of its log, and the summary when the log is whole."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_forensics.analysis.context import ReplicaContext
-from kafka_forensics.analysis.continuity import ContinuityFold, Course, Run, judge
+from kafka_forensics.analysis.continuity import ContinuityFold, Course, Irregularity, Run, judge
 from kafka_forensics.analysis.digests import BlockDigests
 from kafka_forensics.analysis.epoch_bumps import EpochBumps
 from kafka_forensics.analysis.epoch_starts import epoch_starts
@@ -13,6 +13,7 @@ from kafka_forensics.analysis.epochs import EpochsFold
 from kafka_forensics.analysis.framing import FramingFold
 from kafka_forensics.analysis.indexes import BadEntry, IndexFold, ZeroTail
 from kafka_forensics.analysis.key_placement import KeyPlacementFold
+from kafka_forensics.analysis.misplaced import Misplaced, last_in_doubt, out_of_line, put_right
 from kafka_forensics.analysis.producers import ProducersFold
 from kafka_forensics.analysis.recovery_walk import RecoveryFold
 from kafka_forensics.analysis.survey import survey
@@ -35,8 +36,11 @@ class ReplicaState:
         compacted: bool,
         index: OffsetIndex | None = None,
         time_index: TimeIndex | None = None,
+        moved: Mapping[int, int] | None = None,
     ) -> None:
+        """`moved` are the right base offsets of batches where another is written, by byte position."""
         self._segment = segment_base_offset
+        self._moved = moved or {}
         self.framing = FramingFold(segment_base_offset)
         self.recovery = RecoveryFold(segment_base_offset)
         self.continuity = ContinuityFold(segment_base_offset, compacted=compacted)
@@ -62,9 +66,10 @@ class ReplicaState:
 
     def step(self, chunk: BatchChunk) -> None:
         """Add the batches and the damage of a chunk."""
+        written, chunk = chunk, put_right(chunk, self._moved) if self._moved else chunk
         seen = survey(chunk.columns) if chunk.rows else None
         self.framing.step(chunk, seen)
-        self.recovery.step(chunk, seen)
+        self.recovery.step(written, seen if written is chunk else None)
         self.continuity.step(chunk.columns, chunk.damage, seen)
         if any(one.kind in _LOSING for one in chunk.damage):
             self.producers.damage()
@@ -145,6 +150,8 @@ class Replica:
     """What a start on this copy would make of it, once that is judged."""
     forgotten: list[OpenTransaction] = field(default_factory=list)
     """Transactions that the newest snapshot holds open and whose records retention removed; without a place in the log."""
+    misplaced: tuple[Misplaced, ...] = ()
+    """Batches whose base offset is wrong; the folded state has them where they belong."""
     snapshot_open: list[OpenTransaction] = field(default_factory=list)
     """Transactions that the newest snapshot holds open; without a place in the log."""
     entries_beyond: Counter[tuple[int, str]] = field(init=False)
@@ -174,6 +181,31 @@ class Replica:
         runs = self.state.continuity.runs
         return min((run.start_offset for run in runs), default=self.log_start_offset)
 
+    def in_doubt(self) -> list[Misplaced]:
+        """Batches whose base offset contradicts both their neighbours, as the log was folded."""
+        runs = self.state.continuity.runs
+        found = [
+            Misplaced(*one.run.last_place, one.end - one.start, one.run.start_offset, one.start, one.start)
+            for one in self.course.irregularities
+            if one.kind == "OFFSET_DISCONTINUITY" and one.run.batches == 1
+        ]
+        if self.context.compacted:
+            found += out_of_line(runs)
+        known = {one.place for one in self.misplaced}
+        return [one for one in {one.place: one for one in found}.values() if one.place not in known]
+
+    def last_in_doubt(self) -> Misplaced | None:
+        """The last batch of the log, if it does not begin where the one before it ends, nor where its own end was put right."""
+        if not self.end_is_known or self.state.continuity.damage_at_end or self.state.continuity.bad_tail:
+            return None
+        last = last_in_doubt(self.state.continuity.runs)
+        return None if last is None or last.place in {one.place for one in self.misplaced} else last
+
+    def written_end(self, segment: int, end: int) -> int:
+        """Offset that Kafka reads behind the last batch of a segment, whose batches end at `end`."""
+        last = next((one for one in self.misplaced if one.segment == segment and one.end_offset == end), None)
+        return end if last is None else last.written + last.offsets
+
     def covers(self, start: int, end: int) -> bool:
         """Whether good batches join over all of `[start, end)`; on compacted logs, over its surroundings."""
         runs: list[Run] = self.state.continuity.runs
@@ -186,11 +218,16 @@ def kept_from(start: int, holders: Sequence[Replica]) -> int:
     return max(start, min(one.log_start_offset for one in holders))
 
 
-def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
-    """The replica from its context and merged state: where its log starts and ends."""
+def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplaced, ...] = ()) -> Replica:
+    """The replica from its context and merged state: where its log starts and ends. `misplaced` are batches that the state has
+    where they belong, and not where their base offsets say."""
     state.close_segment()
     runs = state.continuity.runs
     course = judge([*_named_start(context, state), *runs, *_named_end(context, state)])
+    for batch in misplaced:
+        there = Run(batch.written, batch.written + batch.offsets, batch.segment, batch.position, 1)
+        irregular = Irregularity("OFFSET_DISCONTINUITY", batch.offset, batch.end_offset, there, batch.offset)
+        course.irregularities.append(irregular)
     first = runs[0].start_offset if runs else None
     named = context.segment_base_offsets[0] if context.segment_base_offsets else 0
     start = named if first is None else min(max(first, 0), max(named, 0)) if first < named else named
@@ -201,7 +238,8 @@ def whole(context: ReplicaContext, state: ReplicaState) -> Replica:
         end = tail.end_offset
     if not state.framing.batches:
         end = max(end, start)
-    return Replica(context, state, course, start, end, epoch_starts(state.epochs, context.epoch_checkpoint, start))
+    epochs = epoch_starts(state.epochs, context.epoch_checkpoint, start)
+    return Replica(context, state, course, start, end, epochs, misplaced=misplaced)
 
 
 def _named_start(context: ReplicaContext, state: ReplicaState) -> list[Run]:

@@ -7,10 +7,11 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.epoch_ends import differing_end
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction
 from kafka_forensics.analysis.indexes import BadEntry
+from kafka_forensics.analysis.misplaced import BATCH_BEFORE
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.replication.epochs import epoch_at
 
 _COMPACTED_INDEX_REASONS: Final = frozenset({"position_inside_batch", "out_of_order", "beyond_log"})
@@ -110,15 +111,21 @@ def damage_finding(replica: Replica, kind: str, segment: int, one: Damage, *, la
 def order_findings(replica: Replica) -> list[Finding]:
     """Gaps, regressions and batches out of line. Whether they lie below the high watermark is judged over all replicas."""
     context = replica.context
+    misplaced = {one.place: one for one in replica.misplaced}
     found = []
     for one in replica.course.irregularities:
         evidence: dict[str, Any] = {"expected_offset": one.expected, "found_offset": one.run.start_offset}
+        confidence = None
+        if one.kind == "OFFSET_DISCONTINUITY" and one.run.last_place in misplaced:
+            witnesses = misplaced[one.run.last_place].witnesses
+            evidence["witnesses"] = list(witnesses)
+            confidence = Confidence.INFERRED if witnesses == (BATCH_BEFORE,) else None
         if one.kind == "OFFSET_GAP":
             evidence["missing"] = one.end - one.start
         place = context.place(
             context.log_file(one.run.segment), byte_start=one.run.position, offset_start=one.start, offset_end=one.end
         )
-        found.append(finding(one.kind, place, evidence))
+        found.append(finding(one.kind, place, evidence, confidence=confidence))
         cut = _cut_between_batches(replica, one.start) if one.kind == "OFFSET_GAP" else None
         if cut is not None:
             found.append(cut)

@@ -32,6 +32,7 @@ from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
 from kafka_forensics.engine.key_question import KeyAnswer, KeysApart
 from kafka_forensics.engine.leftovers import leftovers_judged
 from kafka_forensics.engine.merging import merge_replica
+from kafka_forensics.engine.misplaced import with_right_offsets
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.scanning import Merged, judged
 from kafka_forensics.engine.slices import Noticed, Slice, inputs_of, noticed
@@ -200,6 +201,7 @@ def answered(
     merged: list[Merged] = []
     for number, plan in enumerate(one.replicas, first):
         merged.append(_replica(plan, inputs, stretches.of(number), known, (incomplete, when_folded)))
+    merged = with_right_offsets(merged, known.key, deep=known.deep)
     if merged:
         answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
         when_folded.update(() if apart is None else apart.gaps())

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -87,18 +87,31 @@ class RecentIndexes:
 
 
 def fold_split(
-    plan: ReplicaPlan, split: Split, key: "NDArray[np.int64]", indexes: SegmentIndexes, pause: Pause, *, deep: bool
+    plan: ReplicaPlan,
+    split: Split,
+    key: "NDArray[np.int64]",
+    indexes: SegmentIndexes,
+    pause: Pause,
+    *,
+    deep: bool,
+    moved: Mapping[int, int] | None = None,
 ) -> Iterator[Folded]:
     """Read the split once and fold it, with the indexes of its segment: in one stretch, or in several that follow one another,
     where one state would hold too much. Each comes as a split of its own.
 
-    A file that cannot be read (further) gives what was read, and says so.
+    A file that cannot be read (further) gives what was read, and says so. `moved` are right base offsets of batches of the segment
+    where another is written, by byte position.
     """
     log = split.segment.log
     assert log is not None
     source = plan.log_dir.source
-    compacted, index, time_index = plan.context.compacted, indexes.index, indexes.time_index
-    state = ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index)
+
+    def begun() -> ReplicaState:
+        index, time_index = indexes.index, indexes.time_index
+        compacted = plan.context.compacted
+        return ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index, moved=moved)
+
+    state = begun()
     landed = split.start
     following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
     try:
@@ -119,7 +132,7 @@ def fold_split(
                 if state.filled and landed < split.end:
                     yield Folded(replace(split, end=landed), state, landed)
                     split = replace(split, start=landed, first=False)
-                    state = ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index)
+                    state = begun()
                 pause(state.size_in_bytes)
             landed = max(reader.landed, landed)
     except SourceError as error:

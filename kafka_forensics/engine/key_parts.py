@@ -7,6 +7,7 @@ import numpy as np
 
 from kafka_forensics.analysis import transaction_endings as endings
 from kafka_forensics.analysis.key_rows import State
+from kafka_forensics.analysis.misplaced import Misplaced
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.results import Incomplete
@@ -98,12 +99,14 @@ class KeyPart:
 
 @dataclass(slots=True)
 class Decided:
-    """Which transactional batches of a log belong to aborted transactions, and which to open ones, by the log's own markers."""
+    """What the folded log says of its batches: which belong to aborted transactions, and which to open ones, by the log's own
+    markers; and which bear a wrong base offset."""
 
     aborted: "Ints"
     """(producer id, first offset, marker's offset) of each, ascending, (n, 3)."""
     undecided: dict[int, int]
     """First offset of the open transaction by producer id."""
+    misplaced: tuple[Misplaced, ...] = ()
 
     @classmethod
     def of(cls, replica: Replica) -> Self:
@@ -113,7 +116,8 @@ class Decided:
         rows = rows[(rows[:, endings.IS_ABORT] != 0) & (rows[:, endings.FIRST_OFFSET] >= 0)]
         rows = rows[:, [endings.PRODUCER_ID, endings.FIRST_OFFSET, endings.LAST_OFFSET]]
         rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
-        return cls(np.asfortranarray(rows), {one.producer_id: one.first_offset for one in fold.open_transactions()})
+        first_open = {one.producer_id: one.first_offset for one in fold.open_transactions()}
+        return cls(np.asfortranarray(rows), first_open, replica.misplaced)
 
     def state(self, producer_id: int, offset: int) -> State:
         """State of a transactional batch with this base offset."""

@@ -92,7 +92,8 @@ def key_question(
 
 def _keyed_log(plan: ReplicaPlan, replica: Replica, every: list[ReplicaPlan]) -> KeyedLog:
     place = next(place for place, one in enumerate(every) if one is plan)
-    in_order = not any(one.kind in _OUT_OF_ORDER for one in replica.course.irregularities)
+    put_right = {one.place for one in replica.misplaced}
+    in_order = not any(one.kind in _OUT_OF_ORDER and one.run.last_place not in put_right for one in replica.course.irregularities)
     return KeyedLog(place, replica.log_end_offset, in_order, _changed_ms(plan), Decided.of(replica))
 
 

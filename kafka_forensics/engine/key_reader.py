@@ -8,6 +8,7 @@ import numpy as np
 import xxhash
 
 from kafka_forensics.analysis.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place
+from kafka_forensics.analysis.misplaced import Misplaced, move
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
 from kafka_forensics.engine.key_parts import Decided, KeyCounts, KeyPart
 from kafka_forensics.engine.key_runs import KeyRuns
@@ -64,12 +65,14 @@ class KeyReader:
     strict: bool = False
     part: KeyPart = field(init=False)
     _bad: set[int] = field(default_factory=set)
+    _moved: dict[tuple[int, int], Misplaced] = field(init=False)
     _segment: int = 0
     _matrix: "Ints" = field(default_factory=lambda: np.empty((RECORD_COLUMNS, 0), np.int64))
     _batch_of: "Ints" = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
+        self._moved = {one.place: one for one in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 
     def read(self) -> None:
@@ -121,6 +124,9 @@ class KeyReader:
     ) -> list[Damage]:
         """Open the batches of rows `[first, end)` that hold records of the compared range, see `Inspector`."""
         _open_legacy(buffer, position, columns, first, end)
+        for row in range(first, end) if self._moved else ():
+            if (wrong := self._moved.get((self._segment, int(columns[BatchColumn.POSITION, row])))) is not None:
+                move(columns[:, row], wrong.offset)
         good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
         wanted = good & (columns[BatchColumn.LAST_OFFSET, first:end] >= self.cuts[0])
         control = columns[BatchColumn.ATTRIBUTES, first:end] & CONTROL_MASK != 0
@@ -200,7 +206,8 @@ class KeyReader:
 
     def _open(self, data: bytes, position: int) -> None:
         """Add the records of a batch, which is none that a log without damage holds if it cannot be opened."""
-        batch = decode_batch(data, position=position)
+        moved = self._moved.get((self._segment, position))
+        batch = decode_batch(data if moved is None else moved.rewritten(data), position=position)
         header = batch.header
         if batch.problems:
             self.part.problems += [(self._segment, one) for one in batch.problems]

@@ -14,6 +14,7 @@ from kafka_forensics.engine.folding import Folded, Pause, RecentIndexes, fold_sp
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.engine.merging import merge_replica
+from kafka_forensics.engine.misplaced import with_right_offsets
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.scanning import Look, Merged, Scan, digest_key, judged
 from kafka_forensics.engine.splits import Split, splits_of
@@ -49,7 +50,8 @@ def scan_inputs(
     running.findings += lone_leftovers(inputs)
     key = digest_key()
     for _, found in groupby(folded_replicas([running], key, options.jobs, progress), key=partition_of):
-        running.take(judged([merged for _, merged in found], key, options, look))
+        merged = with_right_offsets([one for _, one in found], key, deep=running.deep)
+        running.take(judged(merged, key, options, look))
     return running.finish()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from kafka_forensics.analysis.misplaced import Misplaced
 from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.engine.folding import Folded
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
@@ -14,12 +15,17 @@ Refold = Callable[[Split], Iterator[Folded]]
 
 
 def merge_replica(
-    plan: ReplicaPlan, inputs: Inputs, stretches: Iterable[Folded], refold: Refold, told: Callable[[Folded], None]
+    plan: ReplicaPlan,
+    inputs: Inputs,
+    stretches: Iterable[Folded],
+    refold: Refold,
+    told: Callable[[Folded], None],
+    misplaced: tuple[Misplaced, ...] = (),
 ) -> tuple[Replica, SnapshotCheck]:
     """The whole replica from its stretches in file order, with its snapshots and `.txnindex` files read on the way.
 
     Where a walk landed beyond the start of the next split, or before it, that one is folded again from there. `told` is shown every
-    stretch that is merged.
+    stretch that is merged. `misplaced` are batches that were folded where they belong, and not where their base offsets say.
     """
     merged: ReplicaState | None = None
     landed = 0
@@ -39,7 +45,7 @@ def merge_replica(
             merged.merge(one.state)
             snapshot.merged(merged)
     state = merged or ReplicaState(0, compacted=plan.context.compacted)
-    replica = whole(plan.context, state)
+    replica = whole(plan.context, state, misplaced)
     snapshot.at(replica.log_end_offset, state)
     snapshot.rest()
     state.close()

@@ -7,7 +7,7 @@ from functools import cache, partial
 from itertools import combinations, pairwise
 from typing import Final
 
-from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences
+from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences, walked
 from kafka_forensics.analysis.fork_cuts import brokers_epochs
 from kafka_forensics.analysis.recovery import refused_at
 from kafka_forensics.analysis.replica import Replica
@@ -73,8 +73,6 @@ BEARING: Final = CONTRADICTING | {
 ABSENT: Final = ("copy_absent", "dead_copy_absent", "not_copied")
 LOSSES_COUNTED: Final = 512
 """Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
-_COUNTED_OFFSETS: Final = 1 << 20
-"""Offsets read at a time to count what is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +287,8 @@ def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanRep
     """A replica as its broker would load it: of a copy that was not taken from a running one, after recovery."""
     context, outlook = one.context, None if one.context.live else one.recovery
     end = one.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
+    if one.misplaced:
+        end = min(end, one.log_end_offset)  # a broker may take a wrong base offset for its log's end; no record stands there
     checkpoint = context.epoch_checkpoint
     epochs = brokers_epochs(one)
     return PlanReplica(
@@ -369,19 +369,13 @@ def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
 def _batches(replica: Replica, reader: LogReader, ranges: Ranges) -> Iterator[tuple[int, int, int]]:
     """(records of it in these ranges, size in bytes, offsets in them) of every batch that has some."""
     for low, high in ranges:
-        position = low
-        while position < high:
-            stop = min(position + _COUNTED_OFFSETS, high)
-            rows = reader.batches(replica, position, stop)
-            last = position
+        for rows in walked(reader, replica, low, high):
             for row in range(rows.shape[1]):
                 base, behind = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
                 inside = min(behind, high) - max(base, low)
-                if base < position > low or inside <= 0:
+                if inside <= 0:
                     continue
                 count = int(rows[BatchColumn.RECORDS_COUNT, row])
                 whole = low <= base and behind <= high and count >= 0
                 held = count if whole else inside if count < 0 else min(count, inside)
                 yield held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside
-                last = max(last, behind)
-            position = max(stop, last)

@@ -1,9 +1,11 @@
 """Reading replicas a second time: only the offsets that the comparison asks for."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafka_forensics.analysis.misplaced import put_right
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.cleaned_batches import surely_equal_where_both
 from kafka_forensics.engine.inputs import ReplicaPlan, typed_path
@@ -47,26 +49,36 @@ class LogReader:
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order."""
         plan = self._plans[id(replica.context)]
+        moved = {one.place: one.offset for one in replica.misplaced}
         found = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
         logs = [segment for segment in plan.directory.segments if segment.log is not None]
         for segment, following in zip(logs, [*logs[1:], None], strict=False):
             if segment.base_offset >= end or (following is not None and following.base_offset <= start):
                 continue
             try:
-                found += self._of_segment(plan, segment, None if following is None else following.base_offset, start, end)
+                reach = None if following is None else following.base_offset
+                found += self._of_segment(plan, segment, reach, (start, end), moved)
             except SourceError as error:
                 self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return np.concatenate(found, axis=1)
 
     def _of_segment(
-        self, plan: ReplicaPlan, segment: SegmentFiles, next_base_offset: int | None, start: int, end: int
+        self,
+        plan: ReplicaPlan,
+        segment: SegmentFiles,
+        next_base_offset: int | None,
+        offsets: tuple[int, int],
+        moved: Mapping[tuple[int, int], int],
     ) -> list["NDArray[np.int64]"]:
+        """Rows of a segment; `moved` are the right base offsets of batches where others are written, by segment and position."""
         assert segment.log is not None
+        start, end = offsets
+        here = {position: offset for (base_offset, position), offset in moved.items() if base_offset == segment.base_offset}
         found = []
         with plan.log_dir.source.open(segment.log.path) as file:
             reader = SegmentReader(file, key=self._key, next_base_offset=next_base_offset, inspect=inspector(deep=False))
             for chunk in reader.chunks(self._position(plan, segment, start)):
-                columns = chunk.columns
+                columns = put_right(chunk, here).columns if here else chunk.columns
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]
                 wanted = (last >= start) & (base < end)
                 rows = np.empty((BATCH_COLUMNS + 1, int(wanted.sum())), np.int64)
@@ -76,6 +88,21 @@ class LogReader:
                 if base.size and int(base.min()) >= end:
                     break
         return found
+
+    def batch_at(self, replica: Replica, place: tuple[int, int]) -> "NDArray[np.int64] | None":
+        """The batch at a byte of a segment, a column by BatchColumn, as it is written there; None if none can be read."""
+        plan, (base_offset, position) = self._plans[id(replica.context)], place
+        segment = next((one for one in plan.directory.segments if one.base_offset == base_offset), None)
+        if segment is None or segment.log is None:
+            return None
+        try:
+            with plan.log_dir.source.open(segment.log.path) as file:
+                first = next(SegmentReader(file).chunks(position, position + 1))
+                there = first.rows > 0 and int(first.columns[BatchColumn.POSITION, 0]) == position
+                return first.columns[:, 0].copy() if there else None
+        except SourceError as error:
+            self.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+            return None
 
     @staticmethod
     def _position(plan: ReplicaPlan, segment: SegmentFiles, offset: int) -> int:
@@ -143,10 +170,12 @@ class LogReader:
         try:
             with source.open(segment.log.path) as file:
                 position = int(row[BatchColumn.POSITION])
-                return decode_batch(file.read_at(position, size), position=position)
+                data = file.read_at(position, size)
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
             return None
+        moved = next((one for one in replica.misplaced if one.place == (segment.base_offset, position)), None)
+        return decode_batch(data if moved is None else moved.rewritten(data), position=position)
 
 
 def _records(decoded: DecodedBatch, row: "NDArray[np.int64]") -> dict[int, tuple[object, ...]]:

@@ -128,7 +128,9 @@ class _Loader:
         replica, base_offset = self._replica, segment.base_offset
         assert segment.log is not None
         totals = replica.state.framing.by_segment.get(base_offset)
-        next_offset: int | None = base_offset if totals is None else totals.last_offset + 1
+        next_offset: int | None = base_offset
+        if totals is not None:
+            next_offset = replica.written_end(base_offset, totals.last_offset + 1)
         odd = regresses(replica, base_offset)
         if last and segment.index is not None:
             bad = any(one.file_kind == "index" and one.segment == base_offset for one in replica.state.bad_entries)

@@ -179,6 +179,17 @@ def _partitions(inputs: Inputs) -> list[tuple[str, int]]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Between:
+    """Records of a range by their offsets, None in batches that cannot be decoded, and the offsets `[start, end)` of these.
+
+    Of such a batch no more offsets are listed than it has bytes: it may claim 2^31.
+    """
+
+    records: dict[int, HeldRecord | None]
+    unreadable: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Side:
     """One replica and its log, to be read again."""
 
@@ -186,26 +197,30 @@ class _Side:
     reader: LogReader
     payloads: bool
 
-    def between(self, start: int, end: int) -> dict[int, HeldRecord | None]:
-        """Records at the offsets of `[start, end)`, None where a batch holds the offset and cannot be decoded."""
+    def between(self, start: int, end: int) -> "_Between":
+        """What it holds of `[start, end)`."""
         found: dict[int, HeldRecord | None] = {}
+        unreadable: list[tuple[int, int]] = []
         for row in self.reader.batches(self.replica, start, end).T:
             decoded = self.reader.decoded(self.replica, row)
             for record in () if decoded is None else decoded.iter_records():
                 if start <= record.offset < end:
                     found.setdefault(record.offset, _held_record(record, row, payloads=self.payloads))
             if decoded is None or decoded.problems:
-                first, last = int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.LAST_OFFSET])
-                for offset in range(max(first, start), min(last + 1, end)):
+                claimed = max(int(row[BatchColumn.BASE_OFFSET]), start), min(int(row[BatchColumn.LAST_OFFSET]) + 1, end)
+                for offset in range(claimed[0], min(claimed[1], claimed[0] + int(row[BatchColumn.SIZE_IN_BYTES]))):
                     found.setdefault(offset, None)
-        return found
+                unreadable.append(claimed)
+        return _Between(found, unreadable)
 
-    def held(self, offset: int, found: dict[int, HeldRecord | None]) -> Held:
-        """What is at `offset`, of which `found` is what `between` gave."""
-        broker = self.replica.broker
+    def held(self, offset: int, between: "_Between") -> Held:
+        """What is at `offset`, by what `between` gave."""
+        broker, found = self.replica.broker, between.records
         if offset in found:
             record = found[offset]
             return Held(broker, State.UNREADABLE if record is None else State.RECORD, record)
+        if any(start <= offset < end for start, end in between.unreadable):
+            return Held(broker, State.UNREADABLE)
         if offset < self.replica.log_start_offset:
             return Held(broker, State.BEFORE_LOG_START)
         return Held(broker, State.BEYOND_LOG_END if offset >= self.replica.log_end_offset else State.ABSENT)
@@ -283,13 +298,14 @@ def _contradict(held: list[Held], *, compacted: bool) -> bool:
 def _read(
     sides: list[_Side], start: int, end: int, width: Callable[[int], int], *, backwards: bool = False
 ) -> Iterator[tuple[int, list[Held]]]:
-    """Every offset of `[start, end)` that some replica holds, window by window; `width` of the n-th window."""
-    number = 0
+    """Every offset of `[start, end)` that some replica holds, window by window: `width` of the n-th, wider behind empty ones."""
+    number = empty = 0
     while start < end:
-        size = width(number)
+        size = width(number) << empty
         low, high = (max(end - size, start), end) if backwards else (start, min(start + size, end))
         found = [side.between(low, high) for side in sides]
-        for offset in sorted(set().union(*found), reverse=backwards):
+        empty = 0 if any(each.records for each in found) else empty + 1
+        for offset in sorted(set().union(*(each.records for each in found)), reverse=backwards):
             yield offset, [side.held(offset, each) for side, each in zip(sides, found, strict=True)]
         start, end = (start, low) if backwards else (high, end)
         number += 1

@@ -14,6 +14,7 @@ from kafka_forensics.engine.changes import At, Disks, Words, disks_of, partition
 from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
+from kafka_forensics.engine.misplaced import with_right_offsets
 from kafka_forensics.engine.options import ScanOptions, without_secrets
 from kafka_forensics.engine.paths import split_name
 from kafka_forensics.engine.scanning import Merged, Scan, digest_key, judged
@@ -257,6 +258,7 @@ def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Pro
         for snapshot in snapshots:
             mine, summary = merged.get(id(snapshot.running), []), None
             if mine:
+                mine = with_right_offsets(mine, key, deep=snapshot.running.deep)
                 answer = judged(mine, key, options)
                 snapshot.running.take(answer)
                 summary = answer.result.summary

@@ -14,6 +14,7 @@ from kafka_forensics.analysis import (
     framing,
     indexes,
     key_placement,
+    misplaced,
     producer_runs,
     producer_table,
     producers,
@@ -45,7 +46,7 @@ from kafka_forensics.storage import source
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
     *(compaction, key_parts, key_question, ledger),
-    *(context, continuity, digests, epoch_bumps, epochs, framing, indexes, key_placement, producer_runs, producer_table),
+    *(context, continuity, digests, epoch_bumps, epochs, framing, indexes, key_placement, misplaced, producer_runs, producer_table),
     *(producers, recovery_walk, replica, sample, transaction_endings, transaction_markers, transactions, transactions_facts),
     *(witnesses, change_slices, partition_changes, changes, errand_values, inputs, options, partitions, scanning, slices),
     *(batches, controller, files, findings, group_log, results, transaction_log, file_names, log_dir, source),

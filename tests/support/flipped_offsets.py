@@ -1,0 +1,101 @@
+"""Base offsets with a flipped bit in copies of real logs, and what each command answers, in values that can be compared."""
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kafka_forensics import scan_snapshots
+from kafka_forensics.engine.finding import search
+from kafka_forensics.engine.finding_match import Conditions
+from kafka_forensics.engine.local import scan
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import PlanOptions, make_plans
+from kafka_forensics.engine.side_by_side import compare
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Where a batch stands and what its header says."""
+
+    log: Path
+    position: int
+    base_offset: int
+
+
+def batches_of(directory: Path) -> list[Batch]:
+    """The batches of a partition directory, in order."""
+    found = []
+    for log in sorted(directory.glob("*.log")):
+        data, at = log.read_bytes(), 0
+        while at + 17 <= len(data):
+            base_offset, length = struct.unpack_from(">qi", data, at)
+            if length < 14:
+                break
+            found.append(Batch(log, at, base_offset))
+            at += 12 + length
+    return found
+
+
+@contextmanager
+def flipped(batch: Batch, byte: int, bit: int) -> Iterator[None]:
+    """The log with one bit of the batch turned over, for as long as the context lasts."""
+    before = batch.log.read_bytes()
+    changed = bytearray(before)
+    changed[batch.position + byte] ^= 1 << bit
+    batch.log.write_bytes(changed)
+    try:
+        yield
+    finally:
+        batch.log.write_bytes(before)
+
+
+def scanned(paths: list[str], topic: str, partition: int) -> dict[str, Any]:
+    """What a scan says of one partition, and its findings without what a start would do."""
+    result = scan(paths, ScanOptions(topic, partition))
+    (summary,) = result.partitions
+    return {
+        "replicas": [replace(one, recovery=None) for one in summary.replicas],
+        "high_watermark": summary.high_watermark_at_least,
+        "findings": sorted(
+            (one.kind, str(one.place.broker), one.place.offset_start, one.place.offset_end)
+            for one in result.findings
+            if one.place.topic == topic and one.kind != "RECOVERY_WOULD_TRUNCATE"
+        ),
+    }
+
+
+def planned(paths: list[str], topic: str, partition: int, without: str) -> list[object]:
+    """What elections would lose, but for the candidate `without`: whether its broker starts is another question."""
+    return [
+        (
+            [
+                (candidate.broker, candidate.election, [(loss.start, loss.end, loss.held_by) for loss in candidate.losses])
+                for candidate in one.plan.candidates
+                if str(candidate.broker) != without
+            ],
+            [(loss.start, loss.end) for loss in one.plan.at_stake],
+        )
+        for one in make_plans(paths, ScanOptions(topic, partition), PlanOptions()).planned
+    ]
+
+
+def compared(paths: list[str], topic: str, partition: int) -> object:
+    """The first difference and the records around it."""
+    found = compare(paths, ScanOptions(topic, partition))
+    return found.first_difference, found.rows
+
+
+def found_offsets(paths: list[str], topic: str, partition: int, end: int) -> list[tuple[object, int]]:
+    """(broker, offset) of the records that a search for the last offsets finds."""
+    asked = Conditions(offset_start=max(end - 20, 0), offset_end=end + 5)
+    return [(row[2], row[3]) for row in search(paths, ScanOptions(topic, partition), asked).rows()]
+
+
+def changed(older: list[str], newer: list[str], topic: str, partition: int) -> list[object]:
+    """What changed between two copies, but for bytes that are others under the same offsets."""
+    result = scan_snapshots({"older": older, "newer": newer}, topic=topic, partition=partition)
+    told = [(one.broker, one.kind, one.offset_start, one.offset_end) for one in result.changes if one.kind != "rewritten"]
+    return [*(one for one in told if one[1] != "unchanged"), *(one.kind for one in result.findings)]
