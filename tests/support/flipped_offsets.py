@@ -1,7 +1,7 @@
 """Base offsets with a flipped bit in copies of real logs, and what each command answers, in values that can be compared."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,8 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.planning import PlanOptions, make_plans
 from kafka_forensics.engine.side_by_side import compare
+from kafka_forensics.replication.offset_ranges import normalised
+from kafka_forensics.replication.plans import Loss
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,22 @@ def planned(paths: list[str], topic: str, partition: int, without: str) -> list[
     return [
         (
             [
-                (candidate.broker, candidate.election, [(loss.start, loss.end, loss.held_by) for loss in candidate.losses])
+                (candidate.broker, candidate.election, _offsets(candidate.losses))
                 for candidate in one.plan.candidates
                 if str(candidate.broker) != without
             ],
-            [(loss.start, loss.end) for loss in one.plan.at_stake],
+            _offsets(one.plan.at_stake),
         )
         for one in make_plans(paths, ScanOptions(topic, partition), PlanOptions()).planned
     ]
+
+
+def _offsets(losses: Sequence[Loss]) -> dict[str, object]:
+    """Lost offsets by who holds them, whatever else sets them apart."""
+    held: dict[str, list[tuple[int, int]]] = {}
+    for loss in losses:
+        held.setdefault(repr(loss.held_by), []).append((loss.start, loss.end))
+    return {holders: normalised(ranges) for holders, ranges in held.items()}
 
 
 def compared(paths: list[str], topic: str, partition: int) -> object:
