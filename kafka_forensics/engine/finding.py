@@ -279,7 +279,7 @@ class Search:
             behind = int.from_bytes(head, "big", signed=True)
         found = by_neighbours(chunk.columns, segment, before, behind)
         if behind is None and piece.leftover is None:
-            found += self._last_misplaced(piece, chunk, before)
+            found += self._last_misplaced(piece, put_right(chunk, {one.position: one.offset for one in found}), before)
         return found
 
     def _last_misplaced(self, piece: _Piece, chunk: BatchChunk, before: int | None) -> list[Misplaced]:
