@@ -46,6 +46,8 @@ class ReplicaContext:
     """Base offsets of `.log.deleted` files, which a broker renames before it deletes them."""
     segment_base_offsets: list[int] = field(default_factory=list)
     """Base offsets of the live `.log` files, ascending."""
+    not_followed: list[int] = field(default_factory=list)
+    """Those of them that are only in the names of links that are not followed, or of pipes: no log need have got there."""
 
     @property
     def node(self) -> int | str:

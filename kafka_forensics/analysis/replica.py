@@ -255,7 +255,8 @@ def _named_start(context: ReplicaContext, state: ReplicaState) -> list[Run]:
 
 def _named_end(context: ReplicaContext, state: ReplicaState) -> list[Run]:
     """A run of nothing where the last segment holds no batch: its name alone says that the log went on up to there."""
-    runs, named = state.continuity.runs, max(context.segment_base_offsets, default=0)
+    runs = state.continuity.runs
+    named = max((base_offset for base_offset in context.segment_base_offsets if base_offset not in context.not_followed), default=0)
     if not runs or named in state.framing.by_segment or named <= max(run.end_offset for run in runs):
         return []
     if context.compacted:

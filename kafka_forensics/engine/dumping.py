@@ -117,13 +117,22 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     """
     inputs = DumpInputs(several=len(paths) > 1)
     there: list[tuple[str, int]] = []
-    for one in open_paths(paths, logs_only=False, storage_options=options.storage_options):
+    every = open_paths(paths, logs_only=False, storage_options=options.storage_options)
+    for one in every:
         source, found = one.source, one.found
         inputs.incomplete += not_listed(source, found) + members_left_out(source)
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
-        inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
+        inputs.left_out += [
+            typed_path(source, entry.path) for entry in [*found.unknown, *found.unsearched, *_strange(found.irregular)]
+        ]
         for entry in found.files:
-            place = _lone_place(source, options)
+            try:
+                place = _lone_place(source, options)
+            except UsageError:
+                if len(every) == 1:
+                    raise
+                inputs.left_out.append(source.name)
+                continue
             there += [] if place is None else [place]
             if place is None or fits(place, _asked(options)):
                 inputs.files.append(_lone_file(source, entry))
@@ -163,11 +172,16 @@ def _take_log_directory(inputs: DumpInputs, source: "ByteSource", found: LogDire
     chosen = options.topic_glob is not None or options.partition is not None
     if not chosen:
         inputs.files += _files(source, [(entry, None) for _, entry in sorted(found.entries.items())])
-        inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *found.irregular]]
+        inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *_strange(found.irregular)]]
     for directory, place in zip(found.partitions, _places(found), strict=True):
         if not chosen or fits(place, _asked(options)):
             inputs.files += _files(source, _entries(directory))
-            inputs.left_out += [typed_path(source, entry.path) for entry in [*directory.unknown, *directory.irregular]]
+            inputs.left_out += [typed_path(source, entry.path) for entry in [*directory.unknown, *_strange(directory.irregular)]]
+
+
+def _strange(irregular: "list[Entry]") -> "list[Entry]":
+    """Links, pipes and the like without a name of Kafka's; the others are files and directories that cannot be read."""
+    return [entry for entry in irregular if parse_file_name(entry.name) is None and parse_partition_name(entry.name) is None]
 
 
 def _asked(options: DumpOptions) -> ScanOptions:

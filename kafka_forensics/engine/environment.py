@@ -31,7 +31,7 @@ def environment_findings(inputs: Inputs) -> list[Finding]:
         found += _missing_indexes(log_dir)
     for name, discovery in inputs.discoveries:
         found += [_irregular(entry, None, name) for entry in discovery.irregular]
-        found += _unknown(discovery.unknown, None, name)
+        found += _unknown(discovery.unsearched, None, name)
     ids: dict[str, str] = {}
     for log_dir in inputs.log_dirs:
         if log_dir.meta is not None and log_dir.meta.cluster_id is not None:
@@ -113,7 +113,10 @@ def _missing_indexes(log_dir: LogDir) -> list[Finding]:
         lacking += [
             f"{directory.name}/{segment.log.name}"
             for segment in directory.segments
-            if segment.log is not None and (segment.index is None or segment.time_index is None) and segment.log.path
+            if segment.log is not None
+            and (segment.index is None or segment.time_index is None)
+            and segment.log.path
+            and segment.log.unreadable is None
         ]
     if not lacking:
         return []

@@ -43,7 +43,7 @@ from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.storage.archive import reading_order
 from kafka_forensics.storage.lost import LostSource
-from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.open import open_address
 from kafka_forensics.storage.source import ByteSource
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ SOURCES_KEPT: Final = 64
 def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSource:
     """A source, opened once for `scan`: what an earlier scan has seen of it may be no more."""
     assert scan
-    source = open_source(place, options.storage_options)
+    source = open_address(place, options.storage_options)
     vars(source)["name"] = name  # as the user typed it, wherever this process was started
     return source
 

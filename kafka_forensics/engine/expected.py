@@ -59,6 +59,7 @@ def _given(log_dir: LogDir, *, is_alone: bool) -> GivenDirectory:
         (each.topic or "", each.partition or 0): _case(each) for each in log_dir.found.partitions if each.legal and not each.suffix
     }
     there |= {(name.topic, name.partition): Case.UNREADABLE for name in log_dir.found.unlisted if name.suffix is None}
+    there |= {(name.topic, name.partition): Case.WHOLE for name in log_dir.found.repeated if name.suffix is None}
     links = [name for entry in log_dir.found.irregular if (name := parse_partition_name(entry.name)) is not None]
     there |= {(name.topic, name.partition): Case.LINK for name in links if name.suffix is None}
     watermarks = log_dir.checkpoints.get(HIGH_WATERMARKS)

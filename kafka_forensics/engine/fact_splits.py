@@ -6,8 +6,6 @@ Small files go together, large `.log` files are cut. Where exactly a part begins
 
 import json
 import logging
-import os
-import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, Final
@@ -22,6 +20,7 @@ from kafka_forensics.engine.selection import listed
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
 from kafka_forensics.storage.archive import reading_order
+from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource, Entry
 
 FILE_COST: Final = 256 << 10
@@ -29,7 +28,6 @@ FILE_COST: Final = 256 << 10
 MAX_PARTS: Final = 4096
 """Parts of one file at most; they are as much larger as that takes."""
 _LONGEST_NAME: Final = 249
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 Unit = tuple[Piece, int]
 """A piece that is not cut further, and its weight in bytes."""
@@ -135,9 +133,15 @@ def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionD
 
 
 def _piece(log_dir: LogDir, directory: PartitionDirectory, **more: Any) -> Piece:
-    name = log_dir.source.name
-    opened = name if _URI.match(name) and not os.path.lexists(name) else os.path.abspath(name)
-    return Piece(opened, log_dir.name, log_dir.broker, directory.topic or "", directory.partition or 0, directory.name, **more)
+    return Piece(
+        address_of(log_dir.source),
+        log_dir.name,
+        log_dir.broker,
+        directory.topic or "",
+        directory.partition or 0,
+        directory.name,
+        **more,
+    )
 
 
 def _checkpoints(log_dir: LogDir) -> Unit:

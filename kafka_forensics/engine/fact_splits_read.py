@@ -26,7 +26,7 @@ from kafka_forensics.parsers.offset_index import parse_offset_index
 from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
 from kafka_forensics.parsers.time_index import parse_time_index
 from kafka_forensics.parsers.transaction_index import parse_transaction_index
-from kafka_forensics.storage.open import open_source
+from kafka_forensics.storage.open import open_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,7 @@ def read_task(task: str, query: FactQuery, storage_options: tuple[tuple[str, str
 
     def source_of(piece: Piece) -> "ByteSource":
         if piece.source not in sources:
-            sources[piece.source] = open_source(piece.source, storage_options or None)
+            sources[piece.source] = open_address(piece.source, storage_options or None)
         return sources[piece.source]
 
     columns: list[Any] = [FACTS[query.fact].schema.field(name) for name in query.columns]

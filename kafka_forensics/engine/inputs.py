@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
@@ -10,7 +10,7 @@ from typing import TypeVar
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.code_cache import keep_out_of
 from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.paths import members_left_out, not_listed, open_paths, typed_path
+from kafka_forensics.engine.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
 from kafka_forensics.engine.selection import listed, require_match
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
@@ -19,18 +19,19 @@ from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetChe
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
-from kafka_forensics.parsers.file_names import FileKind, parse_partition_name
+from kafka_forensics.parsers.file_names import FileKind, parse_file_name, parse_partition_name
 from kafka_forensics.parsers.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
 from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
 from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, PartitionDirectory, SegmentFiles
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.manifest import Manifest
-from kafka_forensics.storage.source import ByteFile, ByteSource, Entry
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
 
 __all__ = [
     "CHECKPOINTS",
     "Inputs",
     "LogDir",
+    "NotRead",
     "ReplicaPlan",
     "broker_order",
     "gather",
@@ -87,6 +88,25 @@ class ReplicaPlan:
     """Whether a deep reading shall look at the keys of some records."""
 
 
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """A link that is not followed, or a pipe, socket or device, in the place of a log directory, a partition or a file of Kafka's.
+
+    `broker` and `log_dir` are None outside of log directories, where it may be a log directory itself, or a partition, if
+    `directory` is named like one. `directory` is the partition's name, None for a file of the log directory; `file` is the file's
+    name in it, None for the whole directory.
+    """
+
+    path: str
+    """As the user would type it."""
+    kind: EntryKind
+    reason: str
+    broker: int | str | None = None
+    log_dir: str | None = None
+    directory: str | None = None
+    file: str | None = None
+
+
 @dataclass(slots=True)
 class Inputs:
     """All that a scan reads. `discoveries` pairs each source's name with what was found in it."""
@@ -111,6 +131,8 @@ class Inputs:
     sources: list[ByteSource] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
     """Names of sources that the scan reads elsewhere."""
+    not_read: list[NotRead] = field(default_factory=list)
+    """Links that are not followed, and what else is no file or directory where one of Kafka's should be, whatever was asked for."""
     around: dict[str, LogDir] = field(default_factory=dict)
     """Path → small files of a log directory around partition directories that were given by themselves."""
 
@@ -169,7 +191,9 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     """
     inputs = Inputs()
     named: dict[int | str, list[LogDir]] = {}
-    for opened in open_paths(paths, storage_options=storage_options):
+    every = open_paths(paths, storage_options=storage_options)
+    note_strangers(every)
+    for opened in every:
         given, source, found = opened.given, opened.source, opened.found
         before = len(inputs.log_dirs)
         inputs.discoveries.append((source.name, found))
@@ -179,6 +203,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
             inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
         for entry in found.files:
             inputs.log_dirs.append(_lone_file(inputs, source, entry, given))
+        inputs.not_read += _not_read(source, found, inputs.log_dirs[before:])
         if given is not None:
             named.setdefault(given, []).extend(inputs.log_dirs[before:])
     _require_one_broker_a_name(named)
@@ -187,6 +212,27 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         told = f"{listed(names)} was given as broker {broker} and is node {listed(map(str, node_ids))}'s by meta.properties"
         logging.getLogger(__name__).warning("note: %s: findings call it %s", told, broker)
     return inputs
+
+
+def _not_read(source: ByteSource, found: Discovery, log_dirs: list[LogDir]) -> Iterator[NotRead]:
+    """What of a source's links, pipes, sockets and devices stands where Kafka would have a file or directory."""
+    not_listed = {one.path for one in found.incomplete}
+    for entry in found.irregular:
+        if entry.path in not_listed:
+            name = entry.name if parse_partition_name(entry.name) is not None else None
+            yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", directory=name)
+    for log_dir in log_dirs:
+        place = log_dir.broker, log_dir.name
+        for entry in log_dir.found.irregular:
+            if entry.path in not_listed:
+                yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place, entry.name)
+            elif entry.name in log_dir.found.entries:
+                yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place, None, entry.name)
+        for directory in log_dir.found.partitions:
+            for entry in directory.irregular:
+                if parse_file_name(entry.name) is not None:
+                    where = *place, directory.name, entry.name
+                    yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *where)
 
 
 def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
@@ -387,6 +433,9 @@ def _plan(
     if entry is not None:
         metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
         context.topic_id = None if metadata is None else metadata.topic_id
+    for entry in directory.irregular:
+        if entry.unreadable is not None and parse_file_name(entry.name) is not None:
+            inputs.incomplete.append(Incomplete(typed_path(log_dir.source, entry.path), entry.unreadable))
     for segment in directory.segments:
         for file in (segment.log, segment.index, segment.time_index):
             if file is not None:
@@ -397,5 +446,7 @@ def _plan(
         for each in directory.leftovers
         if each.suffix == "deleted" and each.kind is FileKind.LOG and each.base_offset is not None
     ]
+    unreadable = (segment.base_offset for segment in directory.segments if segment.log is not None and segment.log.unreadable)
+    context.not_followed = list(unreadable)
     size = sum(segment.log.size_in_bytes for segment in directory.segments if segment.log is not None)
     return ReplicaPlan(log_dir, directory, context, size)

@@ -2,16 +2,35 @@
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.file_names import FileKind, FileName, parse_file_name
-from kafka_forensics.parsers.log_dir import Discovery, LogDirectory, discover
+from kafka_forensics.parsers.file_names import (
+    LOG_DIRECTORY_KINDS,
+    FileKind,
+    FileName,
+    classify_file,
+    parse_file_name,
+    parse_partition_name,
+)
+from kafka_forensics.parsers.log_dir import (
+    Discovery,
+    LogDirectory,
+    PartitionDirectory,
+    SegmentFiles,
+    directory_key,
+    discover,
+)
 from kafka_forensics.storage.containers import container_of
-from kafka_forensics.storage.open import ARCHIVES, located, open_source
-from kafka_forensics.storage.source import ByteSource, EntryKind
+from kafka_forensics.storage.lost import LostSource
+from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.options import StorageOptions
 
 Name = int | str
 """What a broker is called: a number where the name is one."""
@@ -28,6 +47,10 @@ _BY_SUFFIX: Final = {
 }
 
 
+class StrangerError(UsageError):
+    """A path that holds nothing of Kafka's."""
+
+
 @dataclass(slots=True)
 class OpenedPath:
     """One path that was given: `given` is the broker's name in `NAME=PATH`, None without one."""
@@ -40,8 +63,8 @@ class OpenedPath:
 def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
     """Open every path, what is reached by several of them once only, and note that. Patterns in URIs are matched here.
 
-    Raises UsageError for a path that is missing, empty or holds nothing of Kafka's, and for a file that is no log (`logs_only`) or
-    no file of Kafka's.
+    Of several paths, those that hold nothing of Kafka's are left out with a note, and one that cannot be opened is incomplete.
+    Raises UsageError for a path that is missing or empty, and where none holds a log (`logs_only`) or a file of Kafka's.
     """
     opened: list[OpenedPath] = []
     by_place: dict[str, OpenedPath] = {}
@@ -52,11 +75,64 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
             _name(by_place[place], given)
             _note(f"{path}: the same as {by_place[place].source.name}, read once")
             continue
-        source = open_source(path, options)
-        one = by_place[place] = OpenedPath(given, source, _discovered(source))
-        _require_content(one, logs_only=logs_only)
+        by_place[place] = one = OpenedPath(given, _source(path, options, alone=len(every) == 1), Discovery())
         opened.append(one)
-    return _read_once(opened) if len(opened) > 1 else opened
+    share_roots([one.source for one in opened])
+    for one in opened:
+        one.found = _discovered(one.source)
+    opened = _without_strangers(opened, logs_only=logs_only)
+    if len(opened) > 1 or any(one.found.repeated or _has_links(one.found) for one in opened):
+        return _read_once(opened)
+    return opened
+
+
+def note_strangers(opened: Iterable[OpenedPath]) -> None:
+    """Tell in one line what lies beside log directories and is nothing of Kafka's."""
+    names: list[str] = []
+    for one in opened:
+        above = {""}
+        for directory in one.found.log_directories:
+            parts = directory.path.split("/")
+            above.update("/".join(parts[:count]) for count in range(1, len(parts)))
+        skipped = [*one.found.unknown, *(entry for entry in one.found.irregular if entry.kind is EntryKind.OTHER)]
+        names += sorted({typed_path(one.source, _topmost(entry.path, above)) for entry in skipped})
+    if names:
+        _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {_counted(names)}")
+
+
+def _topmost(path: str, above: set[str]) -> str:
+    """The highest directory on the way to `path` that is not `above` a log directory, or the path itself."""
+    parts = path.split("/")
+    return next((name for count in range(1, len(parts)) if (name := "/".join(parts[:count])) not in above), path)
+
+
+def _source(path: str, options: "StorageOptions | None", *, alone: bool) -> ByteSource:
+    """What is at `path`; one of several that cannot be opened stands for itself. Raises UsageError, and SourceError if `alone`."""
+    try:
+        return open_source(path, options)
+    except SourceError as error:
+        if alone:
+            raise
+        return LostSource(path, error)
+
+
+def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
+    """The paths with something of Kafka's. Raises UsageError for one that was named and has nothing, and if none has."""
+    kept: list[OpenedPath] = []
+    strangers: list[tuple[OpenedPath, UsageError]] = []
+    for one in opened:
+        try:
+            _require_content(one, logs_only=logs_only)
+            kept.append(one)
+        except StrangerError as error:
+            if one.given is not None:
+                raise
+            strangers.append((one, error))
+    if strangers and not kept:
+        raise strangers[0][1]
+    if strangers:
+        _note(f"skipped, as nothing of Kafka's is in them: {_counted([one.source.name for one, _ in strangers])}")
+    return kept
 
 
 def split_name(path: str) -> tuple[Name | None, str]:
@@ -104,11 +180,16 @@ def _discovered(source: ByteSource) -> Discovery:
 
 
 def _require_content(one: OpenedPath, *, logs_only: bool) -> None:
+    """Raise StrangerError for a path with nothing of Kafka's, UsageError for an archive whose name does not say so."""
     source, found = one.source, one.found
-    if found.files:
+    if isinstance(source, LostSource):
+        name = os.path.basename(source.name.rstrip("/"))
+        if source.is_special and parse_file_name(name) is None and parse_partition_name(name) is None:
+            raise StrangerError(f"{source.name}: {source.reason}")
+    elif found.files:
         _require_kafka_file(source, logs_only=logs_only)
     elif not (found.log_directories or found.incomplete or source.rejected or source.problems):
-        raise UsageError(f"there is no Kafka log in {source.name}", hint=_hint(one))
+        raise StrangerError(f"there is no Kafka log in {source.name}", hint=_hint(one))
 
 
 def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
@@ -120,18 +201,15 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
             rename = f"let its name end in {ends[0]}" if ends else f"archives that can be read are {', '.join(ARCHIVES)}"
             raise UsageError(f"{source.name}: holds {container.words}, and its name does not say so", hint=rename)
         hint = "a renamed copy is read if its name ends in .log, .index, ..."
-        raise UsageError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
+        raise StrangerError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
     if logs_only and not source.name.endswith(".log"):
         hint = f"`kafka-forensics dump {source.name}` shows what is in it"
-        raise UsageError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
+        raise StrangerError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
 
 
 def _hint(one: OpenedPath) -> str:
     """What to do about a path that holds nothing of Kafka's."""
     found, name = one.found, one.source.name
-    links = [entry.path for entry in found.irregular if entry.kind is EntryKind.SYMLINK]
-    if links:
-        return f"links inside are not followed ({_listed(links)}): give them as paths themselves, like {os.path.join(name, '*')}"
     archives = [entry.path for entry in found.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:
         others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"
@@ -139,9 +217,10 @@ def _hint(one: OpenedPath) -> str:
     return _LAYOUT
 
 
-def _listed(names: list[str]) -> str:
-    more = ", ..." if len(names) > _NAMES_LISTED else ""
-    return ", ".join(sorted(names)[:_NAMES_LISTED]) + more
+def _counted(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
+    return ", ".join(names[:_NAMES_LISTED]) + more
 
 
 def _name(one: OpenedPath, given: Name | None) -> None:
@@ -155,64 +234,208 @@ def _two_names(place: str, name: Name, other: Name) -> UsageError:
     return UsageError(f"{place} was given two names, {name} and {other}", hint="give each log directory one name")
 
 
+def _has_links(found: Discovery) -> bool:
+    """Whether a link was followed, or leads to what is read already."""
+    return any(
+        each.link is not None
+        for directory in found.log_directories
+        for part in directory.partitions
+        for each in (*_entries(directory.entry, part.entry), *_logs(part))
+    )
+
+
 def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     """The sources without the directories and files that another holds too; of equals the named one is kept, or the first."""
-    kept = _keepers(opened)
+    repeated = _log_directories_once(opened)
     held, alone = _partition_places(opened)
-    repeated: list[str] = []
+    logs = _log_places(opened, held)
     for one in opened:
         directories = []
         for directory in one.found.log_directories:
-            identity = _identity(one.source, directory.path)
-            keeper = one if identity is None else kept[identity]
-            again = held.get(identity) if _is_alone(directory) else None
-            if again is None and keeper is not one:
-                again = keeper.source.name
-            if again is None:
-                directories.append(directory)
-            else:
-                repeated.append(f"{typed_path(one.source, directory.path)} is in {again} as well: read once")
+            within = held.get(_key(one, directory.entry)) if _is_alone(directory) else None
+            if within is not None:
+                repeated.append(_again(one, directory.path, within.place))
+                continue
+            rest, told = _partitions_once(one, directory, held, logs)
+            repeated += told
+            directories += [] if rest is None else [rest]
         files = one.found.files
-        if files and (again := held.get(_parent(one.source)) or alone.get(_parent(one.source))):
-            repeated.append(f"{one.source.name} is in {again} as well: read once")
-            files = []
+        if files:
+            parent = _parent(one.source)
+            around = held.get(parent) or alone.get(parent) or logs.get(files[0].identity)
+            if around is not None:
+                repeated.append(_again(one, "", around.place))
+                files = []
         one.found = replace(one.found, log_directories=directories, files=files)
     for words in repeated[:_NAMES_LISTED]:
         _note(words)
     if len(repeated) > _NAMES_LISTED:
         _note(f"and {len(repeated) - _NAMES_LISTED} more are read once")
-    return [one for one in opened if one.found != Discovery() or one.source.problems or one.source.rejected]
+    empty = Discovery()
+    return [one for one in opened if replace(one.found, repeated=[]) != empty or one.source.problems or one.source.rejected]
 
 
-def _keepers(opened: list[OpenedPath]) -> dict[Identity, OpenedPath]:
+def _again(one: OpenedPath, path: str, place: str) -> str:
+    return f"{typed_path(one.source, path)} is in {place} as well: read once"
+
+
+def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
+    """Leave each log directory in one source, by one name; what is to be told of the others."""
+    kept = _keepers(opened)
+    told = []
+    for one in opened:
+        told += [f"{typed_path(one.source, entry.path)} leads to what is read by another name" for entry in one.found.repeated]
+        directories = []
+        for directory in one.found.log_directories:
+            keeper, chosen = kept.get(_key(one, directory.entry), (one, directory))
+            if chosen is directory:
+                directories.append(directory)
+            else:
+                told.append(
+                    _again(one, directory.path, keeper.source.name if keeper is not one else typed_path(one.source, chosen.path))
+                )
+        one.found = replace(one.found, log_directories=directories)
+    linked = {
+        _key(one, entry)
+        for one in opened
+        for each in one.found.log_directories
+        for entry in each.entries.values()
+        if _is_link(entry)
+    }
+    for one in opened if linked else ():
+        directories = [each for each in one.found.log_directories if not _only_linked(one, each, linked)]
+        one.found = replace(one.found, log_directories=directories)
+    return told
+
+
+def _only_linked(one: OpenedPath, directory: LogDirectory, linked: set[object]) -> bool:
+    """Whether a folder is none but for small files to which links of another log directory lead."""
+    files = [entry for entry in directory.entries.values() if classify_file(entry.name) in LOG_DIRECTORY_KINDS]
+    return bool(files) and not directory.partitions and all(not _is_link(each) and _key(one, each) in linked for each in files)
+
+
+def _partitions_once(
+    one: OpenedPath, directory: LogDirectory, held: "dict[object, _Reading]", logs: "dict[object, _Reading]"
+) -> tuple[LogDirectory | None, list[str]]:
+    """A log directory without the partitions and segments that are read by another name, and what is to be told of them.
+
+    None for a folder without small files of its own of which nothing is left.
+    """
+    partitions, told = [], list[str]()
+    for part in directory.partitions:
+        place = typed_path(one.source, part.path)
+        reading = held.get(_key(one, part.entry))
+        if reading is not None and reading.place != place:
+            told.append(f"{place} is in {reading.place} as well: read once")
+            if (name := parse_partition_name(part.name)) is not None:
+                directory.repeated.append(name)
+            continue
+        elsewhere = {
+            entry.path: logs[key].place
+            for entry in _logs(part)
+            if (key := _key(one, entry)) in logs and logs[key].place != typed_path(one.source, entry.path)
+        }
+        if elsewhere:
+            part, words = _logs_once(one, part, elsewhere, keep=bool(directory.entries))
+            told += words
+        if not elsewhere or part.segments:
+            partitions.append(part)
+    if len(partitions) == len(directory.partitions) and not told:
+        return directory, told
+    if not partitions and not directory.entries and not directory.unlisted:
+        return None, told
+    return replace(directory, partitions=partitions), told
+
+
+def _logs_once(
+    one: OpenedPath, part: PartitionDirectory, elsewhere: dict[str, str], *, keep: bool
+) -> tuple[PartitionDirectory, list[str]]:
+    """The partition without the logs that are read `elsewhere` (place by path); with `keep` they stay, and cannot be read here."""
+    told = [f"{typed_path(one.source, path)} is {place} as well: read once" for path, place in sorted(elsewhere.items())]
+    segments: list[SegmentFiles] = []
+    irregular = list(part.irregular)
+    for segment in part.segments:
+        log = segment.log
+        if log is None or log.path not in elsewhere:
+            segments.append(segment)
+        elif keep:
+            reason = f"a link to {elsewhere[log.path]}, which is read there"
+            one.source.refused[log.path] = reason
+            refused = replace(log, kind=EntryKind.SYMLINK, size_in_bytes=0, allocated_bytes=None, link=None, refused=reason)
+            segments.append(replace(segment, log=refused))
+            irregular.append(refused)
+    return replace(part, segments=segments, irregular=irregular), told
+
+
+def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
     """From which source each log directory is read. Raises UsageError for one that was given two names."""
-    kept: dict[Identity, OpenedPath] = {}
+    kept: dict[object, tuple[OpenedPath, LogDirectory]] = {}
     for one in opened:
         for directory in one.found.log_directories:
-            identity = _identity(one.source, directory.path)
-            if identity is None:
+            key = _key(one, directory.entry)
+            if key is None:
                 continue
-            rival = kept.setdefault(identity, one)
+            rival, of_rival = kept.setdefault(key, (one, directory))
+            if rival is one:
+                if _is_link(of_rival.entry) and not _is_link(directory.entry):
+                    kept[key] = one, directory
+                continue
             if one.given is None or rival.given == one.given:
                 continue
             if rival.given is not None:
                 raise _two_names(typed_path(one.source, directory.path), rival.given, one.given)
-            kept[identity] = one
+            kept[key] = one, directory
     return kept
 
 
-def _partition_places(opened: list[OpenedPath]) -> tuple[dict[Identity | None, str], dict[Identity | None, str]]:
-    """Path by identity of the partition directories within log directories, and of those that were given by themselves."""
-    held: dict[Identity | None, str] = {}
-    alone: dict[Identity | None, str] = {}
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """By what name something is read, and how good that name is: the lower the `rank` the better."""
+
+    place: str
+    rank: int
+
+
+def _rank(directory: LogDirectory, *, link: bool) -> int:
+    """A log directory's own before a link in one, and both before folders without small files and directories given alone."""
+    if _is_alone(directory):
+        return 4
+    return (0 if directory.entries else 2) + link
+
+
+def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading], dict[object, _Reading]]:
+    """Partition directories within log directories, and those that were given by themselves."""
+    held: dict[object, _Reading] = {}
+    alone: dict[object, _Reading] = {}
     for one in opened:
         for directory in one.found.log_directories:
-            for partition in directory.partitions:
+            for part in directory.partitions:
                 places = alone if _is_alone(directory) else held
-                places.setdefault(_identity(one.source, partition.path), typed_path(one.source, partition.path))
-    for places in (held, alone):
-        places.pop(None, None)
+                reading = _Reading(typed_path(one.source, part.path), _rank(directory, link=_is_link(part.entry)))
+                _take(places, _key(one, part.entry), reading)
     return held, alone
+
+
+def _log_places(opened: list[OpenedPath], held: dict[object, _Reading]) -> dict[object, _Reading]:
+    """By what name each `.log` file is read to which a link leads; those in directories that are not read here left out."""
+    every: list[tuple[OpenedPath, LogDirectory, Entry]] = []
+    for one in opened:
+        for directory in one.found.log_directories:
+            for part in directory.partitions:
+                reading = held.get(_key(one, part.entry))
+                if reading is None or reading.place == typed_path(one.source, part.path):
+                    every += [(one, directory, entry) for entry in _logs(part)]
+    linked = {_key(one, entry) for one, _, entry in every if _is_link(entry)}
+    found: dict[object, _Reading] = {}
+    for one, directory, entry in every if linked else ():
+        if (key := _key(one, entry)) in linked:
+            _take(found, key, _Reading(typed_path(one.source, entry.path), _rank(directory, link=_is_link(entry))))
+    return found
+
+
+def _take(places: dict[object, _Reading], key: object, reading: _Reading) -> None:
+    if key is not None and (key not in places or reading.rank < places[key].rank):
+        places[key] = reading
 
 
 def _is_alone(directory: LogDirectory) -> bool:
@@ -220,12 +443,23 @@ def _is_alone(directory: LogDirectory) -> bool:
     return any(partition.path == directory.path for partition in directory.partitions)
 
 
-def _identity(source: ByteSource, path: str) -> Identity | None:
-    """(device, inode) of a directory; None in an archive, and of what is gone."""
-    try:
-        return source.stat(path).identity
-    except SourceError:
+def _is_link(entry: Entry | None) -> bool:
+    return entry is not None and entry.link is not None
+
+
+def _logs(part: PartitionDirectory) -> list[Entry]:
+    return [one.log for one in part.segments if one.log is not None and one.log.unreadable is None]
+
+
+def _entries(*entries: Entry | None) -> list[Entry]:
+    return [entry for entry in entries if entry is not None]
+
+
+def _key(one: OpenedPath, entry: Entry | None) -> object:
+    """What all names of a directory or file have in common: device and inode, in an archive its own name; None of nothing."""
+    if entry is None:
         return None
+    return entry.identity or (id(one.source), directory_key(entry))
 
 
 def _parent(source: ByteSource) -> Identity | None:

@@ -127,7 +127,9 @@ class Scan:
         self._totals.brokers = sum(self.options.broker in (None, str(one.broker)) for one in brokers)
         broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
         seen = {(one.path, one.reason): one for one in [*inputs.incomplete, *self.incomplete, *broken]}
-        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, [seen[each] for each in sorted(seen)])
+        not_read = {one.path for one in inputs.not_read}
+        incomplete = [seen[each] for each in sorted(seen, key=lambda each: (each[0] not in not_read, each))]
+        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
 
     def _count(self, result: PartitionResult) -> None:
         totals = self._totals

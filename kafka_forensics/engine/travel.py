@@ -17,7 +17,8 @@ import numpy as np
 from kafka_forensics import __version__
 from kafka_forensics.engine.travellers import TRAVELLERS
 from kafka_forensics.errors import ForensicsError
-from kafka_forensics.storage.source import ByteSource, place_of
+from kafka_forensics.storage.open import address_of
+from kafka_forensics.storage.source import ByteSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -195,7 +196,7 @@ class _Writer:
         if isinstance(value, ByteSource):
             self._row(_Kind.SOURCE)
             self._text(value.name)
-            self._text(place_of(value))
+            self._text(address_of(value))
             return
         name = of.__qualname__
         if TRAVELLERS.get(name) is not of:

@@ -31,8 +31,7 @@ from kafka_forensics.export.target import Place
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.storage.lost import LostSource
-from kafka_forensics.storage.open import open_source
-from kafka_forensics.storage.source import place_of
+from kafka_forensics.storage.open import address_of, open_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +87,7 @@ class Common:
 
 def common(reader: FactReader, token: str, path: str, *, compiled: bool) -> Common:
     """What tasks about the reader's facts have in common; workers find the target at `path`."""
-    names = {place_of(source): source.name for source in reader.inputs.sources}
+    names = {address_of(source): source.name for source in reader.inputs.sources}
     return Common(path, token, reader.options.storage_options, names, reader.payloads, compiled, reader.options.cache_dir)
 
 
@@ -177,7 +176,7 @@ def _opener(shared: Common) -> Callable[[str], "ByteSource"]:
         if place not in sources:
             name = shared.names.get(place, place)
             try:
-                sources[place] = open_source(place, shared.storage)
+                sources[place] = open_address(place, shared.storage)
                 vars(sources[place])["name"] = name
             except (PathMissingError, SourceError) as error:
                 sources[place] = LostSource(name, error)

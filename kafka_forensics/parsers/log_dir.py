@@ -1,6 +1,8 @@
 """Discovery: which log directories, partitions and segments a tree of evidence holds, by names and listings alone.
 
-Content decides before names do: a folder `broker-1` reads like partition 1 of topic `broker`. No file is opened, no link followed.
+Content decides before names do: a folder `broker-1` reads like partition 1 of topic `broker`. No file is opened. A link that the
+source follows is what it leads to. One that it does not, a pipe, a socket and a device take the place that their name promises, as
+files and directories that cannot be read.
 """
 
 import os
@@ -94,8 +96,10 @@ class PartitionDirectory:
     """(offset, leader epoch, file) of KRaft snapshots, in order."""
     unknown: list[Entry]
     irregular: list[Entry]
-    """Symlinks, FIFOs, sockets, devices."""
+    """Links that are not followed, FIFOs, sockets, devices; those with a name of Kafka's stand in the other lists too."""
     legal: bool
+    entry: Entry | None = None
+    """The directory as it was listed; None for what is no directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,11 @@ class LogDirectory:
     unknown: list[Entry]
     irregular: list[Entry]
     unlisted: list[PartitionName] = field(default_factory=list)
-    """Partitions by the names of directories that are there and could not be listed."""
+    """Partitions by the names of directories, links and pipes that are there and could not be listed."""
+    repeated: list[PartitionName] = field(default_factory=list)
+    """Partitions by the names of links to directories that are read by another name."""
+    entry: Entry | None = None
+    """The directory as it was listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +127,24 @@ class Discovery:
     log_directories: list[LogDirectory] = field(default_factory=list)
     files: list[Entry] = field(default_factory=list)
     unknown: list[Entry] = field(default_factory=list)
-    """Files outside log directories, and folders too deep to be searched."""
+    """Files outside log directories."""
+    unsearched: list[Entry] = field(default_factory=list)
+    """What lies too deep to be searched."""
     irregular: list[Entry] = field(default_factory=list)
-    """Symlinks, FIFOs, sockets, devices outside log directories."""
+    """Links that are not followed, FIFOs, sockets, devices outside log directories."""
     incomplete: list[Incomplete] = field(default_factory=list)
-    """Directories that could not be listed."""
+    """Directories that could not be listed, and what may be one: links that are not followed, pipes with a partition's name."""
+    repeated: list[Entry] = field(default_factory=list)
+    """Links to directories that are read by another name."""
 
     def take(self, other: "Discovery") -> None:
         """Append what was found elsewhere."""
         self.log_directories.extend(other.log_directories)
         self.unknown.extend(other.unknown)
+        self.unsearched.extend(other.unsearched)
         self.irregular.extend(other.irregular)
         self.incomplete.extend(other.incomplete)
+        self.repeated.extend(other.repeated)
 
 
 def discover(source: ByteSource) -> Discovery:
@@ -146,66 +160,101 @@ def discover(source: ByteSource) -> Discovery:
         return Discovery(irregular=[root])
     last = source.name.rstrip("/").rpartition("/")[2]
     name = os.path.basename(os.path.abspath(source.name)) if last in {".", ".."} else _ARCHIVE_SUFFIX.sub("", last)
-    return _search(source, _folder("", name, source.list("")), depth=0)
+    return _search(source, _folder(root, name, source.list("")), 0, {directory_key(root)})
+
+
+def directory_key(entry: Entry) -> object:
+    """What two names of one directory have in common: device and inode, in an archive its own name."""
+    return entry.identity or (entry.path if entry.link is None else entry.link)
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
     """A directory with its listing, what its files' names say, and what it is by them."""
 
-    path: str
+    entry: Entry
     name: str
     files: list[tuple[Entry, FileName | None]]
+    """Links that are not followed and pipes among them, where they have a name of Kafka's."""
     directories: list[Entry]
     irregular: list[Entry]
     is_log_directory: bool
     is_partition: bool
 
+    @property
+    def path(self) -> str:
+        """In its source."""
+        return self.entry.path
 
-def _folder(path: str, name: str, entries: list[Entry]) -> _Folder:
-    files = [(entry, parse_file_name(entry.name)) for entry in entries if entry.kind is EntryKind.FILE]
+
+def _folder(of: Entry, name: str, entries: list[Entry]) -> _Folder:
+    files = [
+        (entry, parsed)
+        for entry in entries
+        if entry.kind is not EntryKind.DIRECTORY
+        and ((parsed := parse_file_name(entry.name)) is not None or entry.kind is EntryKind.FILE)
+    ]
     said = [parsed for _, parsed in files if parsed is not None]
     is_log_directory = any(parsed.kind in LOG_DIRECTORY_KINDS and parsed.suffix is None for parsed in said)
     is_partition = not is_log_directory and any(parsed.offset is not None or parsed.kind in PARTITION_KINDS for parsed in said)
     directories = [entry for entry in entries if entry.kind is EntryKind.DIRECTORY]
     irregular = [entry for entry in entries if entry.kind not in (EntryKind.FILE, EntryKind.DIRECTORY)]
-    return _Folder(path, name, files, directories, irregular, is_log_directory, is_partition)
+    return _Folder(of, name, files, directories, irregular, is_log_directory, is_partition)
 
 
-def _search(source: ByteSource, folder: _Folder, depth: int) -> Discovery:
-    """What `folder`, `depth` levels below the root, is or holds."""
+def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) -> Discovery:
+    """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories `seen` is not searched again."""
     if folder.is_partition:
         return _alone(folder)
     found = Discovery()
     if depth > MAX_DEPTH:
-        found.unknown.extend([entry for entry, _ in folder.files] + folder.directories)
+        found.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
         found.irregular.extend(folder.irregular)
         return found
     members, inner = [], []
     for entry in folder.directories:
+        if entry.link is not None and directory_key(entry) in seen:
+            found.repeated.append(entry)
+            continue
+        seen.add(directory_key(entry))
         child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, found)
         if child is not None:
             members.append(child)
-            inner.append(Discovery() if child.is_partition else _search(source, child, depth + 1))
+            inner.append(Discovery() if child.is_partition else _search(source, child, depth + 1, seen))
+    found.incomplete.extend(_perhaps_directories(folder))
     if not folder.is_log_directory and not any(child.is_partition and parse_partition_name(child.name) for child in members):
-        found.unknown.extend(entry for entry, _ in folder.files)
+        found.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
         found.irregular.extend(folder.irregular)
         for child, below in zip(members, inner, strict=True):
             found.take(_alone(child) if child.is_partition else below)
         return found
     partitions = [child for child, below in zip(members, inner, strict=True) if not below.log_directories]
-    found.log_directories.append(_log_directory(folder, partitions, [one.path for one in found.incomplete]))
+    log_directory = _log_directory(folder, partitions, [one.path for one in found.incomplete])
+    log_directory.repeated.extend(name for one in found.repeated if (name := parse_partition_name(one.name)) is not None)
+    found.log_directories.append(log_directory)
     for below in inner:
         if below.log_directories:
             found.take(below)
-        found.incomplete.extend([] if below.log_directories else below.incomplete)
+        else:
+            found.incomplete.extend(below.incomplete)
+            found.repeated.extend(below.repeated)
+    return found
+
+
+def _perhaps_directories(folder: _Folder) -> list[Incomplete]:
+    """Where a directory may be hidden in `folder`: behind a link that is not followed, or where a pipe has a partition's name."""
+    found = []
+    for entry in folder.irregular:
+        is_known = parse_file_name(entry.name) is not None or entry.name in _SYSTEM_FILES | _SYSTEM_DIRECTORIES
+        if not is_known and (entry.kind is EntryKind.SYMLINK or parse_partition_name(entry.name) is not None):
+            found.append(Incomplete(entry.path, entry.unreadable or ""))
     return found
 
 
 def _listed(source: ByteSource, entry: Entry, found: Discovery) -> _Folder | None:
     """The directory `entry` with its listing; None, and a row in `found.incomplete`, if it has none to give."""
     try:
-        return _folder(entry.path, entry.name, source.list(entry.path))
+        return _folder(entry, entry.name, source.list(entry.path))
     except SourceError as error:
         found.incomplete.append(Incomplete(entry.path, error.reason))
         return None
@@ -214,7 +263,7 @@ def _listed(source: ByteSource, entry: Entry, found: Discovery) -> _Folder | Non
 def _alone(folder: _Folder) -> Discovery:
     """A partition directory without the log directory around it."""
     parsed = parse_partition_name(folder.name)
-    return Discovery([LogDirectory(folder.path, {}, [_partition_directory(folder, parsed)], [], [])])
+    return Discovery([LogDirectory(folder.path, {}, [_partition_directory(folder, parsed)], [], [], entry=folder.entry)])
 
 
 def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str]) -> LogDirectory:
@@ -228,7 +277,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
         known = entry.name in _SYSTEM_FILES or (parsed is not None and parsed.offset is None and parsed.kind not in PARTITION_KINDS)
         if known:
             entries[entry.name] = entry
-        else:
+        elif entry.unreadable is None:
             unknown.append(entry)
     partitions = []
     unlisted = [name for path in refused if (name := parse_partition_name(path.rpartition("/")[2])) is not None]
@@ -246,7 +295,7 @@ def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str])
             partitions.append(_partition_directory(unread, None))
         else:
             unknown.append(entry)
-    return LogDirectory(folder.path, entries, partitions, unknown, folder.irregular, unlisted)
+    return LogDirectory(folder.path, entries, partitions, unknown, folder.irregular, unlisted, entry=folder.entry)
 
 
 def _partition_directory(folder: _Folder, name: PartitionName | None) -> PartitionDirectory:
@@ -261,7 +310,7 @@ def _partition_directory(folder: _Folder, name: PartitionName | None) -> Partiti
         if parsed is None or (parsed.offset is None and parsed.kind not in PARTITION_KINDS):
             if entry.name in _SYSTEM_FILES:
                 entries[entry.name] = entry
-            else:
+            elif entry.unreadable is None:
                 unknown.append(entry)
         elif parsed.suffix is not None:
             leftovers.append(LeftoverFile(entry, parsed.offset, parsed.kind, parsed.suffix))
@@ -288,4 +337,5 @@ def _partition_directory(folder: _Folder, name: PartitionName | None) -> Partiti
         unknown=unknown,
         irregular=folder.irregular,
         legal=name is not None,
+        entry=folder.entry,
     )

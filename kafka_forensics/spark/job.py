@@ -25,8 +25,8 @@ from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.engine.works import fold_works, witness_work
 from kafka_forensics.errors import ForensicsError, UsageError
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.storage.open import open_source
-from kafka_forensics.storage.source import place_of
+from kafka_forensics.storage.lost import LostSource
+from kafka_forensics.storage.open import address_of, open_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -310,7 +310,8 @@ def attempts_of(spark: "SparkSession") -> int:
 
 def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:
     """Ask one task whether workers can do the work. Raises UsageError that says what is missing there."""
-    columns = {"name": [source.name for source in inputs.sources], "place": [place_of(source) for source in inputs.sources]}
+    there = [source for source in inputs.sources if not isinstance(source, LostSource)]
+    columns = {"name": [source.name for source in there], "place": [address_of(source) for source in there]}
     asked = small_table(spark, columns, "name string, place string").coalesce(1)
     try:
         told = asked.mapInArrow(partial(_look, __version__, pack(options)), "problem string").toArrow()
@@ -357,7 +358,7 @@ def _look(version: str, options: bytes, batches: Batches) -> Batches:
             if known is None:
                 break
             try:
-                open_source(str(place), known.storage_options).stat("")
+                open_address(str(place), known.storage_options).stat("")
             except ForensicsError as error:
                 problems.append(f"a worker of Spark cannot read {name}: {error}")
     yield pa.record_batch({"problem": pa.array(problems[:1], pa.string())})

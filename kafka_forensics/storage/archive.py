@@ -4,16 +4,28 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.storage.decoders import Decoder, DeflateDecoder, GzipDecoder, XzDecoder, ZstdDecoder
 from kafka_forensics.storage.inflate import CACHE, KEPT, InflatedStream
+from kafka_forensics.storage.links import DANGLING
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.member_file import HeldBytes, MemberFile, Stored
-from kafka_forensics.storage.members import Directory, Member, MemberTree, TarPlace, TooManyMembersError, ZipPlace, note
-from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
+from kafka_forensics.storage.members import (
+    MAX_NAME,
+    Directory,
+    Member,
+    MemberTree,
+    Reached,
+    TarPlace,
+    TooManyMembersError,
+    ZipPlace,
+    note,
+)
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
 from kafka_forensics.storage.tar_index import TarIndex
 from kafka_forensics.storage.zip_header import DEFLATED, ENCRYPTED, METHOD_NAMES, STORED, local_record
 from kafka_forensics.storage.zip_index import ZipIndex
@@ -47,6 +59,7 @@ class ArchiveSource(ABC):
         self._tree = MemberTree()
         self.rejected = self._tree.rejected
         self.replaced = self._tree.replaced
+        self.refused: dict[str, str] = {}
 
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name. Raises SourceError."""
@@ -54,24 +67,33 @@ class ArchiveSource(ABC):
         if not isinstance(directory, Directory):
             raise SourceError(path, "not a directory")
         prefix = f"{path}/" if path else ""
-        return [_entry(prefix + name, node) for name, node in sorted(directory.children.items())]
+        above = self._reached(path)
+        entries = [self._entry(prefix + name, node) for name, node in sorted(directory.children.items())]
+        if not above.linked:
+            return entries
+        return [replace(one, link=one.link or f"{above.path}/{one.name}".lstrip("/")) for one in entries]
 
     def stat(self, path: str) -> Entry:
-        """The entry at `path` ("" is the root), links not followed. Raises SourceError if there is none."""
-        return _entry(path, self._node(path))
+        """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""
+        own = self._tree.find(path)
+        return self._entry(path, self._node(path) if own is None else own)
 
     def open(self, path: str) -> ByteFile:
         """Open regular member `path`. Raises SourceError for anything else."""
+        if path in self.refused:
+            raise SourceError(path, self.refused[path])
         node = self._node(path)
         if isinstance(node, Directory):
             raise SourceError(path, "is a directory")
         if node.place is None:
-            raise SourceError(path, "a symbolic link, not followed" if node.kind is EntryKind.SYMLINK else "not a regular file")
+            raise SourceError(path, NOT_REGULAR)
         return self._open_member(path, node)
 
     def position_of(self, path: str) -> int:
         """Where member `path` lies in the archive; 0 for what has no bytes. Raises SourceError if there is none."""
-        node = self._node(path)
+        node = self._reached(path).node
+        if node is None and self._tree.find(path) is None:
+            raise SourceError(path, "no such member")
         return node.place.position if isinstance(node, Member) and node.place is not None else 0
 
     def close(self) -> None:
@@ -84,10 +106,39 @@ class ArchiveSource(ABC):
         """The bytes of a regular member."""
 
     def _node(self, path: str) -> Directory | Member:
+        """What `path` means, links followed. Raises SourceError."""
+        reached = self._reached(path)
+        if reached.node is None:
+            raise SourceError(path, "no such member" if reached.reason is None else _not_followed(reached.reason))
+        return reached.node
+
+    def _reached(self, path: str) -> Reached:
         node = self._tree.find(path)
-        if node is None:
-            raise SourceError(path, "no such member")
-        return node
+        if isinstance(node, Directory) or (node is not None and node.kind is not EntryKind.SYMLINK):
+            return Reached(node, path)
+        return self._tree.follow(path, self._target)
+
+    def _target(self, path: str, link: Member) -> str:
+        """Where a link leads; nowhere if that cannot be read."""
+        if link.target is None:
+            link.target = ""
+            if link.place is not None and 0 < link.size_in_bytes <= MAX_NAME:
+                try:
+                    with self._open_member(path, link) as file:
+                        link.target = file.read_at(0, link.size_in_bytes).decode("utf-8", "surrogateescape")
+                except SourceError as error:
+                    note(self.problems, f"{path}: {error.reason}")
+        # a name that no member can have, so that an empty link leads nowhere
+        return link.target if 0 < len(link.target) <= MAX_NAME and "\0" not in link.target else "\0"
+
+    def _entry(self, path: str, node: Directory | Member) -> Entry:
+        """The entry of a node by the name `path`; of a link, what it leads to."""
+        if isinstance(node, Directory) or node.kind is not EntryKind.SYMLINK:
+            return _entry(path, node)
+        reached = self._reached(path)
+        if reached.node is not None:
+            return replace(_entry(path, reached.node), link=reached.path)
+        return Entry(path, EntryKind.SYMLINK, 0, node.mtime_ns, None, refused=_not_followed(reached.reason or DANGLING))
 
     def _read_index(self, run: Callable[[], None]) -> None:
         """Fill the tree; a failure midway leaves what came before it. Raises SourceError if that is nothing, or too much."""
@@ -195,6 +246,10 @@ def _release(number: int, kept_bytes: int) -> None:
     """An archive is gone: make room in the caches."""
     CACHE.forget(number)
     KEPT.give_back(kept_bytes)
+
+
+def _not_followed(reason: str) -> str:
+    return f"a link, not followed: {reason}"
 
 
 def _entry(path: str, node: Directory | Member) -> Entry:

@@ -1,8 +1,8 @@
 """Directories and single files of this machine, read without a trace.
 
-Files are opened read-only, without following links, without blocking on what is no regular file, and (where the system lets
-us) without touching access times; they are read with `pread`, never mapped or locked: a file cut while it is mapped would kill
-the process, one cut while it is read merely ends early.
+Files are opened read-only, links followed by ourselves and only within what was given (`storage.links`), without blocking on
+what is no regular file, and (where the system lets us) without touching access times; they are read with `pread`, never mapped
+or locked: a file cut while it is mapped would kill the process, one cut while it is read merely ends early.
 """
 
 import errno
@@ -10,11 +10,13 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.source import ByteFile, Entry, EntryKind
+from kafka_forensics.storage.links import Identity, LinkError, Roots, Way
+from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, Entry, EntryKind
 
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LIST_FLAGS: Final = _FILE_FLAGS | os.O_DIRECTORY
@@ -30,48 +32,70 @@ _NO_HOLES_KNOWN: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUP
 class LocalSource:
     """A directory, or a single file whose path in the source is "".
 
-    The path itself may be a symbolic link and is resolved once, here; below it no link is ever followed. Holds no descriptor
-    between calls, so it may be shared by threads, forked and pickled. Errors carry the path below the root, as entries do.
+    The path itself may be a symbolic link and is resolved once, here; a link below it is followed within it, and to the other
+    `roots` that were given. Holds no descriptor between calls, so it may be shared by threads, forked and pickled. Errors carry the
+    path below the root, as entries do.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, roots: Roots | None = None) -> None:
         self.name = path
         self.seekable = True
         self.rejected: list[str] = []
         self.replaced: list[str] = []
         self.problems: list[str] = []
+        self.refused: dict[str, str] = {}
+        self.roots_used: set[str] = set()
+        """Of the other paths given, those to which links have led."""
         self._root = os.path.realpath(path)
+        self._roots = Roots([path]) if roots is None else roots
+
+    def give_roots(self, roots: Roots) -> None:
+        """Follow links to these paths too; the source's own is one of them."""
+        self._roots = roots
 
     def list(self, path: str = "") -> list[Entry]:
         """Entries directly below directory `path`, sorted by name; none for a root that is a file. Raises SourceError."""
-        entries = []
-        with self._reasons(path):
-            if not path and not stat.S_ISDIR(os.lstat(self._root).st_mode):
+        entries, links = [], []
+        with self._reasons(path), self._at(path) as place:
+            if not path and not stat.S_ISDIR(place.info.st_mode):
                 return []
-            with self._at(path) as (directory, name):
-                descriptor = _open(name, _LIST_FLAGS, directory)
+            descriptor = place.opened(_LIST_FLAGS)
             try:
                 with os.scandir(descriptor) as found:
                     for item in found:
+                        inner = f"{path}/{item.name}" if path else item.name
                         try:
                             info = item.stat(follow_symlinks=False)
                         except FileNotFoundError:
                             continue  # gone since it was listed: a running broker deletes files
-                        entries.append(_entry(f"{path}/{item.name}" if path else item.name, info))
+                        if stat.S_ISLNK(info.st_mode):
+                            links.append(inner)
+                        else:
+                            through = None if place.target is None else os.path.join(place.target, item.name)
+                            entries.append(_entry(inner, info, through))
             finally:
                 os.close(descriptor)
+        entries += [entry for inner in links if (entry := self._linked(inner)) is not None]
         return sorted(entries, key=lambda entry: entry.path)
 
     def stat(self, path: str) -> Entry:
-        """The entry at `path` ("" is the root), links not followed. Raises SourceError if there is none."""
-        with self._reasons(path), self._at(path) as (directory, name):
-            return _entry(path, os.stat(name, dir_fd=directory, follow_symlinks=False))
+        """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""
+        with self._reasons(path):
+            try:
+                with self._at(path) as place:
+                    return _entry(path, place.info, place.target)
+            except LinkError as error:
+                if error.info is None:
+                    raise
+                return replace(_entry(path, error.info), refused=_not_followed(error.reason))
 
     def open(self, path: str) -> ByteFile:
         """Open regular file `path` ("" is a root that is a file). Raises SourceError for anything else."""
-        with self._reasons(path), self._at(path) as (directory, name):
-            _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False))
-            descriptor = _open(name, _FILE_FLAGS, directory)
+        if path in self.refused:
+            raise SourceError(path, self.refused[path])
+        with self._reasons(path), self._at(path) as place:
+            _require_regular(place.info)
+            descriptor = place.opened(_FILE_FLAGS)
         try:
             with self._reasons(path):
                 info = os.fstat(descriptor)
@@ -81,35 +105,86 @@ class LocalSource:
             raise
         return _LocalFile(descriptor, path, info.st_size)
 
+    def _linked(self, path: str) -> Entry | None:
+        """The entry of a link that was listed; None if it is gone."""
+        try:
+            return self.stat(path)
+        except SourceError:
+            return None
+
     @contextmanager
     def _reasons(self, path: str) -> Iterator[None]:
-        """Turn the system's errors about `path` into SourceError."""
+        """Turn the system's errors about `path`, and links that are not followed, into SourceError."""
         try:
             yield
         except OSError as error:
             raise SourceError(path, _reason(error)) from error
+        except LinkError as error:
+            raise SourceError(path, _not_followed(error.reason)) from error
 
     @contextmanager
-    def _at(self, path: str) -> Iterator[tuple[int | None, str]]:
-        """(descriptor of the directory that holds `path`, last part of its name); the resolved root itself needs none.
+    def _at(self, path: str) -> "Iterator[_Place]":
+        """What is at `path`, and the directory that holds it, open; the resolved root itself needs none.
 
         Each directory on the way is opened relative to the one before, so that no part can become a link meanwhile.
         """
         if not path:
-            yield None, self._root
+            yield _Place(None, self._root, os.lstat(self._root))
             return
         parts = path.split("/")
         if "\0" in path or any(part in {"", ".", ".."} for part in parts):
             raise SourceError(path, "not a path below the root")
-        directory = os.open(self._root, _PASS_FLAGS)
+        directory = _plain(self._root, parts[:-1])
         try:
-            for part in parts[:-1]:
-                deeper = os.open(part, _PASS_FLAGS, dir_fd=directory)
-                os.close(directory)
-                directory = deeper
-            yield directory, parts[-1]
+            info = None if directory is None else os.stat(parts[-1], dir_fd=directory, follow_symlinks=False)
+            if info is not None and not stat.S_ISLNK(info.st_mode):
+                yield _Place(directory, parts[-1], info)
+                return
         finally:
+            if directory is not None:
+                os.close(directory)
+        with Way(self._root, path, self._roots) as way:
+            if way.root != self._root:
+                self.roots_used.add(way.root)
+            yield _Place(way.descriptor, way.name, way.info, way.expected, way.target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """`name` in directory `descriptor` (or as a path, without one), and its status when it was found."""
+
+    descriptor: int | None
+    name: str
+    info: os.stat_result
+    expected: Identity | None = None
+    """What must be opened, where nothing else in that directory was given."""
+    target: str | None = None
+    """Where links have led."""
+
+    def opened(self, flags: int) -> int:
+        """A descriptor of what is there. Raises OSError, also if that is no more what it was where that matters."""
+        descriptor = _open(self.name, flags, self.descriptor)
+        info = os.fstat(descriptor)
+        if self.expected is not None and self.expected != (info.st_dev, info.st_ino):
+            os.close(descriptor)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        return descriptor
+
+
+def _plain(root: str, parts: list[str]) -> int | None:
+    """The directory at `parts` below `root`, open; None if the way there is not of directories alone."""
+    directory = os.open(root, _PASS_FLAGS)
+    try:
+        for part in parts:
+            deeper = os.open(part, _PASS_FLAGS, dir_fd=directory)
             os.close(directory)
+            directory = deeper
+    except OSError as error:
+        os.close(directory)
+        if error.errno in {errno.ENOTDIR, errno.ELOOP}:
+            return None
+        raise
+    return directory
 
 
 class _LocalFile:
@@ -216,7 +291,7 @@ def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
     return len(data)
 
 
-def _entry(path: str, info: os.stat_result) -> Entry:
+def _entry(path: str, info: os.stat_result, link: str | None = None) -> Entry:
     kind = _kind(info.st_mode)
     is_file = kind is EntryKind.FILE
     return Entry(
@@ -226,6 +301,7 @@ def _entry(path: str, info: os.stat_result) -> Entry:
         mtime_ns=info.st_mtime_ns,
         identity=(info.st_dev, info.st_ino),
         allocated_bytes=info.st_blocks * 512 if is_file else None,
+        link=link,
     )
 
 
@@ -244,14 +320,18 @@ def _require_regular(info: os.stat_result) -> None:
     if stat.S_ISDIR(info.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(info.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise OSError(errno.EINVAL, NOT_REGULAR)
+
+
+def _not_followed(reason: str) -> str:
+    return f"a symbolic link, not followed: {reason}"
 
 
 def _reason(error: OSError) -> str:
     """The error in the words a person knows, without the path (SourceError carries it)."""
     if error.errno == errno.ELOOP:
-        return "a symbolic link, not followed"
+        return "a symbolic link, not followed: it changed meanwhile"
     if error.errno == errno.ENOTDIR:
-        return "not a directory, or a symbolic link (never followed)"
+        return "not a directory"
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]

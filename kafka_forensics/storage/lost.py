@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from kafka_forensics.errors import ForensicsError, PathMissingError, SourceError
-from kafka_forensics.storage.source import ByteFile, Entry
+from kafka_forensics.storage.source import ByteFile, Entry, NotRegularError
 
 
 class LostSource:
@@ -15,9 +15,12 @@ class LostSource:
         self.rejected: list[str] = []
         self.replaced: list[str] = []
         self.problems: list[str] = []
-        self._reason = error.reason if isinstance(error, SourceError) else str(error)
+        self.refused: dict[str, str] = {}
+        self.is_special = isinstance(error, NotRegularError)
+        """Whether it is a pipe, a socket or a device."""
+        self.reason = error.reason if isinstance(error, SourceError) else str(error)
         if isinstance(error, PathMissingError):
-            self._reason = "no such file or directory"
+            self.reason = "no such file or directory"
 
     def list(self, path: str = "") -> list[Entry]:
         """Raises SourceError."""
@@ -32,4 +35,4 @@ class LostSource:
         self._refuse(path)
 
     def _refuse(self, path: str) -> NoReturn:
-        raise SourceError(path, self._reason)
+        raise SourceError(path, self.reason)

@@ -79,4 +79,4 @@ def _stat(source: ByteSource, path: str) -> Entry | None:
 
 def _essence(entry: Entry) -> tuple[object, ...]:
     """What must not change; allocated bytes may, when a file system writes back or compresses."""
-    return entry.kind, entry.size_in_bytes, entry.mtime_ns, entry.identity
+    return entry.kind, entry.size_in_bytes, entry.mtime_ns, entry.identity, entry.link

@@ -1,11 +1,13 @@
 """The members of an archive as a tree. Their names come from outside and are believed in nothing."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError
+from kafka_forensics.storage.links import CIRCLE, DANGLING, MAX_LINKS, OUTSIDE, TOO_MANY
 from kafka_forensics.storage.source import EntryKind
 
 if TYPE_CHECKING:
@@ -80,6 +82,19 @@ class Member:
     size_in_bytes: int
     mtime_ns: int
     place: TarPlace | ZipPlace | None = None
+    target: str | None = None
+    """Where a symbolic link leads, as it says; None where that is yet to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a path means: a `node`, or None and why; `path` is its own name, `linked` whether links led there."""
+
+    node: "Directory | Member | None"
+    path: str
+    linked: bool = False
+    reason: str | None = None
+    """Why a link on the way, or at its end, is not followed."""
 
 
 @dataclass(slots=True)
@@ -129,6 +144,48 @@ class MemberTree:
         for part in path.split("/") if path else ():
             node = node.children.get(part) if isinstance(node, Directory) else None
         return node
+
+    def follow(self, path: str, target_of: Callable[[str, Member], str]) -> Reached:
+        """What `path` means if links are followed, by names of members alone; `target_of` tells where one of that name leads.
+
+        An absolute target is the member of that name, as archives keep them without the `/` at the beginning.
+        """
+        if path and any(part in {"", ".", ".."} for part in path.split("/")):
+            return Reached(None, path)
+        held: list[tuple[str, Directory]] = [("", self.root)]
+        parts = deque(path.split("/") if path else ())
+        node: Directory | Member | None = self.root
+        met: list[str] = []
+
+        def own() -> str:
+            return "/".join(name for name, _ in held[1:])
+
+        while parts:
+            part = parts.popleft()
+            if part == "..":
+                if len(held) == 1:
+                    return Reached(None, path, linked=True, reason=OUTSIDE)
+                held.pop()
+                node = held[-1][1]
+                continue
+            node = held[-1][1].children.get(part)
+            name = f"{own()}/{part}".lstrip("/") if len(held) > 1 else part
+            if isinstance(node, Directory):
+                held.append((part, node))
+            elif node is None or (parts and node.kind is not EntryKind.SYMLINK):
+                return Reached(None, name, linked=bool(met), reason=DANGLING if met else None)
+            elif node.kind is not EntryKind.SYMLINK:
+                return Reached(node, name, linked=bool(met))
+            else:
+                if len(met) >= MAX_LINKS:
+                    return Reached(None, path, linked=True, reason=CIRCLE if name in met else TOO_MANY)
+                met.append(name)
+                text = target_of(name, node)
+                if text.startswith("/"):
+                    held = held[:1]
+                parts.extendleft(reversed([one for one in text.split("/") if one not in {"", "."}]))
+                node = held[-1][1]
+        return Reached(node, own(), linked=bool(met))
 
     def resolve(self, name: str) -> Member | None:
         """The member that a link's target `name` means so far, None if there is none."""

@@ -1,6 +1,7 @@
 """From what a user typed to a source of bytes, and the promise that no output lands in an input."""
 
 import errno
+import json
 import os
 import re
 import stat
@@ -14,8 +15,9 @@ from kafka_forensics.code_cache import keep_out_of
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.storage.archive import TarSource, ZipSource
 from kafka_forensics.storage.containers import container_of
+from kafka_forensics.storage.links import Roots
 from kafka_forensics.storage.local import LocalSource
-from kafka_forensics.storage.source import ByteSource, EntryKind
+from kafka_forensics.storage.source import ByteSource, EntryKind, NotRegularError
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.options import Given, StorageOptions
@@ -78,7 +80,7 @@ def open_source(path: str, storage_options: "Given" = None) -> ByteSource:
     if stat.S_ISDIR(mode):
         return LocalSource(path)
     if not stat.S_ISREG(mode):
-        raise SourceError(path, "neither a regular file nor a directory; a pipe must be saved to a file first")
+        raise NotRegularError(path, "neither a regular file nor a directory; a pipe must be saved to a file first")
     name = os.path.basename(path).lower()
     for suffix, opener in ARCHIVES.items():
         if name.endswith(suffix):
@@ -98,6 +100,38 @@ def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, Stor
     from kafka_forensics.storage.remote_open import expand
 
     return list(expand(path, gathered(storage_options, uri=path)))
+
+
+def share_roots(sources: "Iterable[ByteSource]") -> None:
+    """Let links in each directory lead to all that was given on this machine."""
+    local = [source for source in sources if isinstance(source, LocalSource)]
+    roots = Roots([source.name for source in local])
+    for source in local:
+        source.give_roots(roots)
+
+
+def address_of(source: ByteSource) -> str:
+    """Where another process finds the source: its path, and what else it must know to read the same by the same names."""
+    if "://" in source.name:
+        return source.name
+    path = os.path.abspath(source.name)
+    roots = sorted(source.roots_used) if isinstance(source, LocalSource) else []
+    if not (roots or source.refused):
+        return path
+    return "\0" + json.dumps({"path": path, "roots": roots, "refused": source.refused})
+
+
+def open_address(place: str, storage_options: "Given" = None) -> ByteSource:
+    """What `address_of` said, opened. Raises as `open_source` does."""
+    if not place.startswith("\0"):
+        return open_source(place, storage_options)
+    told = json.loads(place[1:])
+    source = open_source(told["path"])
+    source.refused.update(told["refused"])
+    if isinstance(source, LocalSource):
+        source.give_roots(Roots([told["path"], *told["roots"]]))
+        source.roots_used.update(told["roots"])
+    return source
 
 
 def open_beside(source: ByteSource) -> ByteSource:

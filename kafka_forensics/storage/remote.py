@@ -51,6 +51,7 @@ class RemoteSource:
         self.rejected: list[str] = []
         self.replaced: list[str] = []
         self.problems: list[str] = []
+        self.refused: dict[str, str] = {}
         self._filesystem = filesystem
         self._root = root
         self._options = options or StorageOptions()

@@ -4,15 +4,24 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
+
+from kafka_forensics.errors import SourceError
+
+NOT_REGULAR: Final = "not a regular file"
+
+
+class NotRegularError(SourceError):
+    """What was given is a pipe, a socket or a device."""
 
 
 class EntryKind(StrEnum):
-    """What an entry of a listing is; only `file` and `directory` are ever opened."""
+    """What an entry of a listing is; only `file` and `directory` are ever opened. A link that is followed is what it leads to."""
 
     FILE = "file"
     DIRECTORY = "directory"
     SYMLINK = "symlink"
+    """One that is not followed."""
     OTHER = "other"
     """FIFO, socket, device: listed, never opened."""
 
@@ -29,11 +38,22 @@ class Entry:
     """(device, inode), or None where the source has none (archives)."""
     allocated_bytes: int | None = None
     """Bytes that occupy storage; less than the size for a sparse file; None if unknown."""
+    link: str | None = None
+    """Where links on the way to it or at its end have led, of which the rest tells; None without links."""
+    refused: str | None = None
+    """Why a link was not followed."""
 
     @property
     def name(self) -> str:
         """Last part of the path."""
         return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why it cannot be read: a link that is not followed, a pipe, a socket, a device; None for a file or directory."""
+        if self.kind in (EntryKind.FILE, EntryKind.DIRECTORY):
+            return None
+        return self.refused or NOT_REGULAR
 
 
 class ByteFile(Protocol):
@@ -86,6 +106,8 @@ class ByteSource(Protocol):
     """Names that several archive members have, of which the last is listed and read, as tar does; empty for directories."""
     problems: list[str]
     """What is wrong with the container itself (cut short, damaged), a sentence each; may grow while it is read."""
+    refused: dict[str, str]
+    """Why a path is not opened although it could be, by path: what is there is read by another name."""
 
     @property
     def name(self) -> str:
@@ -99,7 +121,7 @@ class ByteSource(Protocol):
         """Entries directly below directory `path`, sorted by name. Raises SourceError."""
 
     def stat(self, path: str) -> Entry:
-        """The entry at `path` ("" is the root), links not followed. Raises SourceError if there is none."""
+        """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""
 
     def open(self, path: str) -> ByteFile:
         """Open regular file `path`. Raises SourceError for anything else."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from kafka_forensics.storage.inflate import BLOCK_SIZE, Budget
-from kafka_forensics.storage.members import Extents, Member, MemberTree, TarPlace, note
+from kafka_forensics.storage.members import MAX_NAME, Extents, Member, MemberTree, TarPlace, note
 from kafka_forensics.storage.source import EntryKind
 from kafka_forensics.storage.tar_header import (
     BLOCK,
@@ -174,7 +174,8 @@ class TarIndex:
             target = self._tree.resolve(header.link_name.decode("utf-8", "surrogateescape"))
             self._tree.add(name, target or Member(EntryKind.OTHER, 0, header.mtime_ns))
         elif kind == b"2":
-            self._tree.add(name, Member(EntryKind.SYMLINK, 0, header.mtime_ns))
+            leads = header.link_name.decode("utf-8", "surrogateescape")[: MAX_NAME + 1]
+            self._tree.add(name, Member(EntryKind.SYMLINK, 0, header.mtime_ns, target=leads))
         elif kind != _VOLUME_LABEL:
             if kind == b"M":
                 note(self._problems, f"a part of several: {name} began in the part before")

@@ -95,10 +95,12 @@ class ZipRecord:
         return calendar.timegm((year, month, day, time >> 11, time >> 5 & 0x3F, (time & 0x1F) * 2)) * 10**9
 
     def member(self) -> Member:
-        """What the tree holds of it."""
+        """What the tree holds of it; where a link leads is what stands in it."""
+        place = ZipPlace(self.position, self.compressed_size, self.method, self.flags, self.crc)
+        if self.kind is EntryKind.SYMLINK:
+            return Member(self.kind, self.size_in_bytes, self.mtime_ns, place)
         if self.kind is not EntryKind.FILE:
             return Member(self.kind, 0, self.mtime_ns)
-        place = ZipPlace(self.position, self.compressed_size, self.method, self.flags, self.crc)
         return Member(EntryKind.FILE, self.size_in_bytes, self.mtime_ns, place)
 
 

@@ -114,14 +114,20 @@ def test_f46_checkpoint_written_while_the_log_is_read(brokers: Brokers) -> None:
     assert only(result, "EVIDENCE_CHANGED").place.file == "replication-offset-checkpoint"
 
 
-def test_f47_links_and_pipes_are_named_and_not_followed(brokers: Brokers) -> None:
+def test_f47_links_out_of_it_and_pipes_are_named_and_make_the_scan_incomplete(brokers: Brokers) -> None:
     directory = brokers.log_dir(2) / "t-0"
     (directory / "loop").symlink_to(directory)
     brokers.file(2, 99).symlink_to("/etc/passwd")
     os.mkfifo(brokers.log_dir(2) / "u-0")
-    result = verdict(brokers)
-    assert kinds(result) == {("NON_REGULAR_SKIPPED", "info"): 3}
-    assert sorted(str(one.place.file) for one in result.findings) == [f"t-0/{99:020d}.log", "t-0/loop", "u-0"]
+    result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
+    outside = "a symbolic link, not followed: it leads out of what was given"
+    assert [(one.path, one.reason) for one in result.incomplete] == [
+        (str(brokers.file(2, 99)), outside),
+        (str(brokers.log_dir(2) / "u-0"), "not a regular file"),
+    ]
+    assert kinds(result) == {("FILE_UNKNOWN", "info"): 1, ("NON_REGULAR_SKIPPED", "info"): 2}
+    skipped = sorted(str(one.place.file) for one in result.findings if one.kind == "NON_REGULAR_SKIPPED")
+    assert skipped == [f"t-0/{99:020d}.log", "u-0"]
 
 
 @pytest.mark.parametrize("name", NAMES)

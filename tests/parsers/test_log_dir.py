@@ -141,7 +141,8 @@ def test_log_directories_below_a_log_directory_are_found() -> None:
 def test_depth() -> None:
     discovery = found("a/b/c/meta.properties", f"a/b/d/t-0/{ZERO}.log", "a/b/e/f/meta.properties", "a/b/e/f/g/h")
     assert paths_of(discovery) == {"a/b/c": [], "a/b/d": ["t-0"]}
-    assert {entry.path for entry in discovery.unknown} == {"a/b/e/f/meta.properties", "a/b/e/f/g"}
+    assert {entry.path for entry in discovery.unsearched} == {"a/b/e/f/meta.properties", "a/b/e/f/g"}
+    assert discovery.unknown == []
 
 
 @pytest.mark.parametrize(
@@ -183,13 +184,33 @@ def test_nothing_of_kafkas() -> None:
     assert discover(MemorySource({}, kinds={"": EntryKind.OTHER})).irregular[0].path == ""
 
 
-def test_links_are_listed_and_never_followed() -> None:
-    kinds = {"t-0": EntryKind.SYMLINK, "meta.properties": EntryKind.SYMLINK, f"t-1/{ZERO}.log": EntryKind.SYMLINK}
-    discovery = discover(MemorySource(files("cleaner-offset-checkpoint"), kinds=kinds))
-    assert [entry.path for entry in only(discovery).irregular] == ["meta.properties", "t-0"]
-    assert "meta.properties" not in only(discovery).entries
-    assert [entry.path for entry in partition_of(discovery).irregular] == [f"t-1/{ZERO}.log"]
-    assert partition_of(discovery).segments == []
+def test_what_is_no_file_takes_the_place_its_name_promises_and_cannot_be_read() -> None:
+    links = ("t-0", "meta.properties", f"t-1/{ZERO}.log", f"t-1/{ZERO}.index", "t-1/partition.metadata", "t-1/strange", "backup")
+    kinds = dict.fromkeys(links, EntryKind.SYMLINK) | dict.fromkeys(("u-0", "socket", ".lock", "t-1/pipe"), EntryKind.OTHER)
+    discovery = discover(MemorySource(files("cleaner-offset-checkpoint", f"t-1/{LATER}.log"), kinds=kinds))
+    log_directory, partition = only(discovery), partition_of(discovery)
+    assert [entry.path for entry in log_directory.irregular] == [".lock", "backup", "meta.properties", "socket", "t-0", "u-0"]
+    assert log_directory.entries["meta.properties"].kind is EntryKind.SYMLINK
+    assert log_directory.unknown == []
+    assert {(one.topic, one.partition) for one in log_directory.unlisted} == {("t", 0), ("u", 0)}
+    assert sorted(one.path for one in discovery.incomplete) == ["backup", "t-0", "u-0"]
+    names = ["00000000000000000000.index", "00000000000000000000.log", "partition.metadata", "pipe", "strange"]
+    assert [entry.name for entry in partition.irregular] == names
+    first, second = partition.segments
+    assert first.log is not None
+    assert first.index is not None
+    assert (first.log.unreadable, first.index.kind, second.index) == ("not a regular file", EntryKind.SYMLINK, None)
+    assert set(partition.entries) == {"partition.metadata"}
+    assert partition.unknown == []
+
+
+def test_beside_log_directories_only_links_and_names_of_partitions_may_hide_one() -> None:
+    kinds = {"b2": EntryKind.SYMLINK, "t-0": EntryKind.OTHER, "pipe": EntryKind.OTHER, "notes.log": EntryKind.OTHER}
+    discovery = found("b1/meta.properties", "README", **kinds)
+    assert paths_of(discovery) == {"b1": []}
+    assert sorted(one.path for one in discovery.incomplete) == ["b2", "t-0"]
+    assert [entry.path for entry in discovery.irregular] == ["b2", "notes.log", "pipe", "t-0"]
+    assert [entry.path for entry in discovery.unknown] == ["README"]
 
 
 def test_what_cannot_be_listed_is_said_and_the_rest_found() -> None:

@@ -196,8 +196,14 @@ A_DIRECTORY: Final = "not run: a directory, no file"
 STEPS: Final = ("steps",)
 SWAP, DELETED, LAST_DELETED = (segment(29, "log.swap"), segment(29, "log.deleted"), segment(55, "log.deleted"))
 OUTSIDE: Final = (
-    Case("F47", "links to itself and out of the log directory; one has the name of a segment", linked, f"brokers/{segment(LINK)}"),
-    Case("F47", "pipes; one has the name of a segment", patient(pipes), segment(PIPE)),
+    Case(
+        "F47",
+        "links to itself and out of the log directory; one has the name of a segment",
+        linked,
+        f"brokers/{segment(LINK)}",
+        note="incomplete, exit 3",
+    ),
+    Case("F47", "pipes; one has the name of a segment", patient(pipes), segment(PIPE), note="incomplete, exit 3"),
     Case(
         "F47",
         "directories named `..-0`, `<script>-0`, `=cmd-0`",

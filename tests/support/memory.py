@@ -81,6 +81,7 @@ class MemorySource:
         self.rejected: list[str] = []
         self.replaced: list[str] = []
         self.problems: list[str] = []
+        self.refused: dict[str, str] = {}
         self._unreadable = frozenset(unreadable)
         self._entries: dict[str, Entry] = {}
         for path, content in self._files.items():

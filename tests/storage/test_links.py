@@ -1,0 +1,488 @@
+"""Links lead to what was given and nowhere else, whatever they say and whoever swaps them meanwhile."""
+
+import io
+import os
+import stat
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.storage import links
+from kafka_forensics.storage.links import MAX_DEPTH, MAX_LINKS, Roots
+from kafka_forensics.storage.open import address_of, open_address, open_source, share_roots
+from kafka_forensics.storage.source import ByteSource, EntryKind
+
+INSIDE, OUTSIDE = b"evidence", b"root:x:0:0: never to be read"
+Archive = Callable[[dict[str, bytes], dict[str, str]], ByteSource]
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Path:
+    """Two disks that are given and a secret beside them that is not."""
+    for name in ("one", "two"):
+        (tmp_path / "disks" / name / "t-0").mkdir(parents=True)
+        (tmp_path / "disks" / name / "t-0" / "log").write_bytes(INSIDE + name.encode())
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(OUTSIDE)
+    return tmp_path / "disks"
+
+
+def opened(*paths: Path) -> list[ByteSource]:
+    sources = [open_source(str(path)) for path in paths]
+    share_roots(sources)
+    return sources
+
+
+def content(source: ByteSource, path: str) -> bytes:
+    with source.open(path) as file:
+        return file.read_at(0, 1000)
+
+
+def why_not(source: ByteSource, path: str) -> str:
+    entry = source.stat(path)
+    assert (entry.kind, entry.link) == (EntryKind.SYMLINK, None)
+    with pytest.raises(SourceError) as caught:
+        source.open(path)
+    assert caught.value.reason == entry.refused == entry.unreadable
+    return str(entry.refused).rpartition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("t-0/log", b"one"),
+        ("./t-0//log", b"one"),
+        ("t-0/../t-0/log", b"one"),
+        ("../one/t-0/log", b"one"),
+        ("../two/t-0/log", b"two"),
+        ("../../disks/two/t-0/../t-0/log", b"two"),
+        ("{disks}/one/t-0/log", b"one"),
+        ("{disks}/two/t-0/log", b"two"),
+        ("{disks}/../outside/../disks/two/t-0/log", b"two"),
+        ("/../{disks}/two/t-0/log", b"two"),
+        ("{disks}/alias/t-0/log", b"two"),
+        ("{disks}/other/nest/two/t-0/log", b"two"),
+    ],
+)
+def test_a_target_within_what_was_given_is_read(given: Path, target: str, found: bytes) -> None:
+    (given / "alias").symlink_to("two")
+    (given / "other").mkdir()
+    (given / "other" / "nest").symlink_to(given)
+    (given / "one" / "link").symlink_to(target.format(disks=given))
+    one, _ = opened(given / "one", given / "two")
+    assert content(one, "link") == INSIDE + found
+    entry, behind = one.stat("link"), os.stat(given / found.decode() / "t-0" / "log")
+    assert (entry.kind, entry.size_in_bytes, entry.identity) == (EntryKind.FILE, len(INSIDE) + 3, (behind.st_dev, behind.st_ino))
+    assert entry.link == str(given / found.decode() / "t-0" / "log")
+    assert [each for each in one.list() if each.name == "link"] == [entry]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "../../outside/secret",
+        "/etc/passwd",
+        "{disks}/../outside/secret",
+        "../../outside",
+        "..",
+        "/",
+        "../..",
+        "/proc/self/cwd",
+        "../three/x",
+    ],
+)
+def test_a_target_beyond_is_not(given: Path, target: str) -> None:
+    (given / "three").mkdir()
+    (given / "three" / "x").write_bytes(OUTSIDE)
+    (given / "one" / "link").symlink_to(target.format(disks=given))
+    one, _ = opened(given / "one", given / "two")
+    assert why_not(one, "link") == links.OUTSIDE
+    with pytest.raises(SourceError, match="out of what was given"):
+        one.list("link")
+    with pytest.raises(SourceError, match="not followed"):
+        one.open("link/secret")
+
+
+def test_a_prefix_of_the_text_is_nothing(given: Path) -> None:
+    """`two-of-another` begins like `two`, and `two` itself may be another directory than the one that was given."""
+    (given / "two-of-another").mkdir()
+    (given / "two-of-another" / "log").write_bytes(OUTSIDE)
+    (given / "one" / "link").symlink_to(given / "two-of-another" / "log")
+    (given / "one" / "swapped").symlink_to(given / "two" / "t-0" / "log")
+    one, _ = opened(given / "one", given / "two")
+    assert why_not(one, "link") == links.OUTSIDE
+    assert content(one, "swapped") == INSIDE + b"two"
+    (given / "two").rename(given / "real")
+    (given / "two").symlink_to(given.parent / "outside")
+    (given.parent / "outside" / "t-0").mkdir()
+    (given.parent / "outside" / "t-0" / "log").write_bytes(OUTSIDE)
+    assert why_not(one, "swapped") == links.OUTSIDE
+
+
+def test_one_path_alone_does_not_open_its_neighbour(given: Path) -> None:
+    (given / "one" / "link").symlink_to(given / "two" / "t-0" / "log")
+    assert why_not(open_source(str(given / "one")), "link") == links.OUTSIDE
+    assert content(open_source(str(given)), "one/link") == INSIDE + b"two"
+
+
+def test_a_file_that_is_given_itself_is_read_and_nothing_beside_it(given: Path) -> None:
+    (given.parent / "outside" / "log").write_bytes(INSIDE)
+    for name in ("log", "secret"):
+        (given / "one" / name).symlink_to(given.parent / "outside" / name)
+    one, _ = opened(given / "one", given.parent / "outside" / "log")
+    assert content(one, "log") == INSIDE
+    assert why_not(one, "secret") == links.OUTSIDE
+
+
+def test_a_directory_that_is_given_itself_is_listed(given: Path) -> None:
+    (given / "one" / "two").symlink_to(given / "two")
+    (given / "one" / "back").symlink_to("two/t-0/back")
+    (given / "two" / "t-0" / "back").symlink_to("../../one/t-0/log")
+    one, _ = opened(given / "one", given / "two")
+    assert [entry.path for entry in one.list("two")] == ["two/t-0"]
+    assert content(one, "two/t-0/log") == INSIDE + b"two"
+    assert content(one, "two/t-0/back") == content(one, "back") == INSIDE + b"one"
+    assert one.list("two")[0].link == str(given / "two" / "t-0")
+
+
+def test_the_path_above_a_root_is_the_users_business(given: Path, tmp_path: Path) -> None:
+    (tmp_path / "typed").symlink_to(given)
+    (given / "one" / "link").symlink_to(tmp_path / "typed" / "two" / "t-0" / "log")
+    one, _ = opened(tmp_path / "typed" / "one", given / "two")
+    assert content(one, "link") == INSIDE + b"two"
+
+
+def test_links_that_end_nowhere(given: Path) -> None:
+    one = given / "one"
+    (one / "gone").symlink_to("nothing")
+    (one / "below").symlink_to("t-0/log/x")
+    (one / "loop").symlink_to("loop")
+    (one / "ping").symlink_to("pong")
+    (one / "pong").symlink_to("../one/ping")
+    (one / "l0").symlink_to("t-0/log")
+    for number in range(MAX_LINKS):
+        (one / f"l{number + 1}").symlink_to(f"l{number}")
+    os.mkfifo(one / "pipe")
+    (one / "to-pipe").symlink_to("pipe")
+    source = open_source(str(one))
+    told = {name: why_not(source, name) for name in ("gone", "below", "loop", "ping", f"l{MAX_LINKS}")}
+    assert told == {
+        "gone": links.DANGLING,
+        "below": links.DANGLING,
+        "loop": links.CIRCLE,
+        "ping": links.CIRCLE,
+        f"l{MAX_LINKS}": links.TOO_MANY,
+    }
+    assert content(source, f"l{MAX_LINKS - 1}") == INSIDE + b"one"
+    assert source.stat("to-pipe").kind is EntryKind.OTHER
+    with pytest.raises(SourceError, match="not a regular file"):
+        source.open("to-pipe")
+
+
+def test_a_way_may_not_be_deeper_than_descriptors_last(given: Path) -> None:
+    deep = given / "one" / "/".join("d" * (MAX_DEPTH + 1))
+    deep.mkdir(parents=True)
+    (given / "one" / "link").symlink_to("d/" * MAX_DEPTH + "d")
+    before = len(os.listdir("/proc/self/fd"))
+    assert why_not(open_source(str(given / "one")), "link") == links.TOO_DEEP
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_file_system_of_nobodys_is_not_entered(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link must not wake up a mount: directories of devices that no given path lies on are not even passed."""
+    (given / "one" / "link").symlink_to("/proc/self/fd/x")
+    entered: list[str] = []
+    real_open = os.open
+
+    def spy(path: str, *rest: Any, **keywords: Any) -> int:
+        entered.append(str(path))
+        return real_open(path, *rest, **keywords)
+
+    source = open_source(str(given / "one"))
+    monkeypatch.setattr(os, "open", spy)
+    assert source.stat("link").refused == f"a symbolic link, not followed: {links.OUTSIDE}"
+    assert "proc" not in entered
+
+
+def test_permission_denied_behind_a_link(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (given / "one" / "link").symlink_to("t-0/log")
+    real_stat = os.stat
+
+    def denied(path: Any, *rest: Any, **keywords: Any) -> os.stat_result:
+        if path == "log" and keywords.get("dir_fd") is not None:
+            raise PermissionError(13, "Permission denied")
+        return real_stat(path, *rest, **keywords)
+
+    source = open_source(str(given / "one"))
+    monkeypatch.setattr(os, "stat", denied)
+    assert why_not(source, "link") == "permission denied"
+
+
+def test_no_descriptor_is_left_open_by_links(given: Path) -> None:
+    one = given / "one"
+    for name, target in (
+        ("out", "/etc/passwd"),
+        ("in", "t-0/log"),
+        ("up", "../two"),
+        ("gone", "x"),
+        ("loop", "loop"),
+        ("dir", "t-0"),
+    ):
+        (one / name).symlink_to(target)
+    (source,) = opened(one)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        source.list()
+        source.list("dir")
+        content(source, "in")
+        for name in ("out", "up", "gone", "loop"):
+            why_not(source, name)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_files_behind_links_are_opened_like_all_others(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (given / "one" / "link").symlink_to(given / "two" / "t-0" / "log")
+    one, _ = opened(given / "one", given / "two")
+    calls: list[int] = []
+    real_open = os.open
+
+    def spy(path: str, flags: int, *rest: Any, **keywords: Any) -> int:
+        calls.append(flags)
+        return real_open(path, flags, *rest, **keywords)
+
+    monkeypatch.setattr(os, "open", spy)
+    one.open("link").close()
+    one.list()
+    assert len(calls) > 5
+    for flags in calls:
+        assert flags & os.O_ACCMODE == os.O_RDONLY
+        assert flags & os.O_NOFOLLOW
+        assert flags & os.O_CLOEXEC
+        assert flags & (os.O_NONBLOCK | os.O_PATH)
+
+
+def test_reading_through_a_link_leaves_no_access_time(given: Path) -> None:
+    log = given / "two" / "t-0" / "log"
+    (given / "one" / "link").symlink_to(log)
+    os.utime(log, ns=(10**18, 10**18))
+    one, _ = opened(given / "one", given / "two")
+    assert content(one, "link") == INSIDE + b"two"
+    assert log.stat().st_atime_ns == 10**18
+
+
+def test_a_place_tells_another_process_which_roots_links_lead_to(given: Path, tmp_path: Path) -> None:
+    (tmp_path / "third").mkdir()
+    (given / "one" / "link").symlink_to("../two/t-0/log")
+    (given / "one" / "out").symlink_to("../../outside/secret")
+    one, two, _ = opened(given / "one", given / "two", tmp_path / "third")
+    assert address_of(one) == str(given / "one")
+    one.list()
+    assert address_of(two) == str(given / "two")
+    assert address_of(one) != str(given / "one")
+    assert str(tmp_path / "third") not in address_of(one)
+    there = open_address(address_of(one))
+    assert there.name == str(given / "one")
+    assert content(there, "link") == INSIDE + b"two"
+    assert there.stat("link") == one.stat("link")
+    assert why_not(there, "out") == links.OUTSIDE
+    assert address_of(there) == address_of(one)
+    one.refused["t-0/log"] = "read elsewhere"
+    with pytest.raises(SourceError, match="read elsewhere"):
+        open_address(address_of(one)).open("t-0/log")
+
+
+def swapped(link: Path, targets: list[str], stop: threading.Event) -> None:
+    """Point `link` at one target after the other, at once each time."""
+    number = 0
+    while not stop.is_set():
+        new = link.with_name(f"{link.name}.new")
+        new.symlink_to(targets[number % len(targets)])
+        new.rename(link)
+        number += 1
+
+
+@pytest.mark.parametrize("what", ["file", "directory", "target"])
+def test_whoever_swaps_a_link_leads_nowhere(given: Path, what: str) -> None:
+    """Every read while another thread swaps gives a byte of what was given, or a refusal; 1,500 times."""
+    outside = given.parent / "outside"
+    (outside / "log").write_bytes(OUTSIDE)
+    one = given / "one"
+    if what == "file":
+        link, targets, path = one / "x", ["t-0/log", "../../outside/secret"], "x"
+    elif what == "directory":
+        link, targets, path = one / "x", ["t-0", "../../outside"], "x/log"
+    else:  # a directory of the target is a link one moment and another one the next
+        (one / "x").symlink_to(given / "two" / "moving" / "log")
+        link, targets, path = given / "two" / "moving", ["t-0", str(outside)], "x"
+    link.symlink_to(targets[0])
+    source, _ = opened(one, given / "two")
+    stop = threading.Event()
+    thread = threading.Thread(target=swapped, args=(link, targets, stop))
+    thread.start()
+    read = refused = 0
+    try:
+        for _ in range(1500):
+            try:
+                assert content(source, path).startswith(INSIDE)
+                read += 1
+            except SourceError:
+                refused += 1
+            for entry in source.list():
+                assert entry.link is None or "outside" not in entry.link
+    finally:
+        stop.set()
+        thread.join()
+    assert read
+    assert refused
+
+
+def test_a_file_swapped_for_a_link_between_look_and_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = open_source(str(given / "one"))
+    log = given / "one" / "t-0" / "log"
+    real_stat = os.stat
+
+    def swap(path: Any, *rest: Any, **keywords: Any) -> os.stat_result:
+        info = real_stat(path, *rest, **keywords)
+        if path == "log" and stat.S_ISREG(info.st_mode):
+            log.unlink()
+            log.symlink_to(given.parent / "outside" / "secret")
+        return info
+
+    monkeypatch.setattr(os, "stat", swap)
+    with pytest.raises(SourceError, match="changed meanwhile"):
+        one.open("t-0/log")
+
+
+def test_what_was_given_itself_is_checked_once_more_when_it_is_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = given.parent / "outside"
+    (outside / "log").write_bytes(INSIDE)
+    (given / "one" / "link").symlink_to(outside / "log")
+    one, _ = opened(given / "one", outside / "log")
+    real_open = os.open
+
+    def swap(path: Any, *rest: Any, **keywords: Any) -> int:
+        if path == "log":
+            (outside / "secret").rename(outside / "log")
+        return real_open(path, *rest, **keywords)
+
+    monkeypatch.setattr(os, "open", swap)
+    with pytest.raises(SourceError, match="changed meanwhile"):
+        one.open("link")
+
+
+@pytest.mark.parametrize("many", [1, 5000])
+def test_roots_cost_one_look_each(given: Path, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    real_stat = os.stat
+
+    def counted(path: Any, *rest: Any, **keywords: Any) -> os.stat_result:
+        nonlocal looks
+        looks += 1
+        return real_stat(path, *rest, **keywords)
+
+    monkeypatch.setattr(os, "stat", counted)
+    Roots([str(given / f"disk-{number}") for number in range(many)])
+    assert looks == many
+
+
+def tarred(tmp_path: Path) -> Archive:
+    """Makes tar archives of files and links."""
+
+    def make(files: dict[str, bytes], symlinks: dict[str, str]) -> ByteSource:
+        with tarfile.open(tmp_path / "a.tar", "w") as out:
+            for name, data in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                out.addfile(info, io.BytesIO(data))
+            for name, target in symlinks.items():
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = tarfile.SYMTYPE, target
+                out.addfile(info)
+        return open_source(str(tmp_path / "a.tar"))
+
+    return make
+
+
+def zipped(tmp_path: Path) -> Archive:
+    """Makes zip archives of files and links."""
+
+    def make(files: dict[str, bytes], symlinks: dict[str, str]) -> ByteSource:
+        with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as out:
+            for name, data in files.items():
+                out.writestr(name, data)
+            for name, target in symlinks.items():
+                info = zipfile.ZipInfo(name)
+                info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+                out.writestr(info, target)
+        return open_source(str(tmp_path / "a.zip"))
+
+    return make
+
+
+@pytest.mark.parametrize("form", [tarred, zipped])
+def test_links_in_an_archive_lead_to_its_members_by_name(tmp_path: Path, form: Callable[[Path], Archive]) -> None:
+    symlinks = {
+        "d1/file": "t-0/log",
+        "d1/over": "../d2/t-0/./log",
+        "d1/rooted": "/d2/t-0/log",
+        "d1/dir": "../d2",
+        "d1/chain": "dir/t-0/log",
+        "d1/self": ".",
+    }
+    source = form(tmp_path)({"d1/t-0/log": b"one", "d2/t-0/log": b"two"}, symlinks)
+    told = {name: content(source, f"d1/{name}") for name in ("file", "over", "rooted", "chain", "dir/t-0/log", "self/file")}
+    assert told == {"file": b"one", "over": b"two", "rooted": b"two", "chain": b"two", "dir/t-0/log": b"two", "self/file": b"one"}
+    entries = {entry.name: entry for entry in source.list("d1")}
+    assert {name: entry.link for name, entry in entries.items()} == {
+        "t-0": None,
+        "file": "d1/t-0/log",
+        "over": "d2/t-0/log",
+        "rooted": "d2/t-0/log",
+        "dir": "d2",
+        "chain": "d2/t-0/log",
+        "self": "d1",
+    }
+    assert (entries["dir"].kind, entries["file"].kind, entries["file"].size_in_bytes) == (EntryKind.DIRECTORY, EntryKind.FILE, 3)
+    assert [(entry.path, entry.link) for entry in source.list("d1/dir")] == [("d1/dir/t-0", "d2/t-0")]
+    assert (source.problems, source.rejected) == ([], [])
+
+
+@pytest.mark.parametrize("form", [tarred, zipped])
+def test_links_in_an_archive_that_are_not_followed(tmp_path: Path, form: Callable[[Path], Archive]) -> None:
+    chain = {f"l{number + 1}": f"l{number}" for number in range(MAX_LINKS)} | {"l0": "t-0/log"}
+    bad = {
+        "up": "../t-0/log",
+        "far": "t-0/../../x",
+        "passwd": "/etc/passwd",
+        "gone": "t-0/nothing",
+        "below": "t-0/log/x",
+        "loop": "loop",
+        "ping": "pong",
+        "pong": "./ping",
+        "long": "x/" * 5000,
+        "nul": "a\0b",
+    }
+    source = form(tmp_path)({"t-0/log": b"one"}, chain | bad)
+    assert {name: why_not(source, name) for name in (*bad, f"l{MAX_LINKS}")} == {
+        "up": links.OUTSIDE,
+        "far": links.OUTSIDE,
+        "passwd": links.DANGLING,
+        "gone": links.DANGLING,
+        "below": links.DANGLING,
+        "loop": links.CIRCLE,
+        "ping": links.CIRCLE,
+        "pong": links.CIRCLE,
+        "long": links.DANGLING,
+        "nul": links.DANGLING,
+        f"l{MAX_LINKS}": links.TOO_MANY,
+    }
+    assert content(source, f"l{MAX_LINKS - 1}") == b"one"
+    for name in bad:
+        with pytest.raises(SourceError):
+            source.list(name)
