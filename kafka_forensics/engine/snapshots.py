@@ -1,5 +1,6 @@
 """Several snapshots of the same brokers in one job: each is scanned, then every replica is compared with itself over time."""
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from kafka_forensics.engine.leftovers import lone_leftovers
 from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
 from kafka_forensics.engine.misplaced import with_right_offsets
 from kafka_forensics.engine.options import ScanOptions, without_secrets
-from kafka_forensics.engine.paths import split_name
+from kafka_forensics.engine.paths import StrangerError, split_name
 from kafka_forensics.engine.scanning import Merged, Scan, digest_key, judged
 from kafka_forensics.engine.selection import listed, require_match
 from kafka_forensics.engine.witnesses import read_witnesses
@@ -112,7 +113,7 @@ def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], n
 
 
 def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, list[str]]:
-    """Every directory and archive in a folder as a snapshot; links below what was given are not followed, as in every input."""
+    """Every directory and archive in a folder as a snapshot; a link to one may be a second name of another, and is not."""
     matches = located(root, options.storage_options)
     if len(matches) > 1:
         return _each_given([path for path, _ in matches])
@@ -125,14 +126,14 @@ def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, l
     for entry in source.list(""):
         if entry.name.startswith(".") or entry.name == "lost+found":
             continue
-        if entry.kind is EntryKind.DIRECTORY:
+        if entry.kind is EntryKind.SYMLINK or entry.link is not None:
+            links.append(entry.name)
+        elif entry.kind is EntryKind.DIRECTORY:
             _add(found, entry.name, _below(root, entry.name), once=True)
         elif entry.kind is EntryKind.FILE and (name := _archive_name(entry.name)) is not None:
             _add(found, name, _below(root, entry.name), once=True)
         elif entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS):
             others.append(entry.name)
-        elif entry.kind is EntryKind.SYMLINK:
-            links.append(entry.name)
     if links:
         notes.append(f"links in {path} are not followed, give them as paths themselves: {listed(links)}")
     if others:
@@ -191,9 +192,29 @@ def _require_apart(found: dict[str, list[str]]) -> None:
                 raise UsageError(f"{bare} is given as snapshot {holders[place]} and as snapshot {name}")
 
 
+def _gathered(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
+    """What each snapshot holds; files that are nothing of Kafka's are skipped with a note, as under a shell's `*`."""
+    found: dict[str, Inputs] = {}
+    strangers: list[str] = []
+    refusal: UsageError | None = None
+    for name, given in paths.items():
+        try:
+            found[name] = gather(given, options, elsewhere=True)
+        except StrangerError as error:
+            if any(os.path.isdir(split_name(path)[1]) or "://" in path for path in given):
+                raise
+            strangers += given
+            refusal = error
+    if refusal is not None:
+        if len(found) < 2:
+            raise refusal
+        logging.getLogger(__name__).warning("skipped, as nothing of Kafka's is in them: %s", listed(strangers))
+    return found
+
+
 def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
     """What each snapshot holds. Raises UsageError for paths that make no sense, and if no neighbours have a broker in common."""
-    found = {name: gather(given, options, elsewhere=True) for name, given in paths.items()}
+    found = _gathered(paths, options)
     every = [one for inputs in found.values() for one in inputs.log_dirs]
     if not any(inputs.incomplete for inputs in found.values()):
         there = [

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -42,7 +42,7 @@ class LinkError(Exception):
 class Roots:
     """The paths that were given, by device and inode."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
         self._typed = tuple(dict.fromkeys(map(os.path.abspath, paths)))
         self._known: dict[Identity, str] = {}

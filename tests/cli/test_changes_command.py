@@ -194,6 +194,16 @@ def test_an_empty_snapshot_is_an_error(run: Run, trees: Snapshots) -> None:
     assert "there is no Kafka log in" in err
 
 
+def test_files_of_strangers_among_snapshots_are_skipped(run: Run, trees: Snapshots) -> None:
+    wanted = run(*sorted(trees.root.iterdir()), "--format", "json")
+    trees.root.joinpath("README").write_text("copies")
+    trees.root.joinpath("truth.json").write_text("{}")
+    status, out, err = run(*sorted(trees.root.iterdir()), "--format", "json")
+    assert (status, out) == wanted[:2]
+    assert f"skipped, as nothing of Kafka's is in them: {trees.root}/README, {trees.root}/truth.json\n" in err
+    assert run(trees.root / "README", trees.root / "truth.json")[0] == 2
+
+
 def test_links_and_archives_that_are_not_read_are_told(run: Run, trees: Snapshots, tmp_path: Path) -> None:
     trees.root.joinpath("latest\x1b[31m").symlink_to(trees.root / NEW)
     trees.root.joinpath("gone").symlink_to(tmp_path / "nowhere")
