@@ -7,6 +7,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -307,37 +308,77 @@ def swapped(link: Path, targets: list[str], stop: threading.Event) -> None:
         number += 1
 
 
-@pytest.mark.parametrize("what", ["file", "directory", "target"])
+def swappable(given: Path, what: str) -> tuple[Path, list[str], str]:
+    """A link, the targets it is to have in turn (one of them outside), and a path that leads over it."""
+    outside, one = given.parent / "outside", given / "one"
+    (outside / "log").write_bytes(OUTSIDE)
+    if what == "file":
+        return one / "x", ["t-0/log", "../../outside/secret"], "x"
+    if what == "directory":
+        return one / "x", ["t-0", "../../outside"], "x/log"
+    (one / "x").symlink_to(given / "two" / "moving" / "log")
+    return given / "two" / "moving", ["t-0", str(outside)], "x"
+
+
+SWAPPED = pytest.mark.parametrize("what", ["file", "directory", "directory of the target"])
+
+
+@SWAPPED
 def test_whoever_swaps_a_link_leads_nowhere(given: Path, what: str) -> None:
     """Every read while another thread swaps gives a byte of what was given, or a refusal; 1,500 times."""
-    outside = given.parent / "outside"
-    (outside / "log").write_bytes(OUTSIDE)
-    one = given / "one"
-    if what == "file":
-        link, targets, path = one / "x", ["t-0/log", "../../outside/secret"], "x"
-    elif what == "directory":
-        link, targets, path = one / "x", ["t-0", "../../outside"], "x/log"
-    else:  # a directory of the target is a link one moment and another one the next
-        (one / "x").symlink_to(given / "two" / "moving" / "log")
-        link, targets, path = given / "two" / "moving", ["t-0", str(outside)], "x"
+    link, targets, path = swappable(given, what)
     link.symlink_to(targets[0])
-    source, _ = opened(one, given / "two")
+    source, _ = opened(given / "one", given / "two")
     stop = threading.Event()
     thread = threading.Thread(target=swapped, args=(link, targets, stop))
     thread.start()
-    read = refused = 0
     try:
         for _ in range(1500):
-            try:
+            with suppress(SourceError):
                 assert content(source, path).startswith(INSIDE)
-                read += 1
-            except SourceError:
-                refused += 1
             for entry in source.list():
                 assert entry.link is None or "outside" not in entry.link
     finally:
         stop.set()
         thread.join()
+
+
+@SWAPPED
+def test_a_swap_before_any_one_look_leads_nowhere(given: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link becomes another one before the first call to the system, or the second, and so on, and back at the next."""
+    link, targets, path = swappable(given, what)
+    source, _ = opened(given / "one", given / "two")
+    calls = {"left": 0}
+    real = {name: getattr(os, name) for name in ("stat", "open", "readlink")}
+
+    def point(target: str) -> None:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+
+    def before(name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            calls["left"] -= 1
+            if calls["left"] in (0, -1):
+                point(targets[1] if calls["left"] == 0 else targets[0])
+            return real[name](*arguments, **keywords)
+
+        return call
+
+    read = refused = 0
+    for number in range(1, 40):
+        for first in targets:
+            point(first)
+            calls["left"] = number
+            with monkeypatch.context() as patched:
+                for name in real:
+                    patched.setattr(os, name, before(name))
+                try:
+                    data = content(source, path)
+                except SourceError:
+                    refused += 1
+                    continue
+            assert data.startswith(INSIDE)
+            read += 1
     assert read
     assert refused
 
