@@ -16,7 +16,8 @@ from kafka_forensics.analysis.heads import newest_time, retention_for
 from kafka_forensics.analysis.range_counts import Counts, counted
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.changes import Change, ChangeKind, ReplicaAt
+from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind, ReplicaAt
+from kafka_forensics.model.results import Read
 from kafka_forensics.replication.epochs import epoch_at
 from kafka_forensics.replication.offset_ranges import Range, normalised, without
 
@@ -49,11 +50,12 @@ class LogChanges:
 def replica_at(one: Replica) -> ReplicaAt:
     """The replica as a row of changes tells of it."""
     context, epochs = one.context, lineage(one)
+    unread = one.read is Read.NONE
     return ReplicaAt(
         context.log_dir,
         context.topic_id,
-        one.log_start_offset,
-        one.log_end_offset,
+        None if unread else one.log_start_offset,
+        one.log_end_offset if one.end_is_known else None,
         context.high_watermark,
         epochs[-1].leader_epoch if epochs else None,
         len(context.segment_base_offsets),
@@ -83,6 +85,10 @@ def change(
 
 def log_changes(old: Replica, new: Replica, between: Between, reader: BatchReader) -> LogChanges:
     """What became of the log of one replica; of a compacted one all but what the cleaner took."""
+    if Read.NONE in (old.read, new.read):
+        known = [one for one in (old, new) if one.read is not Read.NONE]
+        offsets = (known[0].log_start_offset, known[0].log_end_offset) if known else (0, 0)
+        return LogChanges([change(ChangeKind.NOT_COMPARED, offsets, old, new, between, reason=UNREADABLE)])
     found = differences(old, new, reader)
     told = _Told(old, new, between, reader, found)
     told.end()

@@ -233,11 +233,13 @@ def _partition(replicas: list[Replica]) -> Place:
     return Place(replicas[0].context.topic, replicas[0].context.partition)
 
 
-def with_holders(replicas: list[Replica], findings: list[Finding], comparison: Comparison) -> list[Finding]:
+def with_holders(
+    replicas: list[Replica], findings: list[Finding], comparison: Comparison, *, all_read: bool = True
+) -> list[Finding]:
     """Add to findings of damage and gaps who holds the offsets whole, and raise gaps below the high watermark to critical.
 
     `comparison` is that of the replicas, whose findings are among `findings`. What of gaps below the high watermark no replica
-    holds is `COMMITTED_LOST_EVERYWHERE`.
+    holds is `COMMITTED_LOST_EVERYWHERE`, but where `all_read` says that a log was not read whole.
     """
     high_watermark = comparison.high_watermark
     judged = []
@@ -269,7 +271,7 @@ def with_holders(replicas: list[Replica], findings: list[Finding], comparison: C
             }
             if start < high_watermark and one.kind in _CRITICAL_BELOW:
                 severity = Severity.CRITICAL
-            if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1:
+            if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1 and all_read:
                 lost.add((start, end))
         judged.append(replace(one, severity=severity, evidence=evidence))
     for start, end in _held_nowhere(replicas, lost, high_watermark or 0):

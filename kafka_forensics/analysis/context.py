@@ -48,6 +48,8 @@ class ReplicaContext:
     """Base offsets of the live `.log` files, ascending."""
     not_followed: list[int] = field(default_factory=list)
     """Those of them that are only in the names of links that are not followed, or of pipes: no log need have got there."""
+    unlisted: bool = False
+    """Its directory is there and could not be listed: not even the names of its files are known."""
 
     @property
     def node(self) -> int | str:

@@ -120,14 +120,16 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
     return [finding("GROUP_OFFSET_BEYOND_LOG", place, evidence, severity=severity, confidence=confidence)]
 
 
-def group_findings(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> list[Finding]:
+def group_findings(
+    replicas: list[Replica], reader: BatchReader, comparison: Comparison, every: list[Replica] | None = None
+) -> list[Finding]:
     """What groups and the ISR say of a partition whose replicas, all of one topic in one cluster, were compared.
 
-    A commit may raise `comparison`'s high watermark, see `heed_commits`.
+    A commit may raise `comparison`'s high watermark, see `heed_commits`. `every`: these, and those of which nothing could be read.
     """
     heed_commits(replicas, reader, comparison)
-    found = beyond_log(replicas, reader)
-    if not comparison.conflicts and all(one.end_is_known for one in replicas):
+    found = beyond_log(every or replicas, reader)
+    if not comparison.conflicts and all(one.end_is_known for one in every or replicas):
         found += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamps_of(reader)))
     return found
 

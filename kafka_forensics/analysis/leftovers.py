@@ -66,6 +66,8 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
         live = [one for one in replicas if one.broker == first.broker]
         ids = {one.context.topic_id for one in live or replicas} - {None}
         other_topic = first.topic_id is not None and bool(ids) and first.topic_id not in ids
+        if not other_topic and any(one.state.unread for one in live):
+            continue  # what its live log lacks is not known
         lacking = _lacking(members, [] if other_topic else live)
         if not lacking:
             continue

@@ -21,7 +21,7 @@ from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsF
 from kafka_forensics.model.batches import BatchChunk
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, TimeIndex
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.results import RecoveryOutlook
+from kafka_forensics.model.results import Read, RecoveryOutlook
 
 _LOSING = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED", "SEG_TORN_TAIL", "BATCH_CRC_MISMATCH"})
 
@@ -176,6 +176,13 @@ class Replica:
         return max(self.context.segment_base_offsets, default=-1) not in self.state.unread
 
     @property
+    def read(self) -> Read:
+        """How much of the log was read; nothing where no batch and no damage was found and a segment not read."""
+        if not self.state.unread:
+            return Read.WHOLE
+        return Read.PART if self.state.framing.batches or self.state.framing.bytes_damaged else Read.NONE
+
+    @property
     def first_batch_offset(self) -> int:
         """First offset of the bytes that are there, which may lie below the log start."""
         runs = self.state.continuity.runs
@@ -222,6 +229,8 @@ def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplac
     """The replica from its context and merged state: where its log starts and ends. `misplaced` are batches that the state has
     where they belong, and not where their base offsets say."""
     state.close_segment()
+    if context.unlisted:
+        state.unread.add(-1)
     runs = state.continuity.runs
     course = judge([*_named_start(context, state), *runs, *_named_end(context, state)])
     for batch in misplaced:

@@ -12,7 +12,7 @@ from kafka_forensics.analysis.transactions_decided import Commits, Contradiction
 from kafka_forensics.analysis.transactions_disagree import disagreements
 from kafka_forensics.analysis.transactions_facts import CollectedFacts, PartitionFacts, PartitionTransactions
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.model.results import PartitionSummary, verdict_of
+from kafka_forensics.model.results import PartitionSummary
 from kafka_forensics.model.transaction_log import (
     DEFAULT_MAX_TIMEOUT_MS,
     LATE_BUFFER_MS,
@@ -324,6 +324,7 @@ def _bring_up_to_date(
             on[where] = on.get(where, 0) + 1
     for summary in partitions:
         if (summary.topic, summary.partition) in by_partition:
-            summary.verdict = verdict_of(by_partition[summary.topic, summary.partition])
+            summary.judge(by_partition[summary.topic, summary.partition])
             for replica in summary.replicas:
-                replica.transactions.hanging = on.get((summary.topic, summary.partition, replica.broker), 0)
+                if replica.transactions.hanging is not None:
+                    replica.transactions.hanging = on.get((summary.topic, summary.partition, replica.broker), 0)

@@ -15,6 +15,7 @@ from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH,
 from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.model.results import Read
 from kafka_forensics.model.transaction_log import TopicPartition
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
     present = any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas)
     if not present and not replicas[0].context.decided:
+        return None
+    if all(one.read is Read.NONE for one in replicas):
         return None
     best = best_copy(replicas)
     since = _entire_since(best)

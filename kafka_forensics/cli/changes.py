@@ -7,7 +7,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.scan import log_to, status_of
+from kafka_forensics.cli.scan import log_to, say_left_out, status_of
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
@@ -48,6 +48,7 @@ def changes(
     live: options.Live = False,
     copied_whole: options.Copied = None,
     deep: options.Deep = None,
+    schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
@@ -62,6 +63,7 @@ def changes(
     """
     spark = options.on_spark(engine, spark_remote, spark_master)
     wanted = chosen_format(format_name, output)
+    shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
     asked = options.scan_options(
@@ -88,9 +90,10 @@ def changes(
     with open_output(output, no_color=no_color) as to:
         from kafka_forensics.cli.changes_output import write_changes
 
-        write_changes(result, wanted, to, verbose=verbose or debug)
+        write_changes(result, wanted, to, verbose=verbose or debug, shape=shape)
     _say_summary(result, screen, quiet=quiet)
-    return status_of(result.judged, fail_on, incomplete=result.is_incomplete)
+    say_left_out(shape, screen)
+    return status_of(result.judged, fail_on, incomplete=result.is_incomplete or shape.left_out)
 
 
 def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":

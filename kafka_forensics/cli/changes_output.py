@@ -11,6 +11,7 @@ from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.change_rows import CHANGE_COLUMNS, change_values
 from kafka_forensics.export.changes_document import document, lines
+from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.wording import advice, message
 from kafka_forensics.wording.change_words import change_words
@@ -19,17 +20,22 @@ from kafka_forensics.wording.offset_words import offset_range
 _HEADS: Final = ("partition", "broker", "from", "to", "offsets", "what changed")
 
 
-def write_changes(result: SnapshotsResult, format_name: str, to: Destination, *, verbose: bool = False) -> None:
-    """Write `result` to `to` in one of the formats of `options.FORMATS`; tables leave out what is unchanged unless `verbose`."""
+def write_changes(
+    result: SnapshotsResult, format_name: str, to: Destination, *, verbose: bool = False, shape: Shape | None = None
+) -> None:
+    """Write `result` to `to` in one of the formats of `options.FORMATS`; tables leave out what is unchanged unless `verbose`.
+
+    `shape` is that of JSON.
+    """
     match format_name:
         case "table":
             to.stream.writelines(_table(result, to.width, verbose=verbose))
         case "tsv":
             to.stream.writelines(tsv_lines(CHANGE_COLUMNS, map(change_values, result.changes)))
         case "json":
-            to.stream.writelines(document(result))
+            to.stream.writelines(document(result, shape))
         case "jsonl":
-            to.stream.writelines(lines(result))
+            to.stream.writelines(lines(result, shape))
         case "markdown":
             to.stream.writelines(_markdown(result, verbose=verbose))
         case _:
@@ -87,5 +93,5 @@ def _told(result: SnapshotsResult, *, verbose: bool) -> Iterable[Change]:
 
 
 def _cells(one: Change) -> tuple[str, ...]:
-    offsets = offset_range(one.offset_start, one.offset_end)
+    offsets = offset_range(one.offset_start, one.offset_end) if one.has_offsets else "not known"
     return f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot, offsets, change_words(one)

@@ -7,7 +7,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
-from kafka_forensics.cli.scan import exit_status, log_to
+from kafka_forensics.cli.scan import exit_status, log_to, say_left_out
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
@@ -41,6 +41,7 @@ def compare(
     as_of: options.AsOf = None,
     live: options.Live = False,
     copied_whole: options.Copied = None,
+    schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
@@ -56,6 +57,7 @@ def compare(
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("compare runs on this machine only", hint="leave out --engine")
     wanted = chosen_format(format_name, output)
+    shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
     asked = options.scan_options(
@@ -78,9 +80,10 @@ def compare(
     with open_output(output, no_color=no_color) as to:
         from kafka_forensics.cli.compare_output import write_comparison
 
-        write_comparison(compared, wanted, to, payloads=show_payloads, verbose=verbose or debug)
+        write_comparison(compared, wanted, to, shape, payloads=show_payloads, verbose=verbose or debug)
     _say_summary(compared, screen, quiet=quiet)
-    return exit_status(compared.result, fail_on)
+    say_left_out(shape, screen)
+    return 3 if shape.left_out else exit_status(compared.result, fail_on)
 
 
 def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, context: int, payloads: bool, quiet: bool) -> "SideBySide":

@@ -12,7 +12,7 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.side_by_side import Held, HeldRecord, SideBySide
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text, rfc3339
-from kafka_forensics.model.results import SCHEMA_VERSION
+from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.wording import message
 
 Json = dict[str, Any]
@@ -40,8 +40,13 @@ PAYLOAD_COLUMNS: Final = ("key", "key_base64", "value", "value_base64", "headers
 _TSV_LEAVES_OUT: Final = frozenset({"producer_id_string", "key_base64", "value_base64"})
 
 
-def write_comparison(compared: SideBySide, format_name: str, to: Destination, *, payloads: bool, verbose: bool) -> None:
-    """Write `compared` to `to` in one of the formats of `options.FORMATS`; `payloads` adds keys, values and headers."""
+def write_comparison(
+    compared: SideBySide, format_name: str, to: Destination, shape: Shape, *, payloads: bool, verbose: bool
+) -> None:
+    """Write `compared` to `to` in one of the formats of `options.FORMATS`; `payloads` adds keys, values and headers.
+
+    `shape` is that of JSON.
+    """
     match format_name:
         case "table":
             from kafka_forensics.cli.compare_table import write_table
@@ -51,9 +56,9 @@ def write_comparison(compared: SideBySide, format_name: str, to: Destination, *,
             columns = [column for column in _columns(payloads) if column not in _TSV_LEAVES_OUT]
             to.stream.writelines(tsv_lines(["offset", "differs", "broker", "state", *columns], _flat(compared, payloads)))
         case "json":
-            to.stream.writelines(_document(compared, payloads))
+            to.stream.writelines(_document(compared, shape, payloads))
         case "jsonl":
-            to.stream.writelines(_lines(compared, payloads))
+            to.stream.writelines(_lines(compared, shape, payloads))
         case "markdown":
             to.stream.writelines(_report(compared, verbose=verbose))
         case _:
@@ -117,35 +122,43 @@ def _offsets(compared: SideBySide, payloads: bool) -> Iterator[Json]:
         yield {"offset": row.offset, "differs": row.differs, "replicas": held}
 
 
-def _document(compared: SideBySide, payloads: bool) -> Iterator[str]:
+def _document(compared: SideBySide, shape: Shape, payloads: bool) -> Iterator[str]:
     """The JSON document in pieces, a line an offset; `partition`, `findings` and `incomplete` as in a scan's."""
     result, partition = compared.result, compared.partition
-    replicas = [json_document.replica_object(replica) for replica in partition.replicas]
-    yield f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(json_document.tool(result))},\n'
-    yield f' "verdict": {json_text(result.verdict)},\n'
-    yield f' "partition": {json_text({**json_document.partition_object(partition), "replicas": replicas})},\n'
+    yield f'{{"schema_version": {json_text(shape.version)},\n "tool": {json_text(json_document.tool(result))},\n'
+    yield f' "verdict": {json_text(shape.verdict(result.verdict, result.findings))},\n'
+    replicas = [*shape.replicas(map(json_document.replica_object, partition.replicas))]
+    yield f' "partition": {json_text({**_partition(compared, shape), "replicas": replicas})},\n'
     yield f' "first_difference": {json_text(compared.first_difference)},\n'
     lists = (
-        ("offsets", _offsets(compared, payloads)),
+        ("offsets", ({**row, "replicas": [*shape.held(row["replicas"])]} for row in _offsets(compared, payloads))),
         ("findings", map(json_document.finding_object, result.findings)),
-        ("incomplete", map(json_document.incomplete_object, result.incomplete)),
+        ("incomplete", shape.gaps(map(json_document.incomplete_object, result.incomplete))),
     )
     for number, (key, objects) in enumerate(lists):
         items = ",".join(f"\n  {json_text(each)}" for each in objects)
         yield f' "{key}": [{items}]' + ("}\n" if number == len(lists) - 1 else ",\n")
 
 
-def _lines(compared: SideBySide, payloads: bool) -> Iterator[str]:
+def _partition(compared: SideBySide, shape: Shape) -> Json:
+    """The partition without its replicas, which is told in every shape."""
+    told = json_document.partition_object(compared.partition)
+    [told] = shape.partitions([told | {"verdict": shape.verdict(compared.partition.verdict, compared.result.findings)}])
+    return told
+
+
+def _lines(compared: SideBySide, shape: Shape, payloads: bool) -> Iterator[str]:
     """An object with its `type` a line: the partition, its replicas, what each holds, findings, the summary."""
     result, partition = compared.result, compared.partition
     place = {"topic": partition.topic, "partition": partition.partition}
-    objects: list[tuple[str, Json]] = [("partition", json_document.partition_object(partition))]
-    objects += [("replica", place | json_document.replica_object(replica)) for replica in partition.replicas]
-    objects += [("held", place | row) for row in _flat(compared, payloads)]
+    objects: list[tuple[str, Json]] = [("partition", _partition(compared, shape))]
+    objects += [("replica", place | one) for one in shape.replicas(map(json_document.replica_object, partition.replicas))]
+    objects += [("held", place | row) for row in shape.held(_flat(compared, payloads))]
     objects += [("finding", json_document.finding_object(finding)) for finding in result.findings]
-    objects += [("incomplete", json_document.incomplete_object(gap)) for gap in result.incomplete]
-    tool = {"schema_version": SCHEMA_VERSION, "tool": json_document.tool(result)}
-    objects.append(("summary", tool | {"verdict": result.verdict, "first_difference": compared.first_difference}))
+    objects += [("incomplete", gap) for gap in shape.gaps(map(json_document.incomplete_object, result.incomplete))]
+    tool = {"schema_version": shape.version, "tool": json_document.tool(result)}
+    verdict = shape.verdict(result.verdict, result.findings)
+    objects.append(("summary", tool | {"verdict": verdict, "first_difference": compared.first_difference}))
     for kind, content in objects:
         yield json_text({"type": kind, **content}) + "\n"
 

@@ -8,7 +8,7 @@ from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.side_by_side import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State
 from kafka_forensics.export.json_values import rfc3339
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.results import ReplicaSummary
+from kafka_forensics.model.results import Read, ReplicaSummary
 
 COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value", "headers", "remarks")
 _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})
@@ -16,6 +16,7 @@ _LONG_NAME: Final = 12
 _DIGEST_DIGITS: Final = 6
 _TOLD: Final = CONFLICTS | {"REPLICA_LAGS", "BATCHES_REENCODED"}
 _ALL: Final = "all"
+_BEYOND: Final = (State.BEYOND_LOG_END, State.NOT_READ)
 
 
 class Line(NamedTuple):
@@ -125,6 +126,8 @@ def _nothing(held: Held, replica: ReplicaSummary) -> str:
             return f"nothing: its log starts at {replica.log_start_offset}"
         case State.UNREADABLE:
             return "a batch that cannot be decoded"
+        case State.NOT_READ:
+            return "not known: its log could not be read"
     return "nothing at this offset"
 
 
@@ -139,19 +142,26 @@ def difference_sentence(compared: SideBySide) -> str:
     """Where the replicas differ, in a sentence without a full stop."""
     partition = compared.partition
     first, replicas = compared.first_difference, partition.replicas
+    starts = [one.log_start_offset for one in replicas if one.log_start_offset is not None]
+    ends = [one.log_end_offset for one in replicas if one.log_end_offset is not None]
+    read = [one for one in replicas if one.read is not Read.NONE]
+    if len(read) < 2:
+        which = f"only {plural(len(read), 'replica')}" if read else "no replica"
+        return f"nothing could be compared: the log of {which} could be read"
     if first is None:
-        start, end = max(one.log_start_offset for one in replicas), replicas[0].log_end_offset
+        start, end = max(starts), min(ends, default=0)
         if end <= start:
-            return f"no difference: no offset is held by all of {plural(len(replicas), 'replica')}"
+            sure = "no difference found where readable" if partition.not_read else "no difference"
+            return f"{sure}: no offset is held by all of {plural(len(replicas), 'replica')}"
         same = "the same values in" if partition.agreement.kind == "compacted" else "the same in"
         sure = "no difference" if is_harmless(compared.result.findings) else "no difference found"
         if compared.result.incomplete:
             sure = "no difference found where readable"
-        return f"{sure}: {same} {span('offset', start, end)} on {plural(len(replicas), 'replica')}"
+        return f"{sure}: {same} {span('offset', start, end)} on {plural(len(read), 'replica')}"
     if any(finding.kind in CONFLICTS for finding in compared.result.findings) or _held_differently(compared):
         return f"first difference at offset {first}"
     short = [label for label, one in zip(labels(compared), replicas, strict=True) if one.log_end_offset == first]
-    behind = plural(max(one.log_end_offset for one in replicas) - first, "offset")
+    behind = plural(max(ends) - first, "offset")
     who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
     return f"no conflict: {who} {behind} behind and {verb} the same below {first}"
 
@@ -168,7 +178,7 @@ def title(compared: SideBySide) -> str:
 
 def _held_differently(compared: SideBySide) -> bool:
     row = next((one for one in compared.rows if one.offset == compared.first_difference), None)
-    return row is not None and len({held.record for held in row.held if held.state is not State.BEYOND_LOG_END}) > 1
+    return row is not None and len({held.record for held in row.held if held.state not in _BEYOND}) > 1
 
 
 def summary_line(compared: SideBySide) -> str:

@@ -31,6 +31,7 @@ FACT_NAMES: Final = (
     "group_offsets",
     "replicas",
     "findings",
+    "incomplete",
 )
 COLUMNS: Final = ("dataset", "rows", "files", "bytes")
 
@@ -51,6 +52,10 @@ FactNames = Annotated[
         autocompletion=lambda: list(FACT_NAMES),
         help=f"Only this fact; may be given again [default: all]. {', '.join(FACT_NAMES[:-1])} or {FACT_NAMES[-1]}.",
     ),
+]
+AllowIncomplete = Annotated[
+    bool,
+    typer.Option("--allow-incomplete", help="Write _SUCCESS though some input could not be read; the status is 3 all the same."),
 ]
 ListFormat = Annotated[
     str | None,
@@ -82,6 +87,7 @@ def export(
     deep: options.Deep = None,
     storage_option: options.StorageOption = None,
     cache_dir: options.CacheDir = None,
+    allow_incomplete: AllowIncomplete = False,
     show_payloads: options.ShowPayloads = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
@@ -90,9 +96,10 @@ def export(
 ) -> int:
     """Every fact and finding as Parquet datasets: batches, records, spans, indexes, transactions, replicas and more.
 
-    `_SUCCESS` is written last, `_manifest.json` names every file with its rows, bytes and SHA-256. Keys and values of records stay
-    out unless --show-payloads is given. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a directory
-    that holds something else, 3 if some input could not be read.
+    `_SUCCESS` is written last, `_manifest.json` names every file with its rows, bytes and SHA-256. What could not be read is in the
+    dataset `incomplete`, and `_INCOMPLETE` stands instead of `_SUCCESS` unless --allow-incomplete is given. Keys and values of
+    records stay out unless --show-payloads is given. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line or a
+    directory that holds something else, 3 if some input could not be read.
     """
     spark = options.on_spark(engine, spark_remote, spark_master)
     wanted = chosen_format(format_name, None)
@@ -116,13 +123,14 @@ def export(
 
     from kafka_forensics.export.places import inputs_named, open_place
 
+    how = How(show_payloads, allow_incomplete)
     target = open_place(output, inputs_named(paths), asked.storage_options)
     try:
         if spark:
             where = Spark(spark_remote, spark_master, output)
-            reader, datasets = _run_on_spark(paths, asked, target, names, screen, where, quiet=quiet, payloads=show_payloads)
+            reader, datasets = _run_on_spark(paths, asked, target, names, screen, where, how, quiet=quiet)
         else:
-            reader, datasets = _run(paths, asked, target, names, screen, quiet=quiet, payloads=show_payloads)
+            reader, datasets = _run(paths, asked, target, names, screen, how, quiet=quiet)
     except BaseException:
         target.withdraw()
         raise
@@ -133,7 +141,7 @@ def export(
 
 
 def _run(
-    paths: list[str], asked: ScanOptions, target: "Place", names: list[str], screen: Destination, *, quiet: bool, payloads: bool
+    paths: list[str], asked: ScanOptions, target: "Place", names: list[str], screen: Destination, how: "How", *, quiet: bool
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.engine.facts import LOG_FACTS, scan_for_facts
@@ -143,8 +151,8 @@ def _run(
     passes = 1 + sum(name in LOG_FACTS for name in names)
     with Progress(screen, quiet=quiet) as progress:
         reader = scan_for_facts(paths, asked, words, lambda done, total: progress(done, total * passes))
-        reader.payloads = payloads
-        if not payloads:
+        reader.payloads = how.payloads
+        if not how.payloads:
             reader.result.findings = [without_payloads(one) for one in reader.result.findings]
         total = sum(plan.bytes for plan in reader.inputs.replicas)
         done = total
@@ -155,10 +163,16 @@ def _run(
             progress(min(done, total * passes), total * passes)
 
         reader.passed = passed
-        datasets = export_facts(reader, target, names)
-    seen = {(one.path, one.reason): one for one in [*reader.result.incomplete, *reader.incomplete]}
-    reader.result.incomplete = [seen[key] for key in sorted(seen)]
+        datasets = export_facts(reader, target, names, allow_incomplete=how.allow_incomplete)
+    reader.result.incomplete = reader.gaps()
     return reader, datasets
+
+
+class How(NamedTuple):
+    """What is written beside facts, and when it counts as whole."""
+
+    payloads: bool
+    allow_incomplete: bool
 
 
 class Spark(NamedTuple):
@@ -176,9 +190,9 @@ def _run_on_spark(
     names: list[str],
     screen: Destination,
     where: Spark,
+    how: How,
     *,
     quiet: bool,
-    payloads: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.engine.inputs import gather
@@ -190,7 +204,7 @@ def _run_on_spark(
     paths, asked = without_secrets(paths, asked)
     inputs = gather(paths, asked)
     with stopping(screen, where.remote, where.master, asked.jobs, quiet=quiet) as spark:
-        return exported(spark, inputs, asked, target, where.output, names, payloads=payloads)
+        return exported(spark, inputs, asked, target, where.output, names, **how._asdict())
 
 
 def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,9 +11,14 @@ from kafka_forensics.engine.options import ScanOptions, keep_code_below
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Reading
 
+if TYPE_CHECKING:
+    from kafka_forensics.export.schema_versions import Shape
+
 FORMATS: Final = ("table", "tsv", "json", "jsonl", "markdown")
 FAIL_ON: Final = ("none", "info", "warning", "error", "critical")
 ENGINES: Final = ("local", "spark")
+SCHEMAS: Final = ("1.0", "1.1")
+SCHEMA: Final = SCHEMAS[-1]
 
 Paths = Annotated[
     list[str],
@@ -116,9 +121,28 @@ Deep = Annotated[
 ]
 ShowPayloads = Annotated[bool, typer.Option("--show-payloads", help="Show bytes of keys, values and headers.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; so do NO_COLOR and TERM=dumb.")]
+Schema = Annotated[
+    str,
+    typer.Option(
+        "--schema",
+        metavar="VERSION",
+        autocompletion=lambda: list(SCHEMAS),
+        help=f"Of json and jsonl: {SCHEMAS[0]} or {SCHEMAS[1]} (docs/schema.md). Status 3 where {SCHEMAS[0]} cannot say all.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no summary.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every finding, and what is being done.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Like -v, and show the traceback of an error.")]
+
+
+def schema_shape(version: str, format_name: str) -> "Shape":
+    """The shape of the schema that was asked for. Raises UsageError for a version that is none, and for an earlier one of a format
+    without schema."""
+    from kafka_forensics.export.schema_versions import Shape
+
+    if choose("schema", version, SCHEMAS) != SCHEMA and format_name not in ("json", "jsonl"):
+        raise UsageError(f"--schema {version} is a shape of JSON, not of {format_name}", hint="add --format json or jsonl")
+    return Shape(version)
 
 
 def on_spark(engine: str, remote: str | None, master: str | None) -> bool:

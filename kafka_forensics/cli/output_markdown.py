@@ -19,8 +19,7 @@ from kafka_forensics.cli.output_words import (
 )
 from kafka_forensics.cli.rows import markdown
 from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.model.findings import Severity
-from kafka_forensics.model.results import PartitionSummary, ScanResult
+from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult
 from kafka_forensics.wording import advice, message, title
 
 _CODE: Final = re.compile(r"`([^`]+)`")
@@ -31,14 +30,18 @@ def report_lines(result: ScanResult) -> Iterator[str]:
     verdict, *totals = summary_lines(result)
     yield f"# kafka-forensics: {markdown(verdict)}\n\n"
     yield from (f"{markdown(line)}  \n" for line in [*totals, *incomplete_lines(result)])
-    found = [partition for partition in result.partitions if partition.verdict != "clean"]
+    found = [partition for partition in result.partitions if partition.verdict != "clean" or partition.not_read]
     if found:
         yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
         gravest: dict[tuple[str | None, int | None], tuple[int, bool, int]] = {}
         for finding in sorted(result.findings, key=gravity):
             gravest.setdefault((finding.place.topic, finding.place.partition), gravity(finding))
-        told = {partition.verdict: (-Severity(partition.verdict).rank, True, 0) for partition in found}
-        for partition in sorted(found, key=lambda each: gravest.get((each.topic, each.partition), told[each.verdict])):
+        none = (1, True, 0)
+
+        def order(each: PartitionSummary) -> tuple[int, tuple[int, bool, int]]:
+            return -VERDICTS.index(each.verdict), gravest.get((each.topic, each.partition), none)
+
+        for partition in sorted(found, key=order):
             yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"
     if clean := len(result.partitions) - len(found):
         yield f"\n{plural(clean, 'partition')}: {nothing_found(result)}.\n"

@@ -25,13 +25,20 @@ from kafka_forensics.cli.output_words import (
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.results import PartitionSummary, ScanResult, verdict_of
+from kafka_forensics.model.results import VERDICTS, PartitionSummary, ScanResult, verdict_of
 from kafka_forensics.wording import advice, message
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning": "yellow", "info": "cyan", "clean": "green"}
+STYLES: Final = {
+    "critical": "bold white on red",
+    "error": "bold red",
+    "warning": "yellow",
+    "info": "cyan",
+    "unknown": "bold magenta",
+    "clean": "green",
+}
 _KIND_STYLES: Final = {
     Severity.CRITICAL: "bold red",
     Severity.ERROR: "bold red",
@@ -53,18 +60,32 @@ def write_table(result: ScanResult, to: Destination, *, verbose: bool) -> None:
     """Write the table to `to`, wrapped to its width."""
     page = _Page(to.console(), crowded_brokers(result), verbose=verbose)
     groups = _groups(result)
-    clean = [group for group in groups if not group[2]]
+    clean = [group for group in groups if not group[2] and not _is_told(group)]
     brief = [
-        group for group in groups if group[2] and not verbose and is_harmless(group[2]) and not any(map(is_background, group[2]))
+        group
+        for group in groups
+        if group[2] and not _is_told(group) and not verbose and is_harmless(group[2]) and not any(map(is_background, group[2]))
     ]
-    sick = [group for group in groups if group[2] and group not in brief]
-    for number, group in enumerate(sorted(sick, key=lambda group: min(map(gravity, group[2])))):
+    sick = [group for group in groups if (group[2] or _is_told(group)) and group not in brief]
+    for number, group in enumerate(sorted(sick, key=_gravity)):
         if number:
             page.gap()
         page.block(*group)
     if sick and (brief or clean):
         page.gap()
     page.counts(brief, clean, nothing_found(result))
+
+
+def _is_told(group: Group) -> bool:
+    """Whether a partition has a word of its own though nothing was found in it: not all of it could be read."""
+    return group[0] is not None and bool(group[0].not_read)
+
+
+def _gravity(group: Group) -> tuple[int, tuple[int, bool, int]]:
+    """Sort key, the worst verdict first."""
+    partition, _, findings = group
+    verdict = verdict_of(findings) if partition is None else partition.verdict
+    return -VERDICTS.index(verdict), min(map(gravity, findings), default=(0, False, 0))
 
 
 def _groups(result: ScanResult) -> list[Group]:
@@ -99,7 +120,7 @@ class _Page:
 
     def block(self, partition: PartitionSummary | None, key: Key, findings: list[Finding]) -> None:
         """One partition: verdict and headline, a line a replica, its findings."""
-        verdict = verdict_of(findings)
+        verdict = verdict_of(findings) if partition is None else partition.verdict
         title = Text.assemble((name(*key) or "brokers and directories", "bold"))
         if partition is not None:
             title.append(f"  {headline(partition)}")

@@ -9,7 +9,7 @@ from kafka_forensics.cli.progress import size
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.findings import Finding, Place, Severity
-from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
+from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary, ScanResult
 
 _NAMED_PARTITIONS: Final = 3
 _NAMED_EPOCHS: Final = 3
@@ -28,6 +28,8 @@ _HELD: Final = "the replicas agree in what they still hold"
 def headline(partition: PartitionSummary) -> str:
     """How the replicas agree and what is known to be committed, in a sentence without a full stop."""
     agreement = partition.agreement
+    if partition.read is Read.NONE:
+        return "nothing of its log could be read" if len(partition.replicas) == 1 else "nothing of any replica's log could be read"
     text = _AGREEMENTS[agreement.kind] if len(partition.replicas) > 1 else "one replica was given"
     if len(partition.replicas) > 1 and agreement.kind == "identical" and partition.verdict in {"error", "critical"}:
         text = _HELD  # what damage or loss hides was not compared
@@ -36,7 +38,7 @@ def headline(partition: PartitionSummary) -> str:
     if (high_watermark := partition.high_watermark_at_least) is not None:
         witness = f" ({printable(partition.high_watermark_witness)})" if partition.high_watermark_witness else ""
         text += f"; offsets below {high_watermark} were committed{witness}"
-    return text
+    return f"{text}; {partition.verdict} of what could be read" if partition.not_read else text
 
 
 def name(topic: str | None, partition: int | None) -> str:
@@ -70,11 +72,11 @@ def crowded_brokers(result: ScanResult) -> frozenset[str]:
 
 def replica_words(replica: ReplicaSummary) -> list[str]:
     """A replica in four columns: broker, offsets, high watermark, the rest."""
-    start, end = replica.log_start_offset, replica.log_end_offset
-    latest = replica.leader_epochs[-_NAMED_EPOCHS:]
+    start, known = replica.log_start_offset or 0, replica.leader_epochs or []
+    latest = known[-_NAMED_EPOCHS:]
     epochs = ", ".join(f"{epoch} from {first}" if first > start else str(epoch) for epoch, first in latest)
-    earlier = "..., " if len(replica.leader_epochs) > len(latest) else ""
-    rest = [f"epoch{'s' if len(replica.leader_epochs) > 1 else ''} {earlier}{epochs}" if epochs else ""]
+    earlier = "..., " if len(known) > len(latest) else ""
+    rest = [f"epoch{'s' if len(known) > 1 else ''} {earlier}{epochs}" if epochs else ""]
     rest.append(f"{plural(replica.missing_offsets, 'offset')} missing" if replica.missing_offsets else "")
     rest += [
         f"{count} {word} transaction{'s' if count > 1 else ''}"
@@ -83,10 +85,23 @@ def replica_words(replica: ReplicaSummary) -> list[str]:
     ]
     return [
         f"broker {printable(str(replica.broker))}",
-        span("offset", start, end) if end > start else f"empty at offset {start}",
+        _offsets_held(replica),
         "high watermark " + ("unknown" if replica.high_watermark is None else str(replica.high_watermark)),
         "; ".join(word for word in rest if word),
     ]
+
+
+def _offsets_held(replica: ReplicaSummary) -> str:
+    """Which offsets its log has, as far as it was read."""
+    start, end = replica.log_start_offset or 0, replica.log_end_offset
+    if replica.read is Read.NONE:
+        return "its log could not be read"
+    if replica.read is Read.PART:
+        reached = replica.read_end_offset if end is None else end
+        held = span("offset", start, reached) if reached is not None and reached > start else f"offset {start} on"
+        return f"{held} read in part" + (", its end is not known" if end is None else "")
+    assert end is not None
+    return span("offset", start, end) if end > start else f"empty at offset {start}"
 
 
 def kinds_and_places(findings: Iterable[Finding]) -> str:

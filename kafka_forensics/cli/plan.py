@@ -7,6 +7,7 @@ import typer
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
+from kafka_forensics.cli.scan import say_left_out
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 from kafka_forensics.errors import UsageError
 
@@ -44,6 +45,7 @@ def plan(
     as_of: options.AsOf = None,
     live: options.Live = False,
     copied_whole: options.Copied = None,
+    schema: options.Schema = options.SCHEMA,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
@@ -56,6 +58,7 @@ def plan(
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("plan runs on this machine only", hint="leave out --engine")
     wanted = chosen_format(format_name, output)
+    shape = options.schema_shape(schema, wanted)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(output, paths)
     asked = options.scan_options(
@@ -80,9 +83,10 @@ def plan(
     with open_output(output, no_color=no_color) as to:
         from kafka_forensics.cli.plan_output import write_plans
 
-        write_plans(found, wanted, to, elect=elect)
+        write_plans(found, wanted, to, shape, elect=elect)
     _say_rest(found, screen, quiet=quiet, absent=wanted == "tsv")
-    return 3 if found.result is not None and found.result.incomplete else 0
+    say_left_out(shape, screen)
+    return 3 if shape.left_out or (found.result is not None and found.result.incomplete) else 0
 
 
 def _check_elect(found: "Plans", elect: str | None) -> None:

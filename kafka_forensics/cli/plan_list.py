@@ -53,6 +53,9 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         they = "it holds" if len(brokers) == 1 else "they hold"
         text = f"The {verb} of {words.brokers(brokers)} {whose} not here for {plural(count, 'partition')}"
         yield f"{text}: what only {they} would be lost unseen."
+    for broker, count in sorted(plans.not_read.items(), key=str):
+        logs = f"the log{'' if count == 1 else 's'} of {plural(count, 'partition')}"
+        yield f"Of {words.brokers([broker])} {logs} could not be read: what only it holds would be lost unseen."
     for broker, count in sorted(plans.refused.items(), key=str):
         copies = f"{'copy' if count == 1 else 'copies'} of {plural(count, 'partition')}"
         who = words.brokers([broker]).capitalize()
@@ -78,7 +81,10 @@ def summary_line(plans: Plans) -> str:
         parts.append(f"nobody can lead {what} hold{'s' if leaderless == 1 else ''} is at stake")
     if not parts:
         no_election = "no election" + (" of a broker that would start" if plans.refused else "")
-        parts.append(f"{no_election} would lose anything" + (" that the copies here hold" if plans.absent or plans.unsaid else ""))
+        parts.append(
+            f"{no_election} would lose anything"
+            + (" that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else "")
+        )
     if odd:
         parts.append("checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}"))
     if partitions > 1 and planned:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
+from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.cli import plan_step_words as way
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name
@@ -14,7 +15,8 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.engine.planning import Planned, Plans
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text
-from kafka_forensics.model.results import SCHEMA_VERSION, ScanResult
+from kafka_forensics.export.schema_versions import Shape
+from kafka_forensics.model.results import ScanResult
 from kafka_forensics.replication.plans import Candidate, Loss, PlanReplica, costs_of
 from kafka_forensics.wording.offset_words import offset_range
 
@@ -44,7 +46,7 @@ _HEADS: Final = ("leader", "election", "cuts", "lost offsets", "held by", "recor
 _RIGHT: Final = frozenset({"records", "bytes", "committed"})
 
 
-def write_plans(plans: Plans, format_name: str, to: Destination, *, elect: str | None) -> None:
+def write_plans(plans: Plans, format_name: str, to: Destination, shape: Shape, *, elect: str | None) -> None:
     """Write plans in one of the formats of `options.FORMATS`; `elect` is the one leader asked for."""
     match format_name:
         case "table":
@@ -52,9 +54,9 @@ def write_plans(plans: Plans, format_name: str, to: Destination, *, elect: str |
         case "tsv":
             to.stream.writelines(tsv_lines(COLUMNS, _rows(plans, elect)))
         case "json":
-            to.stream.writelines(_document(plans, elect))
+            to.stream.writelines(_document(plans, shape, elect))
         case "jsonl":
-            to.stream.writelines(_lines(plans, elect))
+            to.stream.writelines(_lines(plans, shape, elect))
         case "markdown":
             to.stream.writelines(_report(plans, elect))
         case _:
@@ -183,7 +185,7 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
             "replica_assignment": _listed(control.assignment),
             "unclean_leader_election_enable": control.unclean_enabled,
         },
-        "replicas": [_replica_object(one) for one in planned.given.replicas],
+        "replicas": _replica_objects(planned),
         "recommended": plan.recommended,
         "loses_alike": list(plan.alike),
         "chosen_by": list(plan.chosen_by),
@@ -219,17 +221,38 @@ def _listed(ids: tuple[int, ...] | None) -> list[int] | None:
     return None if ids is None else list(ids)
 
 
+def _replica_objects(planned: Planned) -> list[Json]:
+    """The replicas, those planned with and then those of which nothing could be read."""
+    return [*map(_replica_object, planned.given.replicas), *map(_unread_object, planned.not_read)]
+
+
+def _unread_object(context: ReplicaContext) -> Json:
+    nothing = dict.fromkeys(("log_start_offset", "log_end_offset"))
+    checkpoint = context.epoch_checkpoint
+    return {
+        "broker": context.broker,
+        **nothing,
+        "high_watermark": context.high_watermark,
+        "leader_epochs": None,
+        "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
+        "is_live": None,
+        "starts": None,
+        "read": "none",
+    }
+
+
 def _replica_object(one: PlanReplica) -> Json:
     checkpoint = one.checkpoint
     return {
         "broker": one.broker,
         "log_start_offset": one.log_start_offset,
-        "log_end_offset": one.log_end_offset,
+        "log_end_offset": one.log_end_offset if one.end_is_known else None,
         "high_watermark": one.high_watermark,
         "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in one.epochs],
         "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
         "is_live": one.is_live,
         "starts": one.starts,
+        "read": "whole" if one.end_is_known and not one.unread else "part",
     }
 
 
@@ -308,38 +331,46 @@ def _witness_object(one: Any) -> Json | None:
     }
 
 
-def _tool(plans: Plans) -> Json:
+def _tool(plans: Plans, shape: Shape) -> Json:
     result = plans.result
     assert isinstance(result, ScanResult)
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": shape.version,
         "tool": json_document.tool(result),
         "partitions_planned": plans.partitions,
         "copies_absent": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.absent.items(), key=str)],
         "do_not_start": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.refused.items(), key=str)],
+        **shape.not_read([{"broker": broker, "partitions": count} for broker, count in sorted(plans.not_read.items(), key=str)]),
         "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.unsaid.items())],
     }
 
 
-def _document(plans: Plans, elect: str | None) -> Iterator[str]:
+def _partition_object(planned: Planned, elect: str | None, shape: Shape) -> Json:
+    """A plan in a shape of the schema."""
+    told = plan_object(planned, elect)
+    missing = [*shape.missing(told["missing_witnesses"])]
+    return told | {"replicas": [*shape.replicas(told["replicas"])], "missing_witnesses": missing}
+
+
+def _document(plans: Plans, shape: Shape, elect: str | None) -> Iterator[str]:
     """The JSON document in pieces, a line a partition."""
     assert plans.result is not None
-    head = json_text(_tool(plans))
+    head = json_text(_tool(plans, shape))
     yield f'{head[:-1]},\n "partitions": ['
     for number, planned in enumerate(plans.planned):
-        yield ("," if number else "") + f"\n  {json_text(plan_object(planned, elect))}"
-    gaps = ", ".join(json_text(json_document.incomplete_object(gap)) for gap in plans.result.incomplete)
+        yield ("," if number else "") + f"\n  {json_text(_partition_object(planned, elect, shape))}"
+    gaps = ", ".join(map(json_text, shape.gaps(map(json_document.incomplete_object, plans.result.incomplete))))
     yield f'],\n "incomplete": [{gaps}]}}\n'
 
 
-def _lines(plans: Plans, elect: str | None) -> Iterator[str]:
+def _lines(plans: Plans, shape: Shape, elect: str | None) -> Iterator[str]:
     """An object with its `type` a line: partitions, what could not be read, the summary."""
     assert plans.result is not None
     for planned in plans.planned:
-        yield json_text({"type": "partition", **plan_object(planned, elect)}) + "\n"
-    for gap in plans.result.incomplete:
-        yield json_text({"type": "incomplete", **json_document.incomplete_object(gap)}) + "\n"
-    yield json_text({"type": "summary", **_tool(plans)}) + "\n"
+        yield json_text({"type": "partition", **_partition_object(planned, elect, shape)}) + "\n"
+    for gap in shape.gaps(map(json_document.incomplete_object, plans.result.incomplete)):
+        yield json_text({"type": "incomplete", **gap}) + "\n"
+    yield json_text({"type": "summary", **_tool(plans, shape)}) + "\n"
 
 
 def _report(plans: Plans, elect: str | None) -> Iterator[str]:

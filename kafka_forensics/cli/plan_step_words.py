@@ -72,7 +72,9 @@ def _without_force(planned: Planned, candidate: Candidate) -> str:
 
 def _unread(planned: Planned) -> Iterator[str]:
     """What must be read before anything else is done."""
-    unread = [one.broker for one in planned.plan.missing if one.kind == "log_not_read" and one.broker is not None]
+    unread = [
+        one.broker for one in planned.plan.missing if one.kind in ("log_not_read", "copy_not_read") and one.broker is not None
+    ]
     if unread:
         yield f"See to it that the log of {brokers(unread)} can be read whole, and plan again before anything below is done."
 

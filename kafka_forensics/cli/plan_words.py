@@ -47,6 +47,7 @@ _MISSING: Final = {
     "not_copied": "cannot tell: broker {} is not in this copy, and may hold more",
     "replica_absent": "broker {} has no directory of this partition in the log directory given: it would start with an empty log",
     "dead_copy_absent": "broker {} will not come back, and no copy of it is here: what only it held is lost unseen",
+    "copy_not_read": "nothing of the log of broker {} could be read: what it holds, and what its election would cost, is not known",
     "copy_unnamed": "the copy {} does not say whose it is (no node.id in a meta.properties){taken}",
     "no_high_watermark": "broker {} has no checkpointed high watermark: more of its records may be committed than is proven",
     "no_epoch_checkpoint": "broker {} has no leader-epoch-checkpoint that can be used{epochs}",

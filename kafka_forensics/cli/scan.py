@@ -1,6 +1,7 @@
 """`scan`: what is wrong with these log directories, on which replica, what was lost, which copy to keep."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
@@ -9,6 +10,9 @@ from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
+
+if TYPE_CHECKING:
+    from kafka_forensics.export.schema_versions import Shape
 
 
 def scan(
@@ -29,6 +33,7 @@ def scan(
     live: options.Live = False,
     copied_whole: options.Copied = None,
     deep: options.Deep = None,
+    schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
     no_color: options.NoColor = False,
     quiet: options.Quiet = False,
@@ -42,6 +47,7 @@ def scan(
     """
     spark = options.on_spark(engine, spark_remote, spark_master)
     wanted = chosen_format(format_name, output)
+    shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
     asked = options.scan_options(
@@ -68,9 +74,10 @@ def scan(
     with open_output(output, no_color=no_color) as to:
         from kafka_forensics.cli.output import write_result
 
-        write_result(result, wanted, to, verbose=verbose or debug)
+        write_result(result, wanted, to, verbose=verbose or debug, shape=shape)
     _say_summary(result, screen, quiet=quiet)
-    return exit_status(result, fail_on)
+    say_left_out(shape, screen)
+    return 3 if shape.left_out else exit_status(result, fail_on)
 
 
 def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, quiet: bool) -> ScanResult:
@@ -93,6 +100,14 @@ def _run_on_spark(
     inputs = gather(paths, asked)
     with stopping(screen, remote, master, asked.jobs, quiet=quiet) as spark:
         return scanned(spark, paths, asked, inputs)
+
+
+def say_left_out(shape: "Shape", screen: Destination) -> None:
+    """Say that an earlier schema could not say all."""
+    if shape.left_out:
+        from kafka_forensics.cli.notes import say
+
+        say(screen, [f"incomplete: schema {shape.version} has no words for what could not be read, which is left out"])
 
 
 def exit_status(result: ScanResult, fail_on: str) -> int:

@@ -26,6 +26,7 @@ def change_values(one: Change) -> dict[str, Any]:
     """The values of a row by column, as JSON knows them."""
     values: dict[str, Any] = {name: getattr(one, name) for name in _OWN}
     values |= {"kind": one.kind.value, "leader_epochs": list(one.leader_epochs), "held_by": list(one.held_by)}
+    values |= {} if one.has_offsets else {"offset_start": None, "offset_end": None}
     for prefix, at in (("from", one.before), ("to", one.after)):
         values |= {f"{prefix}_{name}": None if at is None else getattr(at, name) for name in _AT}
     return values | {"evidence": one.evidence}

@@ -15,9 +15,9 @@ from kafka_forensics.engine.inputs import Inputs, broker_order
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.scanning import Merged
-from kafka_forensics.model.changes import Change, ChangeKind
+from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.results import Incomplete, PartitionSummary
+from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,6 +99,7 @@ class Words:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._topics = {each.topic for one in inputs.log_dirs for each in one.found.partitions if each.legal and not each.suffix}
+        self._topics |= {each.topic for one in inputs.log_dirs for each in one.found.unlisted if not each.suffix}
         self._ids: dict[str, set[str]] = {}
         for plan in inputs.replicas:
             if plan.context.topic_id is not None:
@@ -255,7 +256,9 @@ def _whole(
     framing = known.state.framing
     epochs = tuple(entry.leader_epoch for entry in known.epochs)
     offsets = (known.log_start_offset, known.log_end_offset)
-    counts = Counts(framing.batches, framing.records, framing.bytes_decoded)
+    counts = Counts(framing.batches, framing.records, framing.bytes_decoded) if known.read is Read.WHOLE else None
+    if known.read is Read.NONE:
+        kind, reason, offsets, epochs = ChangeKind.NOT_COMPARED, UNREADABLE, (0, 0), ()
     more: dict[str, Any] = {"reason": reason, "evidence": evidence or {}, "leader_epochs": epochs}
     return change(kind, offsets, old, new, between, counts=counts, **more)
 

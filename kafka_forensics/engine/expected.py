@@ -22,7 +22,7 @@ from kafka_forensics.evidence.ledger import (
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.model.results import Incomplete, PartitionSummary
+from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
 from kafka_forensics.parsers.file_names import parse_partition_name
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.storage.source import EntryKind
@@ -203,10 +203,12 @@ def _lost_beyond_copies(
         absent = _proving(by_key.get(key, ()), inputs)
         if not absent or len(ids.get(key, ())) > 1:
             continue
+        if summary.read is not Read.WHOLE or _unread(summary, incomplete):
+            continue
         best = max(absent, key=lambda row: row.high_watermark or 0)
-        committed, end = best.high_watermark or 0, max(each.log_end_offset for each in summary.replicas)
+        committed, end = best.high_watermark or 0, max(each.log_end_offset or 0 for each in summary.replicas)
         holders = [each for each in inputs.log_dirs if each.broker in {replica.broker for replica in summary.replicas}]
-        if committed <= end or _unread(summary, incomplete) or not _one_cluster(inputs, best, holders):
+        if committed <= end or not _one_cluster(inputs, best, holders):
             continue
         running = any(each.clean_shutdown is None for each in holders)
         evidence = {

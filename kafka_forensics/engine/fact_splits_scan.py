@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.fact_splits import require_brokers, require_readable
-from kafka_forensics.engine.fact_splits_query import FROM_SCANS, FactQuery
+from kafka_forensics.engine.fact_splits_query import FROM_SCANS, INCOMPLETE, FactQuery
 from kafka_forensics.engine.fact_splits_read import projected
 from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.engine.facts_answers import group_facts, metadata_facts
@@ -41,7 +41,8 @@ def read_scan(
     told = json.loads(task)
     options = options_of(query, storage_options)
     inputs = gather(told["scan"], options, elsewhere=True)
-    require_readable(inputs)
+    if query.fact != INCOMPLETE:
+        require_readable(inputs)
     if not told.get("checked"):  # what is asked for may be in other snapshots
         require_brokers(inputs, query)
     keep_wanted(inputs, query)
@@ -51,7 +52,7 @@ def read_scan(
     wanted = (projected(wanted_rows(batch, query), query) for batch in _batches(inputs, query, options, words, incomplete))
     for table in cut(wanted, pa.schema(fields)):
         yield from table.to_batches()
-    for one in [*incomplete, *inputs.incomplete]:
+    for one in [] if query.fact == INCOMPLETE else [*incomplete, *inputs.incomplete]:
         raise SourceError(one.path, one.reason)
 
 

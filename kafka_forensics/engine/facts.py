@@ -14,6 +14,7 @@ from kafka_forensics.engine.facts_files import checkpoint_facts, epoch_facts, in
 from kafka_forensics.engine.facts_log import Reading, batch_facts, control_facts, record_facts, record_row
 from kafka_forensics.engine.facts_rows import json_text, record_batches, repeated
 from kafka_forensics.engine.facts_spans import span_facts
+from kafka_forensics.engine.incomplete import attributed
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
@@ -200,8 +201,16 @@ class FactReader:
             return metadata_facts(self.witnesses, self.options)
         if name == "group_offsets":
             return group_facts(self.witnesses, self.options, payloads=self.payloads)
+        if name == "incomplete":
+            return record_batches(FACTS[name].schema, map(_gap_row, self.gaps()))
         assert name == "findings"
         return record_batches(FACTS[name].schema, map(self.finding_row, self.result.findings))
+
+    def gaps(self) -> list[Incomplete]:
+        """What could not be read, when the scan was made and since."""
+        every = [*self.result.incomplete, *attributed(self.incomplete, self.inputs.log_dirs)]
+        seen = {(one.path, one.reason): one for one in every}
+        return [seen[key] for key in sorted(seen)]
 
     def finding_row(self, one: Finding) -> tuple[object, ...]:
         """The row of `findings` about a finding."""
@@ -224,6 +233,11 @@ class FactReader:
             json_text(one.evidence),
             advice,
         )
+
+
+def _gap_row(gap: Incomplete) -> tuple[object, ...]:
+    """The row of `incomplete` about what could not be read."""
+    return gap.path, gap.reason, gap.topic, gap.partition, None if gap.broker is None else str(gap.broker)
 
 
 def scan_for_facts(paths: list[str], options: ScanOptions, words: Words, progress: Progress | None = None) -> FactReader:

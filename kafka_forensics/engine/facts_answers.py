@@ -46,6 +46,7 @@ _TRANSACTION = (
 def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> "Iterator[pa.RecordBatch]":
     """The one row of `replicas` about a replica, as `Fact.own` says."""
     counts, recovery, agreement = replica.transactions, replica.recovery, partition.agreement
+    epochs = replica.leader_epochs
     foretold: tuple[Any, ...] = (None,) * 5
     if recovery is not None:
         ends = recovery.log_start_offset, recovery.log_end_offset
@@ -58,7 +59,7 @@ def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> "Iter
         replica.high_watermark,
         replica.last_stable_offset,
         replica.recovery_point,
-        [{"leader_epoch": epoch, "start_offset": start} for epoch, start in replica.leader_epochs],
+        None if epochs is None else [{"leader_epoch": epoch, "start_offset": start} for epoch, start in epochs],
         replica.segments,
         replica.batches,
         replica.records,
@@ -81,6 +82,8 @@ def replica_facts(partition: PartitionSummary, replica: ReplicaSummary) -> "Iter
         agreement.kind,
         agreement.common_end_offset,
         agreement.fork_epochs.get(str(replica.broker)),
+        replica.read.value,
+        replica.read_end_offset,
     )
     return record_batches(FACTS["replicas"].own, [row])
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.code_cache import keep_out_of
@@ -179,6 +179,11 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
                 plan = _plan(inputs, one, directory, compacted, options)
                 inputs.replicas += [plan] if wanted else []
                 inputs.internal += [plan] if internal else []
+        for directory in _unlisted(one):
+            if _wanted(one, directory, options):
+                context = _context(one, directory, compacted, options)
+                context.unlisted = True
+                inputs.replicas.append(ReplicaPlan(one, directory, context, 0))
     inputs.replicas.sort(key=_plan_order)
     inputs.internal.sort(key=_plan_order)
     return inputs
@@ -414,18 +419,21 @@ def _wanted(log_dir: LogDir, directory: PartitionDirectory, options: ScanOptions
     return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
 
 
+def _unlisted(log_dir: LogDir) -> Iterator[PartitionDirectory]:
+    """The ordinary partition directories of which nothing but the name is known."""
+    for one in log_dir.found.unlisted:
+        if one.suffix is None:
+            name = f"{one.topic}-{one.partition}"
+            path = f"{log_dir.found.path}/{name}".lstrip("/")
+            nothing: dict[str, Any] = {"segments": [], "leftovers": [], "entries": {}, "snapshots": [], "metadata_snapshots": []}
+            nothing |= {"unknown": [], "irregular": [], "suffix": None, "unique_id": None}
+            yield PartitionDirectory(path, name, one.topic, one.partition, legal=True, **nothing)
+
+
 def _plan(
     inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
 ) -> ReplicaPlan:
-    topic, partition = directory.topic or "", directory.partition or 0
-    context = ReplicaContext(topic, partition, log_dir.broker, log_dir.name, directory.name)
-    context.compacted = topic in INTERNAL_TOPICS or (topic, partition) in compacted
-    context.high_watermark = log_dir.offset("replication-offset-checkpoint", topic, partition)
-    context.recovery_point = log_dir.offset("recovery-point-offset-checkpoint", topic, partition)
-    context.log_start_checkpoint = log_dir.offset("log-start-offset-checkpoint", topic, partition)
-    context.cleaner_checkpoint = log_dir.offset("cleaner-offset-checkpoint", topic, partition)
-    context.clean_shutdown = log_dir.clean_shutdown is not None
-    context.live = options.live
+    context = _context(log_dir, directory, compacted, options)
     entry = directory.entries.get("leader-epoch-checkpoint")
     if entry is not None:
         context.leader_epochs = inputs.read(log_dir.source, entry, parse_leader_epochs)
@@ -450,3 +458,19 @@ def _plan(
     context.not_followed = list(unreadable)
     size = sum(segment.log.size_in_bytes for segment in directory.segments if segment.log is not None)
     return ReplicaPlan(log_dir, directory, context, size)
+
+
+def _context(
+    log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
+) -> ReplicaContext:
+    """What is known of a replica without reading anything of its directory."""
+    topic, partition = directory.topic or "", directory.partition or 0
+    context = ReplicaContext(topic, partition, log_dir.broker, log_dir.name, directory.name)
+    context.compacted = topic in INTERNAL_TOPICS or (topic, partition) in compacted
+    context.high_watermark = log_dir.offset("replication-offset-checkpoint", topic, partition)
+    context.recovery_point = log_dir.offset("recovery-point-offset-checkpoint", topic, partition)
+    context.log_start_checkpoint = log_dir.offset("log-start-offset-checkpoint", topic, partition)
+    context.cleaner_checkpoint = log_dir.offset("cleaner-offset-checkpoint", topic, partition)
+    context.clean_shutdown = log_dir.clean_shutdown is not None
+    context.live = options.live
+    return context

@@ -24,8 +24,9 @@ from kafka_forensics.model.results import (
     Agreement,
     Incomplete,
     PartitionSummary,
+    Read,
     ReplicaSummary,
-    verdict_of,
+    TransactionCounts,
 )
 
 
@@ -49,27 +50,32 @@ def judge_partition(
         uncover_gaps([replicas[number] for number in group], reader)
     own: list[list[Finding]] = []
     for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
+        if replica.read is Read.NONE:
+            own.append(replica_file_findings(plan))
+            continue
         of_files = [*replica_file_findings(plan), *missing_epochs(plan, replica)]
         own.append([*of_files, *own_findings(replica), *transaction_findings(plan, replica, snapshot)])
         own[-1] += recovery_judged(plan, replica, snapshot.inputs, own[-1], reader.incomplete)
         own[-1] += lone_indexes_judged(plan, replica, snapshot.inputs, own[-1])
     comparisons = []
     for group in groups:
+        every = [replicas[number] for number in group]
+        group = [number for number in group if replicas[number].read is not Read.NONE]
         members = [replicas[number] for number in group]
-        compared = compare(members, reader)
+        compared = _compared(members, every, reader)
         if any(one.context.compacted for one in members):
             from kafka_forensics.engine.compaction import compacted_findings  # few partitions pay for it
 
             compared.findings += compacted_findings(
                 [plans[number] for number in group], members, compared, reader, snapshots[0].inputs.evidence
             )
-        of_groups = group_findings(members, reader, compared) if len(groups) == 1 else []
+        of_groups = group_findings(members, reader, compared, every) if len(groups) == 1 and members else []
         problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
         reader.problems.clear()
         found = [*(one for number in group for one in own[number]), *compared.findings, *problems, *of_groups]
-        held = with_holders(members, found, compared)
+        held = with_holders(members, found, compared, all_read=all(one.read is Read.WHOLE for one in every))
         judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs))
-        findings += with_absent_members(members, judged, reader)
+        findings += with_absent_members(members, judged, reader) if members else judged
         findings += head_findings(missing_heads(members, compared.conflicts, reader), findings)
         comparisons.append(compared)
     comparison = _over_groups(comparisons, present_topic(groups, replicas)[0])
@@ -87,13 +93,14 @@ def judge_partition(
         context.partition,
         next(iter(ids)) if len(ids) == 1 else None,
         cleanup_policy([one.context for one in replicas]),
-        verdict_of(findings),
+        "unknown",
         comparison.high_watermark,
         comparison.witness,
         comparison.agreement,
         [summarise(one) for one in replicas],
         *last_word(replicas),
     )
+    summary.judge(findings)
     framings = [one.state.framing for one in replicas]
     counted = (
         sum(one.bytes_decoded for one in framings),
@@ -113,20 +120,38 @@ def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
     return Comparison(conflict, [], told.high_watermark, told.witness)
 
 
+def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -> Comparison:
+    """`members` of a group compared, which are those of which something could be read.
+
+    Where a log of `every` one was not read whole, what is not known to differ was not compared; where none was read at all, nothing
+    is known to be committed either.
+    """
+    if not members:
+        return Comparison(Agreement("not_compared"))
+    compared = compare(members, reader)
+    unread = any(one.read is not Read.WHOLE for one in every) or bool(reader.incomplete)
+    if unread and len(every) > 1 and compared.agreement.kind in ("identical", "prefix", "compacted"):
+        compared.agreement = Agreement("not_compared")
+    return compared
+
+
 def summarise(replica: Replica) -> ReplicaSummary:
     """The row of one replica."""
+    if replica.read is Read.NONE:
+        return _unread(replica)
     context, state = replica.context, replica.state
     counts = state.transactions.counts()
     stable = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
+    whole = replica.read is Read.WHOLE
     gaps = sum(one.end - one.start for one in replica.course.irregularities if one.kind == "OFFSET_GAP")
     return ReplicaSummary(
         context.broker,
         context.log_dir,
         context.directory,
         replica.log_start_offset,
-        replica.log_end_offset,
+        replica.log_end_offset if replica.end_is_known else None,
         context.high_watermark,
-        stable,
+        stable if whole else None,
         context.recovery_point,
         [(entry.leader_epoch, entry.start_offset) for entry in replica.epochs],
         len(context.segment_base_offsets),
@@ -136,6 +161,31 @@ def summarise(replica: Replica) -> ReplicaSummary:
         gaps + state.continuity.missing_by_compaction,
         counts,
         replica.recovery,
+        replica.read,
+        None if whole else replica.course.end_offset,
+    )
+
+
+def _unread(replica: Replica) -> ReplicaSummary:
+    """The row of a replica of whose log nothing could be read: what the names of its files and the checkpoints say."""
+    context, listed = replica.context, not replica.context.unlisted
+    return ReplicaSummary(
+        context.broker,
+        context.log_dir,
+        context.directory,
+        log_start_offset=None,
+        log_end_offset=None,
+        high_watermark=context.high_watermark,
+        last_stable_offset=None,
+        recovery_point=context.recovery_point,
+        leader_epochs=None,
+        segments=len(context.segment_base_offsets) if listed else None,
+        batches=None,
+        records=None,
+        bytes=None,
+        missing_offsets=None,
+        transactions=TransactionCounts(None, None, None, None),
+        read=Read.NONE,
     )
 
 

@@ -7,6 +7,7 @@ from functools import cache, partial
 from itertools import combinations, pairwise
 from typing import Final
 
+from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.analysis.differences import BLOCK_OFFSETS, Differences, differences, walked
 from kafka_forensics.analysis.fork_cuts import brokers_epochs
 from kafka_forensics.analysis.recovery import refused_at
@@ -28,7 +29,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import PartitionControl
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.model.transaction_log import TransactionLog
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
 from kafka_forensics.replication.plan_steps import Steps, steps
@@ -92,6 +93,8 @@ class Planned:
     amounts: dict[tuple[int, int, str], Amount] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     """What the scan found that bears on elections."""
+    not_read: list[ReplicaContext] = field(default_factory=list)
+    """Replicas whose copy is here and of whose log nothing could be read: nothing is planned for them."""
 
     def amount(self, one: Loss) -> Amount:
         """What a loss of this plan comes to."""
@@ -129,6 +132,8 @@ class Plans:
     partitions: int = 0
     absent: Counter[int | str] = field(default_factory=Counter)
     """Broker → partitions whose replicas it holds, by the controller's log, and no copy of it is here."""
+    not_read: Counter[int | str] = field(default_factory=Counter)
+    """Broker → partitions of which its copy is here and nothing of its log could be read."""
     unsaid: Counter[str] = field(default_factory=Counter)
     """Why the controller does not say what replicas there are, see `Missing` → partitions."""
     refused: Counter[int | str] = field(default_factory=Counter)
@@ -165,13 +170,16 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
         present, known = present_topic(groups, replicas)
         best = groups[present]
-        one = _planned([replicas[number] for number in best], reader, result, asked, witnesses.transaction_log)
+        chosen = [replicas[number] for number in best]
+        one = _planned(chosen, reader, result, asked, witnesses.transaction_log)
         if one.given.control is None or one.given.control.assignment is None:
             missing = tuple(replace(each, kind=no_word()) if each.kind == NO_WORD else each for each in one.plan.missing)
             one.plan = replace(one.plan, missing=missing)
         rest = [replicas[number] for group in groups if group is not best for number in group]
         undecided = [] if known or not rest else [Missing("topic_undecided")]
         one.plan = _with_missing(one.plan, [*undecided, *(Missing("other_topic", each.broker) for each in rest)])
+        one.plan = _with_not_read(one.plan, one.not_read)
+        found.not_read.update(each.broker for each in one.not_read)
         found.partitions += 1
         found.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
         found.refused.update(each.broker for each in one.plan.missing if each.kind == "does_not_start" and each.broker is not None)
@@ -183,6 +191,13 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
 
     found.result = scan_inputs(inputs, options, progress, look, witnesses)
     return found
+
+
+def _with_not_read(plan: Plan, not_read: list[ReplicaContext]) -> Plan:
+    """The plan with a word of each copy that is here and could not be read, which is not absent."""
+    here = {each.node for each in not_read}
+    missing = tuple(one for one in plan.missing if not (one.kind == "copy_absent" and one.broker in here))
+    return replace(plan, missing=(*missing, *(Missing("copy_not_read", each.node) for each in not_read)))
 
 
 def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
@@ -198,6 +213,8 @@ def _planned(
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
     context = replicas[0].context
+    not_read = [one.context for one in replicas if one.read is Read.NONE]
+    replicas = [one for one in replicas if one.read is not Read.NONE]
     conflicts = result.summary.agreement.kind == "conflict"
     apart = _apart(replicas, reader) if conflicts else {}
     for pair, ranges in unproven(replicas, reader).items():
@@ -221,14 +238,16 @@ def _planned(
             value = _value(one, dead.isdisjoint({one.broker, nodes.get(one.broker, one.broker)}), told)
             values.append(replace(value, head_start=heads.get((one.broker, one.context.log_dir, one.log_start_offset))))
         values += [_absent(row, dead) for row in context.without_copy if row.case is Case.ABSENT and row.is_assigned is not False]
-        left_out = tuple(row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED)
+        known = {one.broker for one in replicas} | {one.broker for one in not_read}
+        unseen = [row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED]
+        left_out = tuple(broker for broker in unseen if broker not in known)
         compacted = any(one.context.compacted for one in replicas)
         called = context.topic, context.partition
         return PlanPartition(*called, values, apart, control, compacted, nodes, frozenset(guessed), dead, left_out)
 
     partition = given(sought=False)
     plan = plan_partition(partition, asked.truncate_by)
-    planned = Planned(partition, plan, findings=[one for one in result.findings if one.kind in BEARING])
+    planned = Planned(partition, plan, findings=[one for one in result.findings if one.kind in BEARING], not_read=not_read)
     if plan.at_stake or any(one.losses for one in plan.candidates):
         planned.given = given(sought=True)
         planned.plan = plan_partition(planned.given, asked.truncate_by)

@@ -56,9 +56,8 @@ def recovery_judged(
     loader = _Loader(plan, replica, inputs, corrupt)
     try:
         facts = loader.facts()
-        counts = replica.state.transactions.counts()
+        held = replica.state.transactions.counts().total
         kinds = {one.kind for one in findings}
-        held = counts.committed + counts.aborted + counts.open
         facts = replace(facts, faults=producer_faults(plan, facts, inputs, kinds, transactions=held))
     except SourceError as error:
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))

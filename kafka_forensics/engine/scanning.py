@@ -17,6 +17,7 @@ from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.counted import counted
 from kafka_forensics.engine.environment import changed_findings, environment_findings
 from kafka_forensics.engine.expected import absence_findings, ledger_of, take_expectations
+from kafka_forensics.engine.incomplete import attributed
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
@@ -128,7 +129,8 @@ class Scan:
         broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
         seen = {(one.path, one.reason): one for one in [*inputs.incomplete, *self.incomplete, *broken]}
         not_read = {one.path for one in inputs.not_read}
-        incomplete = [seen[each] for each in sorted(seen, key=lambda each: (each[0] not in not_read, each))]
+        ordered = sorted(seen, key=lambda each: (each[0] not in not_read, each))
+        incomplete = attributed([seen[each] for each in ordered], inputs.log_dirs)
         return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
 
     def _count(self, result: PartitionResult) -> None:
@@ -136,9 +138,9 @@ class Scan:
         totals.partitions += 1
         for replica in result.summary.replicas:
             totals.replicas += 1
-            totals.segments += replica.segments
-            totals.batches += replica.batches
-            totals.records += replica.records
+            totals.segments += replica.segments or 0
+            totals.batches += replica.batches or 0
+            totals.records += replica.records or 0
         decoded, damaged, skipped = result.bytes
         totals.bytes_decoded += decoded
         totals.bytes_damaged += damaged

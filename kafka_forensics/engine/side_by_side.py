@@ -18,7 +18,7 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.records import Record
-from kafka_forensics.model.results import PartitionSummary, ScanResult
+from kafka_forensics.model.results import PartitionSummary, Read, ScanResult
 from kafka_forensics.parsers.control import parse_control_record
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class State(StrEnum):
     """Within its log, and not there: compacted away, or missing."""
     BEFORE_LOG_START = "before_log_start"
     BEYOND_LOG_END = "beyond_log_end"
+    NOT_READ = "not_read"
+    """Its log could not be read there."""
     UNREADABLE = "unreadable"
     """Inside a batch that cannot be decoded."""
 
@@ -201,6 +203,8 @@ class _Side:
         """What it holds of `[start, end)`."""
         found: dict[int, HeldRecord | None] = {}
         unreadable: list[tuple[int, int]] = []
+        if self.replica.read is Read.NONE:
+            return _Between(found, unreadable)
         for row in self.reader.batches(self.replica, start, end).T:
             decoded = self.reader.decoded(self.replica, row)
             for record in () if decoded is None else decoded.iter_records():
@@ -221,8 +225,12 @@ class _Side:
             return Held(broker, State.UNREADABLE if record is None else State.RECORD, record)
         if any(start <= offset < end for start, end in between.unreadable):
             return Held(broker, State.UNREADABLE)
+        if self.replica.read is Read.NONE:
+            return Held(broker, State.NOT_READ)
         if offset < self.replica.log_start_offset:
             return Held(broker, State.BEFORE_LOG_START)
+        if self.replica.state.unread:
+            return Held(broker, State.NOT_READ)
         return Held(broker, State.BEYOND_LOG_END if offset >= self.replica.log_end_offset else State.ABSENT)
 
 
@@ -270,15 +278,15 @@ def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None
     conflicts = [one.place.offset_start for one in result.findings if one.kind in CONFLICTS]
     if known := [offset for offset in conflicts if offset is not None]:
         return min(known)
-    ends = {side.replica.log_end_offset for side in sides}
+    ends = {side.replica.log_end_offset for side in sides if side.replica.end_is_known}
     return min(ends) if len(ends) > 1 else None
 
 
 def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, int]]:
     """Ranges of offsets that may hold a difference, in order; conflicts alone if there is one."""
     if result.summary.agreement.kind == "not_compared":
-        start = max(side.replica.log_start_offset for side in sides)
-        return [(start, min(side.replica.log_end_offset for side in sides))]
+        read = [side.replica for side in sides if side.replica.read is not Read.NONE]
+        return [(max(one.log_start_offset for one in read), min(one.log_end_offset for one in read))] if len(read) > 1 else []
     placed = [one for one in result.findings if one.place.offset_start is not None]
     chosen = [one for one in placed if one.kind in CONFLICTS] or [one for one in placed if one.severity.rank > 0]
     ranges = {(one.place.offset_start or 0, one.place.offset_end or (one.place.offset_start or 0) + 1) for one in chosen}
@@ -287,11 +295,7 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
 
 def _contradict(held: list[Held], *, compacted: bool) -> bool:
     """Whether replicas that should hold an offset hold different things; what the cleaner may have removed is no difference."""
-    beyond = (
-        (State.BEFORE_LOG_START, State.BEYOND_LOG_END, State.ABSENT)
-        if compacted
-        else (State.BEFORE_LOG_START, State.BEYOND_LOG_END)
-    )
+    beyond = {State.BEFORE_LOG_START, State.BEYOND_LOG_END, State.NOT_READ} | ({State.ABSENT} if compacted else set())
     return len({(one.state, one.record) for one in held if one.state not in beyond}) > 1
 
 
@@ -331,4 +335,4 @@ def _some(rows: Iterator[tuple[int, list[Held]]], count: int) -> list[tuple[int,
 
 
 def _differs(held: list[Held]) -> bool:
-    return len({(one.state, one.record) for one in held if one.state is not State.BEFORE_LOG_START}) > 1
+    return len({(one.state, one.record) for one in held if one.state not in (State.BEFORE_LOG_START, State.NOT_READ)}) > 1

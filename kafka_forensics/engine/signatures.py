@@ -9,6 +9,7 @@ from kafka_forensics.analysis.signature_rules_transactions import TRANSACTIONS
 from kafka_forensics.analysis.signatures import Case, ReplicaFacts, Signature, matches
 from kafka_forensics.engine.repeated import repeated_batches
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.results import Read
 
 if TYPE_CHECKING:
     from kafka_forensics.analysis.replica import Replica
@@ -29,7 +30,8 @@ def partition_matches(
     findings: "list[Finding]",
 ) -> "list[Finding]":
     """The incidents that a partition matches, given all its findings; the first three lists go together, one each a replica."""
-    facts = [_facts(*one, reader) for one in zip(plans, replicas, snapshots, strict=True)]
+    every = zip(plans, replicas, snapshots, strict=True)
+    facts = [_facts(*one, reader) for one in every if one[1].read is not Read.NONE]
     features = snapshots[0].inputs.features if snapshots else {}
     return matches(Case(findings, facts, features), [one for one in SIGNATURES if not one.whole_scan])
 

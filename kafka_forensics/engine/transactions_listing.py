@@ -150,9 +150,9 @@ def transactions(
                 plans[id(best.context)],
                 stable,
                 best.log_end_offset,
-                counts.committed,
-                counts.aborted,
-                counts.open + len(hidden),
+                counts.committed or 0,
+                counts.aborted or 0,
+                (counts.open or 0) + len(hidden),
                 held,
                 damage_of(best),
                 hidden,
@@ -161,7 +161,7 @@ def transactions(
     result = scan_inputs(inputs, options, progress, look)
     for summary in result.partitions:
         if (summary.topic, summary.partition) in found:
-            hanging = max((one.transactions.hanging for one in summary.replicas), default=0)
+            hanging = max((one.transactions.hanging or 0 for one in summary.replicas), default=0)
             found[summary.topic, summary.partition].hanging = hanging
     log = read_transaction_log(inputs)[0]
     known = KnownTransactions(log, result.findings)

@@ -1,4 +1,4 @@
-"""Changes between snapshots as JSON: one document, or one object a line. `schema/changes-1.0.json` describes the document."""
+"""Changes between snapshots as JSON: one document, or one object a line. `schema/changes-1.1.json` describes the document."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,34 +7,37 @@ from kafka_forensics import __version__
 from kafka_forensics.engine.change_rows import change_values
 from kafka_forensics.export.json_document import finding_object, incomplete_object, severity_counts
 from kafka_forensics.export.json_values import json_text, with_twins
+from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
-from kafka_forensics.model.results import SCHEMA_VERSION, Incomplete, ScanResult
+from kafka_forensics.model.results import Incomplete, ScanResult
 
 
-def document(result: SnapshotsResult) -> Iterator[str]:
-    """The JSON document in pieces, a line a row."""
-    yield f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(_tool(result))},\n'
-    yield from _list("snapshots", (_snapshot(name, scan) for name, scan in result.snapshots.items()))
-    yield f' "summary": {json_text(_summary(result))},\n'
-    yield from _list("changes", map(_change, result.changes))
+def document(result: SnapshotsResult, shape: Shape | None = None) -> Iterator[str]:
+    """The JSON document in pieces, a line a row; in another `shape` than the present one if asked."""
+    shape = shape or Shape()
+    yield f'{{"schema_version": {json_text(shape.version)},\n "tool": {json_text(_tool(result))},\n'
+    yield from _list("snapshots", (_snapshot(name, scan, shape) for name, scan in result.snapshots.items()))
+    yield f' "summary": {json_text(_summary(result, shape))},\n'
+    yield from _list("changes", shape.changes(map(_change, result.changes)))
     yield from _list("findings", map(finding_object, result.findings))
     yield f' "notes": {json_text(result.notes)},\n'
-    yield from _list("incomplete", (_gap(name, gap) for name, gap in incomplete_rows(result)), "}\n")
+    yield from _list("incomplete", (_gap(name, gap, shape) for name, gap in incomplete_rows(result)), "}\n")
 
 
-def lines(result: SnapshotsResult) -> Iterator[str]:
+def lines(result: SnapshotsResult, shape: Shape | None = None) -> Iterator[str]:
     """The same as JSON Lines, an object with its `type` each."""
+    shape = shape or Shape()
     for name, scan in result.snapshots.items():
-        yield _line("snapshot", _snapshot(name, scan))
-    for one in result.changes:
-        yield _line("change", _change(one))
+        yield _line("snapshot", _snapshot(name, scan, shape))
+    for one in shape.changes(map(_change, result.changes)):
+        yield _line("change", one)
     for found in result.findings:
         yield _line("finding", finding_object(found))
     for note in result.notes:
         yield _line("note", {"note": note})
     for snapshot, gap in incomplete_rows(result):
-        yield _line("incomplete", _gap(snapshot, gap))
-    yield _line("summary", {"schema_version": SCHEMA_VERSION, "tool": _tool(result), **_summary(result)})
+        yield _line("incomplete", _gap(snapshot, gap, shape))
+    yield _line("summary", {"schema_version": shape.version, "tool": _tool(result), **_summary(result, shape)})
 
 
 def incomplete_rows(result: SnapshotsResult) -> Iterator[tuple[str | None, Incomplete]]:
@@ -53,10 +56,10 @@ def _tool(result: SnapshotsResult) -> dict[str, object]:
     return {"name": "kafka-forensics", "version": __version__, "engine": next(iter(result.snapshots.values())).engine}
 
 
-def _snapshot(name: str, scan: ScanResult) -> dict[str, object]:
+def _snapshot(name: str, scan: ScanResult, shape: Shape) -> dict[str, object]:
     return {
         "snapshot": name,
-        "verdict": scan.verdict,
+        "verdict": shape.verdict(scan.verdict, scan.findings),
         "brokers": [{"broker": one.broker, "log_dirs": one.log_dirs} for one in scan.brokers],
         "partitions": len(scan.partitions),
         "replicas": len(scan.replicas),
@@ -65,18 +68,19 @@ def _snapshot(name: str, scan: ScanResult) -> dict[str, object]:
     }
 
 
-def _summary(result: SnapshotsResult) -> dict[str, object]:
+def _summary(result: SnapshotsResult, shape: Shape) -> dict[str, object]:
     counts = Counter(one.kind for one in result.changes)
     return {
-        "verdict": result.verdict,
+        "verdict": shape.verdict(result.verdict, result.judged),
         "snapshots": len(result.snapshots),
         "changes": {kind.value: counts[kind] for kind in ChangeKind},
         "findings": {severity.value: count for severity, count in severity_counts(result.findings).items()},
     }
 
 
-def _gap(name: str | None, gap: Incomplete) -> dict[str, object]:
-    return {"snapshot": name, **incomplete_object(gap)}
+def _gap(name: str | None, gap: Incomplete, shape: Shape) -> dict[str, object]:
+    [told] = shape.gaps([incomplete_object(gap)])
+    return {"snapshot": name, **told}
 
 
 def _line(kind: str, content: dict[str, object]) -> str:

@@ -8,7 +8,7 @@ row group of one file.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,6 +18,7 @@ from kafka_forensics.engine.facts_rows import cut, text
 from kafka_forensics.export.names import directory_of
 from kafka_forensics.export.target import MANIFEST, Files, HashedFile, Place
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, Fact
+from kafka_forensics.model.schemas.answers import INCOMPLETE_FACT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,8 +87,7 @@ class _Manifest:
     def end(self, reader: FactReader) -> None:
         """Sums, and what could not be read."""
         sums = {one.fact: {"rows": one.rows, "files": one.files, "bytes": one.size_in_bytes} for one in self.datasets}
-        missing = dict.fromkeys([*reader.result.incomplete, *reader.incomplete])  # several facts may lack the same
-        gaps = [{"path": one.path, "reason": one.reason} for one in missing]
+        gaps = [asdict(one) for one in reader.gaps()]
         self._put(f'],\n "datasets": {json.dumps(sums)},\n "incomplete": {json.dumps(gaps)}}}\n')
 
     def _put(self, piece: str) -> None:
@@ -95,22 +95,29 @@ class _Manifest:
 
 
 def export_facts(
-    reader: FactReader, target: Place, names: Sequence[str], written: Mapping[str, Sequence[Written]] | None = None
+    reader: FactReader,
+    target: Place,
+    names: Sequence[str],
+    written: Mapping[str, Sequence[Written]] | None = None,
+    *,
+    allow_incomplete: bool = False,
 ) -> list[Dataset]:
-    """Write a dataset for each fact of `names`, then the manifest, then the seal; of facts in `written` the files are there.
+    """Write a dataset for each fact of `names`, what could not be read, then the manifest, then the seal; of facts in `written` the
+    files are there. The seal is `_SUCCESS`; `_INCOMPLETE` where something could not be read, unless that is allowed.
 
     Raises UsageError where it cannot be written.
     """
     with target.file(MANIFEST) as file:
         manifest = _Manifest(file)
         manifest.begin(reader)
-        for name in names:
+        for name in [*(name for name in names if name != INCOMPLETE_FACT.name), INCOMPLETE_FACT.name]:
+            if name == INCOMPLETE_FACT.name:
+                reader.incomplete += reader.changed()
             there = None if written is None else written.get(name)
             files = _dataset_files(FACTS[name], reader.parts(name), target) if there is None else there
             manifest.datasets.append(_write_dataset(FACTS[name], files, target, manifest))
-        reader.incomplete += reader.changed()
         manifest.end(reader)
-    target.finish()
+    target.finish(whole=allow_incomplete or not reader.gaps())
     return manifest.datasets
 
 

@@ -19,6 +19,8 @@ schema and file (`kf.schema_version`); columns are only added while the first nu
 - Times are milliseconds since 1970 as the evidence has them; nothing is derived from them.
 - -1 is "none" where Kafka's own bytes say so. Null is what the column's line says.
 - `broker` is text: brokers have ids, or the names they were given. `log_dir` is the directory as it was named in the command.
+- What could not be read is no row of any table but `incomplete`, which every export has: a table that has no row of a replica says
+  that it holds none only where `incomplete` does not name it. In `replicas`, what was not read is null.
 - Bad bytes are rows of `spans`, never an error: its rows tile every file, so what no batch holds can be asked for like all else.
 - Text that UTF-8 cannot hold is spelled out, `\\udcff` for a byte 0xff in a file name.
 
@@ -26,7 +28,9 @@ schema and file (`kf.schema_version`); columns are only added while the first nu
 
 ```
 DIR/_manifest.json       every file with its rows, bytes and SHA-256; tool, options, and what could not be read
-DIR/_SUCCESS             written last; without it the export is not whole, and `_UNFINISHED` says so
+DIR/_SUCCESS             written last; without it the export is not whole: `_UNFINISHED` says that it has not ended, and
+                         `_INCOMPLETE` that it has and some input could not be read (with `--allow-incomplete`, `_SUCCESS`)
+DIR/incomplete/part-00000.parquet
 DIR/batches/topic=orders/partition=0/broker=1/part-00000.parquet
 DIR/findings/part-00000.parquet
 ```
@@ -39,7 +43,7 @@ on disk before `_SUCCESS` is. Keys, values and headers of records, and what clie
 Facts of replicas have `topic=/partition=/broker=` directories, and those three columns are in the names alone, percent-encoded.
 Many readers guess the types of such columns, and take a topic called 2024 for a number: say the types and they do not. Names too
 long for a directory are cut there; the metadata of every file has them whole (`kf.topic`, `kf.partition`, `kf.broker`), and so has
-the manifest. `checkpoints`, `metadata_history`, `group_offsets` and `findings` have all their columns in one directory.
+the manifest. `checkpoints`, `metadata_history`, `group_offsets`, `findings` and `incomplete` have all columns in one directory.
 
 ```python
 import duckdb, pandas, polars, pyarrow, pyarrow.dataset

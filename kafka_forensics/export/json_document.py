@@ -1,4 +1,4 @@
-"""A scan's answer as JSON: one document, or one object a line. `schema/scan-1.0.json` describes both."""
+"""A scan's answer as JSON: one document, or one object a line. `schema/scan-1.1.json` describes both."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -7,6 +7,7 @@ from typing import Final
 
 from kafka_forensics import __version__
 from kafka_forensics.export.json_values import Json, json_text, with_twins
+from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import (
     SCHEMA_VERSION,
@@ -37,21 +38,23 @@ FINDING_COLUMNS: Final = (
 )
 
 
-def document(result: ScanResult) -> Iterator[str]:
-    """The JSON document in pieces: the contract's order of keys, a line a row."""
-    yield f'{{"schema_version": {json_text(SCHEMA_VERSION)},\n "tool": {json_text(tool(result))},\n'
+def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
+    """The JSON document in pieces: the contract's order of keys, a line a row; in another `shape` than the present one if asked."""
+    shape = shape or Shape()
+    yield f'{{"schema_version": {json_text(shape.version)},\n "tool": {json_text(tool(result))},\n'
     yield from _list(' "input": {"brokers"', map(broker_object, result.brokers), "},\n")
-    yield f' "summary": {json_text(summary_object(result))},\n'
+    yield f' "summary": {json_text(summary_object(result, shape))},\n'
     partitions = (
         {**partition_object(each), "replicas": [replica_object(one) for one in each.replicas]} for each in result.partitions
     )
-    yield from _list(' "partitions"', partitions, ",\n")
+    yield from _list(' "partitions"', shape.partitions(partitions), ",\n")
     yield from _list(' "findings"', map(finding_object, result.findings), ",\n")
-    yield from _list(' "incomplete"', map(incomplete_object, result.incomplete), "}\n")
+    yield from _list(' "incomplete"', shape.gaps(map(incomplete_object, result.incomplete)), "}\n")
 
 
-def lines(result: ScanResult) -> Iterator[str]:
+def lines(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
     """The same as JSON Lines, an object with its `type` each: brokers, every partition and what is its own, the summary."""
+    shape = shape or Shape()
     for each in result.brokers:
         yield _line("broker", broker_object(each))
     partitions = {(each.topic, each.partition): each for each in result.partitions}
@@ -62,14 +65,15 @@ def lines(result: ScanResult) -> Iterator[str]:
         findings.setdefault(key, []).append(finding)
     for key in sorted(partitions.keys() | findings.keys()):
         if partition := partitions.get(key):
-            yield _line("partition", partition_object(partition))
-            for replica in partition.replicas:
-                yield _line("replica", {"topic": partition.topic, "partition": partition.partition, **replica_object(replica)})
+            for told in shape.partitions([partition_object(partition)]):
+                yield _line("partition", told)
+                for replica in shape.replicas(map(replica_object, partition.replicas)):
+                    yield _line("replica", {"topic": partition.topic, "partition": partition.partition, **replica})
         for finding in findings.get(key, ()):
             yield _line("finding", finding_object(finding))
-    for gap in result.incomplete:
-        yield _line("incomplete", incomplete_object(gap))
-    yield _line("summary", {"schema_version": SCHEMA_VERSION, "tool": tool(result), **summary_object(result)})
+    for gap in shape.gaps(map(incomplete_object, result.incomplete)):
+        yield _line("incomplete", gap)
+    yield _line("summary", {"schema_version": shape.version, "tool": tool(result), **summary_object(result, shape)})
 
 
 def tool(result: ScanResult) -> Json:
@@ -87,11 +91,11 @@ def broker_object(broker: BrokerSummary) -> Json:
     }
 
 
-def summary_object(result: ScanResult) -> Json:
+def summary_object(result: ScanResult, shape: Shape) -> Json:
     """`summary`: totals, and the number of findings of each severity, worst first."""
     totals = result.totals
     return {
-        "verdict": result.verdict,
+        "verdict": shape.verdict(result.verdict, result.findings),
         "brokers": totals.brokers,
         "partitions": totals.partitions,
         "replicas": totals.replicas,
@@ -135,6 +139,8 @@ def partition_object(partition: PartitionSummary) -> Json:
             "fork_epochs": agreement.fork_epochs,
         },
         "key_placement": None if partition.key_placement is None else asdict(partition.key_placement),
+        "read": partition.read.value,
+        "not_read": partition.not_read,
     }
 
 
@@ -155,13 +161,10 @@ def replica_object(replica: ReplicaSummary) -> Json:
         "records": replica.records,
         "bytes": replica.bytes,
         "missing_offsets": replica.missing_offsets,
-        "transactions": {
-            "committed": transactions.committed,
-            "aborted": transactions.aborted,
-            "open": transactions.open,
-            "hanging": transactions.hanging,
-        },
+        "transactions": asdict(transactions),
         "recovery": None if replica.recovery is None else asdict(replica.recovery),
+        "read": replica.read.value,
+        "read_end_offset": replica.read_end_offset,
     }
 
 
@@ -189,7 +192,7 @@ def finding_object(finding: Finding) -> Json:
 
 def incomplete_object(gap: Incomplete) -> Json:
     """An element of `incomplete`."""
-    return {"path": gap.path, "reason": gap.reason}
+    return {"path": gap.path, "reason": gap.reason, "topic": gap.topic, "partition": gap.partition, "broker": gap.broker}
 
 
 def _line(kind: str, content: Json) -> str:
@@ -204,12 +207,12 @@ def _list(opening: str, objects: Iterable[Json], closing: str) -> Iterator[str]:
     yield f"]{closing}"
 
 
-def json_schema(command: str = "scan") -> Json:
+def json_schema(command: str = "scan", version: str = SCHEMA_VERSION) -> Json:
     """The JSON Schema (2020-12) of a command's document; `$defs/line` of scan's describes a line of its JSON Lines.
 
     That of `compare` refers to that of `scan` by its `$id`.
     """
     from importlib.resources import files
 
-    text = files("kafka_forensics").joinpath("schema", f"{command}-{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
+    text = files("kafka_forensics").joinpath("schema", f"{command}-{version}.json").read_text(encoding="utf-8")
     return dict(json.loads(text))

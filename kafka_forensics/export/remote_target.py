@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from kafka_forensics.errors import SourceError, UsageError
-from kafka_forensics.export.target import SUCCESS, TEMPORARY, UNFINISHED, Files, HashedFile, mark_of, refuse_names
+from kafka_forensics.export.target import INCOMPLETE, SUCCESS, TEMPORARY, UNFINISHED, Files, HashedFile, mark_of, refuse_names
 from kafka_forensics.storage.filesystems import open_filesystem
 from kafka_forensics.storage.options import StorageOptions, storage_options
 from kafka_forensics.storage.remote_errors import RequestFailedError, attempt, once
@@ -92,9 +92,9 @@ class RemoteTarget:
         """Take away what no file came of."""
         self._ask(lambda: self._delete(TEMPORARY))
 
-    def finish(self) -> None:
-        """Say that the export is whole."""
-        with self.file(SUCCESS):
+    def finish(self, *, whole: bool = True) -> None:
+        """Say that the export has ended, and whether it is `whole`."""
+        with self.file(SUCCESS if whole else INCOMPLETE):
             pass
         self.clear()
         self._remove(f"{self._root}/{UNFINISHED}")

@@ -109,4 +109,5 @@ def _page(result: SnapshotsResult, rows: int) -> str:
 
 def _change(one: Change) -> list[str]:
     place = f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot
-    return [html_cell(each) for each in (*place, offset_range(one.offset_start, one.offset_end), change_words(one))]
+    offsets = offset_range(one.offset_start, one.offset_end) if one.has_offsets else "not known"
+    return [html_cell(each) for each in (*place, offsets, change_words(one))]

@@ -19,6 +19,8 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.storage.open import refuse_output_inside
 
 SUCCESS: Final = "_SUCCESS"
+INCOMPLETE: Final = "_INCOMPLETE"
+"""The seal of an export of less than was given: everything that could be read was written."""
 MANIFEST: Final = "_manifest.json"
 UNFINISHED: Final = "_UNFINISHED"
 TEMPORARY: Final = "_temporary"
@@ -106,8 +108,8 @@ class Place(Files, Protocol):
     def clear(self) -> None:
         """Take away what no file came of; a process that still writes finds no place any more. Raises UsageError."""
 
-    def finish(self) -> None:
-        """Say that the export is whole. Raises UsageError."""
+    def finish(self, *, whole: bool = True) -> None:
+        """Say that the export has ended, and whether it is `whole`. Raises UsageError."""
 
     def withdraw(self) -> None:
         """Take the place back if nothing has been written to it."""
@@ -198,12 +200,12 @@ class Target:
                 with contextlib.suppress(FileNotFoundError):
                     _remove(folder)
 
-    def finish(self) -> None:
-        """Say that the export is whole."""
+    def finish(self, *, whole: bool = True) -> None:
+        """Say that the export has ended, and whether it is `whole`."""
         with self.explained():
             for folder in sorted({*self._changed, *(os.path.dirname(one) for one in self._made)}):
                 _sync(folder)
-        with self.file(SUCCESS):
+        with self.file(SUCCESS if whole else INCOMPLETE):
             pass
         with self.explained():
             _sync(self.path)
@@ -296,6 +298,10 @@ def refuse_names(path: str, names: list[str]) -> None:
         return
     if SUCCESS in names and MANIFEST in names:
         raise UsageError(f"{path} holds a finished export", hint="choose a new directory, or remove that one first")
+    if INCOMPLETE in names and MANIFEST in names:
+        raise UsageError(
+            f"{path} holds an export of which some input could not be read", hint="choose a new directory, or remove that one first"
+        )
     if UNFINISHED in names:
         raise UsageError(
             f"{path} holds an export that did not finish, or one that is running",

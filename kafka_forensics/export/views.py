@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.model.results import PartitionSummary, ScanResult
+from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.wording import advice, message
 
 if TYPE_CHECKING:
@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 MAX_PAGE_BYTES: Final = 100_000
 _ROWS: Final = 60
 _CELL_CHARACTERS: Final = 240
-_COLOURS: Final = {"critical": "#a4121f", "error": "#b4530a", "warning": "#806600", "info": "#31618c", "clean": "#256b2f"}
+_COLOURS: Final = {
+    "critical": "#a4121f",
+    "error": "#b4530a",
+    "warning": "#806600",
+    "info": "#31618c",
+    "unknown": "#7a3b91",
+    "clean": "#256b2f",
+}
 
 
 class ScanViews:
@@ -67,7 +74,7 @@ def _page(result: ScanResult, rows: int) -> str:
     if result.incomplete:
         first = result.incomplete[0]
         pieces.append(f"<p>incomplete: {len(result.incomplete):,} inputs, {html_cell(f'{first.path}: {first.reason}')}</p>")
-    judged = [one for one in result.partitions if one.verdict not in ("clean", "info")]
+    judged = [one for one in result.partitions if one.verdict not in ("clean", "info") or one.not_read]
     pieces.append(
         html_table("partitions that are not clean", _PARTITION_HEADS, [_partition(one) for one in judged[:rows]], len(judged))
     )
@@ -82,13 +89,20 @@ _FINDING_HEADS: Final = ("kind", "severity", "confidence", "what", "advice")
 
 
 def _partition(one: PartitionSummary) -> list[str]:
-    ends = ", ".join(f"{replica.broker}: {replica.log_end_offset}" for replica in one.replicas)
+    ends = ", ".join(f"{replica.broker}: {_end(replica)}" for replica in one.replicas)
     least = "" if one.high_watermark_at_least is None else str(one.high_watermark_at_least)
     return [
         html_cell(f"{one.topic}-{one.partition}"),
-        html_severity(one.verdict),
+        html_severity(one.verdict) + html_cell(" of what could be read" if one.not_read else ""),
         *map(html_cell, (one.agreement.kind, ends, least)),
     ]
+
+
+def _end(replica: ReplicaSummary) -> str:
+    """Its log end; of a log that was not read to it, how far it was."""
+    if replica.log_end_offset is not None:
+        return str(replica.log_end_offset)
+    return "not read" if replica.read_end_offset is None else f"read to {replica.read_end_offset}"
 
 
 def finding_cells(one: Finding) -> list[str]:

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from kafka_forensics.model.answer import Answer, Views
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of
+from kafka_forensics.model.results import Incomplete, ScanResult, verdict_of, worst
+
+UNREADABLE: Final = "unreadable"
+"""Reason of a change that cannot be told because a log could not be read."""
 
 
 class ChangeKind(StrEnum):
@@ -44,8 +47,8 @@ class ReplicaAt:
 
     log_dir: str
     topic_id: str | None
-    log_start_offset: int
-    log_end_offset: int
+    log_start_offset: int | None
+    log_end_offset: int | None
     high_watermark: int | None
     leader_epoch: int | None
     """Of its last batch, or the last that began at its end."""
@@ -67,6 +70,7 @@ class Change:
     kind: ChangeKind
     offset_start: int
     offset_end: int
+    """As `offset_start` of a log of which nothing could be read."""
     before: ReplicaAt | None
     after: ReplicaAt | None
     reason: str | None = None
@@ -83,6 +87,11 @@ class Change:
     """Of committed offsets that went: brokers that have them all in the newer snapshot; those that have parts are in `evidence`."""
     evidence: dict[str, Any] = field(default_factory=dict)
     """More numbers, as JSON knows them, by stable names."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether it is known which offsets are concerned."""
+        return self.reason != UNREADABLE or self.offset_end > self.offset_start
 
     def sort_key(self) -> tuple[Any, ...]:
         """Order in every output, beside that of the snapshots: topic, partition, broker, offsets; what went before what came."""
@@ -116,8 +125,11 @@ class SnapshotsResult(Answer):
 
     @property
     def verdict(self) -> str:
-        """`clean`, or the worst severity among the findings between snapshots and those of the newest one's own scan."""
-        return verdict_of(self.judged)
+        """The worst of the newest snapshot's own verdict and of the findings between snapshots; at least `unknown` where a
+        log could not be compared because it was not read."""
+        newest = [scan.verdict for scan in self.snapshots.values()][-1:]
+        unread = any(one.reason == UNREADABLE for one in self.changes)
+        return worst("unknown" if unread else "clean", verdict_of(self.findings), *newest)
 
     @property
     def judged(self) -> list[Finding]:

@@ -1,12 +1,26 @@
 """What a scan answers: summaries of brokers, partitions and replicas, and the findings, ready for any output."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from enum import StrEnum
+from typing import ClassVar, Final
 
 from kafka_forensics.model.answer import Answer, Views
 from kafka_forensics.model.findings import Finding
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION: Final = "1.1"
+VERDICTS: Final = ("clean", "info", "unknown", "warning", "error", "critical")
+"""From best to worst; `unknown` is that of what could not be read."""
+
+
+class Read(StrEnum):
+    """How much could be read of a log, or of the logs of a partition's replicas."""
+
+    WHOLE = "whole"
+    PART = "part"
+    """Of a log some of it; of a partition some of its replicas whole, or parts of them."""
+    NONE = "none"
+    """Nothing: only the names of files, and what other files say of it, are known."""
 
 
 @dataclass(slots=True)
@@ -21,12 +35,17 @@ class BrokerSummary:
 
 @dataclass(slots=True)
 class TransactionCounts:
-    """Transactions whose end (or whose start, if open) lies in one replica's log."""
+    """Transactions whose end (or whose start, if open) lies in one replica's log; None where nothing of that could be read."""
 
-    committed: int = 0
-    aborted: int = 0
-    open: int = 0
-    hanging: int = 0
+    committed: int | None = 0
+    aborted: int | None = 0
+    open: int | None = 0
+    hanging: int | None = 0
+
+    @property
+    def total(self) -> int:
+        """How many that are known of; the hanging ones are open."""
+        return (self.committed or 0) + (self.aborted or 0) + (self.open or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +64,33 @@ class RecoveryOutlook:
 
 @dataclass(slots=True)
 class ReplicaSummary:
-    """One replica of a partition; offsets are exclusive ends, None is "not known"."""
+    """One replica of a partition; offsets are exclusive ends, None is "not known".
+
+    What was not read is None: of a log of which nothing was (`read`), whatever its bytes would tell; of one that was read in part,
+    what only its whole tells.
+    """
 
     broker: int | str
     log_dir: str
     directory: str
     """Name of the partition directory."""
-    log_start_offset: int
-    log_end_offset: int
+    log_start_offset: int | None
+    log_end_offset: int | None
     high_watermark: int | None
     last_stable_offset: int | None
     recovery_point: int | None
-    leader_epochs: list[tuple[int, int]]
+    leader_epochs: list[tuple[int, int]] | None
     """(leader_epoch, start_offset) as the batches show them."""
-    segments: int = 0
-    batches: int = 0
-    records: int = 0
-    bytes: int = 0
-    missing_offsets: int = 0
+    segments: int | None = 0
+    batches: int | None = 0
+    records: int | None = 0
+    bytes: int | None = 0
+    missing_offsets: int | None = 0
     transactions: TransactionCounts = field(default_factory=TransactionCounts)
     recovery: RecoveryOutlook | None = None
+    read: Read = Read.WHOLE
+    read_end_offset: int | None = None
+    """End of what was read of a log that was read in part."""
 
 
 @dataclass(slots=True)
@@ -102,7 +128,7 @@ class PartitionSummary:
     cleanup_policy: str
     """delete | compact | compact,delete | unknown"""
     verdict: str
-    """clean, or the worst severity among its findings."""
+    """One of VERDICTS: the worst severity among its findings, `clean` without any; at least `unknown` if no log was read whole."""
     high_watermark_at_least: int | None
     high_watermark_witness: str | None
     agreement: Agreement
@@ -113,6 +139,22 @@ class PartitionSummary:
     replica_assignment: list[int] | None = None
     key_placement: KeyPlacement | None = None
     """None where no records were looked at: of a topic of one partition, or in a scan that is not deep."""
+
+    @property
+    def read(self) -> Read:
+        """How much was read of its replicas' logs."""
+        reads = {replica.read for replica in self.replicas}
+        return reads.pop() if len(reads) == 1 else Read.PART
+
+    @property
+    def not_read(self) -> list[int | str]:
+        """Brokers with a replica whose log was not read, or only in part."""
+        return list(dict.fromkeys(replica.broker for replica in self.replicas if replica.read is not Read.WHOLE))
+
+    def judge(self, findings: Iterable[Finding]) -> None:
+        """Set the verdict, given all its findings."""
+        read_whole = any(replica.read is Read.WHOLE for replica in self.replicas)
+        self.verdict = worst("clean" if read_whole else "unknown", verdict_of(findings))
 
 
 @dataclass(slots=True)
@@ -135,10 +177,21 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """An input that could not be read, and why; makes the exit code 3."""
+    """An input that could not be read, and why; makes the exit code 3.
+
+    `broker` is whose log directory it lies in, `topic` and `partition` whose directory there; None is "not known, or of several".
+    """
 
     path: str
     reason: str
+    topic: str | None = None
+    partition: int | None = None
+    broker: int | str | None = None
+
+    @property
+    def hides_partitions(self) -> bool:
+        """Whether partitions may lie in it of which nothing is known."""
+        return self.topic is None and self.broker is None
 
 
 @dataclass(slots=True, repr=False)
@@ -162,8 +215,10 @@ class ScanResult(Answer):
 
     @property
     def verdict(self) -> str:
-        """`clean`, or the worst severity among the findings."""
-        return verdict_of(self.findings)
+        """One of VERDICTS: the worst of the partitions' and of all findings; `unknown` at least where partitions may be hidden in
+        what could not be read."""
+        hidden = "unknown" if any(gap.hides_partitions for gap in self.incomplete) else "clean"
+        return worst(hidden, verdict_of(self.findings), *(partition.verdict for partition in self.partitions))
 
     @property
     def replicas(self) -> list[ReplicaSummary]:
@@ -171,7 +226,11 @@ class ScanResult(Answer):
         return [replica for partition in self.partitions for replica in partition.replicas]
 
 
-def verdict_of(findings: list[Finding]) -> str:
+def verdict_of(findings: Iterable[Finding]) -> str:
     """`clean` without findings, else the worst severity's name."""
-    worst = max((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
-    return "clean" if worst is None else worst.value
+    return worst("clean", *(finding.severity.value for finding in findings))
+
+
+def worst(*verdicts: str) -> str:
+    """The worst of some verdicts, at least one."""
+    return max(verdicts, key=VERDICTS.index)

@@ -14,6 +14,7 @@ UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent")
 UNSEEN: Final = frozenset(
     {
         "copy_absent",
+        "copy_not_read",
         "copy_unnamed",
         "dead_copy_absent",
         "log_not_read",
@@ -265,8 +266,8 @@ class Missing:
 
     `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and whoever read it says so instead) ·
     `controller_log_older` (than the records at stake) · `copy_absent` · `not_copied` (its log directory was copied in part) ·
-    `replica_absent` (its broker starts with an empty log) · `dead_copy_absent` (and it will not come back) ·
-    `copy_unnamed` (nothing in the copy says whose it is) ·
+    `replica_absent` (its broker starts with an empty log) · `dead_copy_absent` (and it will not come back) · `copy_not_read` (it is
+    here, and nothing of its log could be read) · `copy_unnamed` (nothing in the copy says whose it is) ·
     `same_broker` (another copy is of the same broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
     `unknown_bytes` · `does_not_start` · `not_live` · `topic_undecided` (which of several of this name is the present one) ·
     `other_topic`

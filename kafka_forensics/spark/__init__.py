@@ -125,6 +125,7 @@ def export(
     facts: "Sequence[str] | None" = None,
     *,
     payloads: bool = False,
+    allow_incomplete: bool = False,
     topic: str | None = None,
     partition: int | None = None,
     broker: str | int | None = None,
@@ -139,7 +140,8 @@ def export(
 
     `output` is an empty or new directory that every worker sees, or a URI such as `s3://bucket/export`; docs/facts.md tells what is
     there then. Keys and values of records stay out without `payloads`. Raises UsageError for paths that make no sense, for a target
-    that holds something, and where the workers cannot do the work; what cannot be read is in `result.incomplete` of the answer.
+    that holds something, and where the workers cannot do the work. What cannot be read is in `result.incomplete` of the answer and
+    in the dataset `incomplete`; `_INCOMPLETE` stands instead of `_SUCCESS` then, unless `allow_incomplete`.
     """
     register(spark)
     from kafka_forensics.engine.options import scan_options
@@ -156,7 +158,8 @@ def export(
         storage_options=storage_options,
         cache_dir=cache_dir,
     )
-    return export_paths(spark, [paths] if isinstance(paths, str) else paths, output, facts, options, payloads=payloads)
+    given = [paths] if isinstance(paths, str) else paths
+    return export_paths(spark, given, output, facts, options, payloads=payloads, allow_incomplete=allow_incomplete)
 
 
 def default_builder(master: str = "local[*]") -> "SparkSession.Builder":

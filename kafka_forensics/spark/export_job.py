@@ -58,6 +58,7 @@ def exported(
     names: Sequence[str],
     *,
     payloads: bool,
+    allow_incomplete: bool = False,
     split_bytes: int = SPLIT_BYTES,
 ) -> tuple[FactReader, list[Dataset]]:
     """Scan what was gathered, and write the facts `names` to `target`, which was opened at `output`; what was written of each.
@@ -81,9 +82,8 @@ def exported(
     for name in names:
         if name in BY_TASKS:
             written.setdefault(name, [])
-    datasets = export_facts(reader, target, names, written)
-    seen = {(one.path, one.reason): one for one in [*result.incomplete, *reader.incomplete]}
-    result.incomplete = [seen[key] for key in sorted(seen)]
+    datasets = export_facts(reader, target, names, written, allow_incomplete=allow_incomplete)
+    result.incomplete = reader.gaps()
     return reader, datasets
 
 
@@ -95,6 +95,7 @@ def export_paths(
     options: ScanOptions,
     *,
     payloads: bool,
+    allow_incomplete: bool = False,
     split_bytes: int = SPLIT_BYTES,
 ) -> Exported:
     """See `spark.export`; `split_bytes` are those of logs that a task reads."""
@@ -104,7 +105,8 @@ def export_paths(
         names = [name for name in FACTS if name in wanted]
         paths, options = without_secrets(paths, options)
         inputs = gather(paths, options)
-        reader, datasets = exported(spark, inputs, options, target, output, names, payloads=payloads, split_bytes=split_bytes)
+        how = {"payloads": payloads, "allow_incomplete": allow_incomplete}
+        reader, datasets = exported(spark, inputs, options, target, output, names, **how, split_bytes=split_bytes)
     except BaseException:
         target.withdraw()
         raise

@@ -147,7 +147,7 @@ def test_of_too_many_open_transactions_the_oldest_are_kept(monkeypatch: pytest.M
     assert [one.first_offset for one in fold.open_transactions()][:2] == [1, 2]
     assert fold.last_stable_offset(None, 21) == 1
     assert fold.counts().committed == 1
-    assert fold.counts().open <= 4
+    assert (fold.counts().open or 0) <= 4
 
 
 def aborting_log(segments: int, each: int) -> tuple[Log, dict[int, list[AbortedTxn]]]:

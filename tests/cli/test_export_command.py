@@ -28,7 +28,7 @@ def test_the_datasets_are_listed_in_every_format(tmp_path: Path, format_name: st
     if format_name == "json":
         assert {one.pop("dataset"): one for one in json.loads(out)} == sums
     elif format_name == "jsonl":
-        assert [json.loads(line)["dataset"] for line in out.splitlines()] == ["batches", "findings"]
+        assert [json.loads(line)["dataset"] for line in out.splitlines()] == ["batches", "findings", "incomplete"]
     elif format_name == "tsv":
         expected = [[name, *map(str, one.values())] for name, one in sums.items()]
         assert [line.split("\t") for line in out.splitlines()] == [["dataset", "rows", "files", "bytes"], *expected]

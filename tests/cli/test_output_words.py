@@ -1,6 +1,7 @@
 """How a partition is introduced: nothing may be said of replicas that their bytes do not say."""
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -36,8 +37,10 @@ def test_a_count_is_not_taken_for_an_epoch() -> None:
 def test_what_could_not_be_read_is_not_called_clean() -> None:
     result = clean_result()
     assert summary_lines(result)[0].startswith("clean: nothing found in 2 partitions, ")
-    result.incomplete.append(Incomplete("b1/orders-0/00000000000000000000.log", "permission denied"))
+    result.incomplete.append(Incomplete("b1/orders-0/00000000000000000000.index", "permission denied", "orders", 0, 1))
     assert summary_lines(result)[0].startswith("clean: nothing found where readable in 2 partitions, ")
+    hidden = replace(result, incomplete=[Incomplete("b2", "permission denied")])
+    assert summary_lines(hidden)[0].startswith("unknown: nothing found where readable in 2 partitions, ")
     stream = io.StringIO()
     write_result(result, "table", Destination(stream, 80, colour=False), verbose=False)
     assert "4 replicas: nothing found where readable\n" in stream.getvalue()

@@ -77,7 +77,7 @@ def test_the_answer_gives_dataframes(spark: SparkSession) -> None:
     result = scan(spark, brokers("unclean-election"), topic="audit")
     lost = result.dataframe("findings").filter("kind = 'UNCLEAN_LOSS'").select("offset_start", "offset_end").toArrow().to_pylist()
     assert lost == [{"offset_start": one.place.offset_start, "offset_end": one.place.offset_end} for one in _losses(result)]
-    assert result.dataframe("batches").toArrow().num_rows == sum(one.batches for one in result.replicas)
+    assert result.dataframe("batches").toArrow().num_rows == sum(one.batches or 0 for one in result.replicas)
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
         result.dataframe("batchs")
 

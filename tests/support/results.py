@@ -112,7 +112,7 @@ def unclean_result() -> ScanResult:
         ),
     ]
     replicas = [each for one in partitions for each in one.replicas]
-    size = sum(each.bytes for each in replicas)
+    size = sum(each.bytes or 0 for each in replicas)
     return ScanResult(
         engine="local",
         brokers=[BrokerSummary(each, "5L6g3nShT-eMCtK--X86sw", [f"copies/broker-{each}"], each != 2) for each in (1, 2, 3)],
@@ -124,7 +124,7 @@ def unclean_result() -> ScanResult:
             replicas=len(replicas),
             segments=len(replicas),
             batches=2 * len(replicas),
-            records=sum(each.records for each in replicas),
+            records=sum(each.records or 0 for each in replicas),
             bytes_total=size,
             bytes_decoded=size - 500,
             bytes_damaged=500,

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.model.schemas.answers import FINDINGS_FACT, GROUP_OFFSETS_FACT, METADATA_HISTORY_FACT, REPLICAS_FACT
+from kafka_forensics.model.schemas.answers import (
+    FINDINGS_FACT,
+    GROUP_OFFSETS_FACT,
+    INCOMPLETE_FACT,
+    METADATA_HISTORY_FACT,
+    REPLICAS_FACT,
+)
 from kafka_forensics.model.schemas.batches import BATCHES, BATCHES_FACT, RECORDS, RECORDS_FACT, batch_arrays, batches_to_arrow
 from kafka_forensics.model.schemas.columns import FACT_SCHEMA_VERSION, PARTITION_KEYS, VERSION_KEY, Fact
 from kafka_forensics.model.schemas.files import (
@@ -49,6 +55,7 @@ FACTS: Final[dict[str, Fact]] = {
         GROUP_OFFSETS_FACT,
         REPLICAS_FACT,
         FINDINGS_FACT,
+        INCOMPLETE_FACT,
     )
 }
 """Name → fact, in the order in which they are told of."""

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-FACT_SCHEMA_VERSION: Final = "1.0"
+FACT_SCHEMA_VERSION: Final = "1.1"
 """Version of every declared schema; columns are only ever added under the same first number."""
 VERSION_KEY: Final = "kf.schema_version"
 FACT_KEY: Final = "kf.fact"

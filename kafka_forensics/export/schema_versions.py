@@ -1,0 +1,98 @@
+"""Answers in the shape of an earlier schema: what that has no words for is left out, and it is known that something was."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kafka_forensics.export.json_values import Json
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import SCHEMA_VERSION, verdict_of
+
+FIRST: Final = "1.0"
+VERSIONS: Final = (FIRST, SCHEMA_VERSION)
+_UNKNOWN: Final = "unknown"
+_NEW: Final = frozenset({"read", "read_end_offset", "not_read"})
+_NEW_OF_GAPS: Final = frozenset({"topic", "partition", "broker"})
+_NUMBERS: Final = (
+    *("log_start_offset", "log_end_offset", "leader_epochs", "segments", "batches", "records", "bytes", "missing_offsets"),
+    *("is_live", "starts"),
+)
+"""Of a replica, what is never null in schema 1.0."""
+
+
+class Shape:
+    """The version of the schemas that one answer is written in."""
+
+    def __init__(self, version: str = SCHEMA_VERSION) -> None:
+        assert version in VERSIONS
+        self.version = version
+        self.left_out = False
+        """Whether something was, that the version cannot say."""
+
+    @property
+    def _is_first(self) -> bool:
+        return self.version == FIRST
+
+    def verdict(self, verdict: str, findings: Iterable[Finding]) -> str:
+        """A verdict of all; where the version does not know it, that of the findings."""
+        if not self._is_first or verdict != _UNKNOWN:
+            return verdict
+        self.left_out = True
+        return verdict_of(findings)
+
+    def partitions(self, partitions: Iterable[Json]) -> Iterator[Json]:
+        """Partitions, with their `replicas` or without; in 1.0 not those whose verdict is `unknown`."""
+        for partition in partitions:
+            if not self._is_first:
+                yield partition
+                continue
+            self.left_out = self.left_out or partition["read"] != "whole"
+            if partition["verdict"] == _UNKNOWN:
+                continue
+            told = {name: value for name, value in partition.items() if name not in _NEW}
+            if "replicas" in told:
+                told["replicas"] = list(self.replicas(told["replicas"]))
+            yield told
+
+    def replicas(self, replicas: Iterable[Json]) -> Iterator[Json]:
+        """Replicas of a scan or a plan; in 1.0 not those with a log that was not read to its end."""
+        for replica in replicas:
+            if not self._is_first:
+                yield replica
+            elif any(replica[name] is None for name in _NUMBERS if name in replica):
+                self.left_out = True
+            else:
+                yield {name: value for name, value in replica.items() if name not in _NEW}
+
+    def gaps(self, gaps: Iterable[Json]) -> Iterator[Json]:
+        """What could not be read; 1.0 has the path and the reason of it."""
+        for gap in gaps:
+            yield {name: value for name, value in gap.items() if name not in _NEW_OF_GAPS} if self._is_first else gap
+
+    def held(self, held: Iterable[Json]) -> Iterator[Json]:
+        """What replicas hold at an offset; in 1.0 nothing of those whose log could not be read there."""
+        for one in held:
+            if self._is_first and one["state"] == "not_read":
+                self.left_out = True
+            else:
+                yield one
+
+    def missing(self, missing: Iterable[Json]) -> Iterator[Json]:
+        """Witnesses that a plan lacks; in 1.0 not those that are here and could not be read."""
+        for one in missing:
+            if self._is_first and one["kind"] == "copy_not_read":
+                self.left_out = True
+            else:
+                yield one
+
+    def not_read(self, copies: list[Json]) -> Json:
+        """Of how many partitions a plan has copies that could not be read, by broker; nothing of it in 1.0."""
+        self.left_out = self.left_out or (self._is_first and bool(copies))
+        return {} if self._is_first else {"copies_not_read": copies}
+
+    def changes(self, changes: Iterable[Json]) -> Iterator[Json]:
+        """Changes between snapshots; in 1.0 not those of offsets that are not known."""
+        for change in changes:
+            if self._is_first and change["offset_start"] is None:
+                self.left_out = True
+            else:
+                yield change

@@ -1,0 +1,200 @@
+"""What exists and could not be read is unknown: not clean, not lost, not lagging, not identical."""
+
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from kafka_forensics.engine.local import scan
+from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.results import Incomplete, Read, ScanResult
+from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.storage.source import ByteFile, Entry
+from tests.support.faults import Brokers, healthy
+from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_logs
+
+
+def scanned(brokers: Brokers, **options: object) -> ScanResult:
+    return scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1, **options))  # type: ignore[arg-type]
+
+
+def worse_than_info(result: ScanResult) -> list[str]:
+    return [one.kind for one in result.findings if one.severity.rank > 0]
+
+
+def test_a_partition_of_which_no_copy_could_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = healthy(tmp_path)
+    refuse_logs(monkeypatch, brokers, (1, 2, 3))
+    result = scanned(brokers)
+    [partition] = result.partitions
+    check_unknown(partition)
+    assert [replica.high_watermark for replica in partition.replicas] == [72, 72, 72]
+    assert [replica.segments for replica in partition.replicas] == [3, 3, 3]
+    assert result.verdict == "unknown"
+    assert worse_than_info(result) == []
+    assert {(one.topic, one.partition, one.reason) for one in result.incomplete} == {("t", 0, REASON)}
+    assert [one.broker for one in result.incomplete] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert (result.totals.batches, result.totals.records) == (0, 0)
+    assert result.totals.bytes_skipped == result.totals.bytes_total
+
+
+@pytest.mark.parametrize("unread", [(1,), (3,), (2, 3)])
+def test_one_copy_that_was_read_has_its_verdict_of_what_could_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]
+) -> None:
+    brokers = healthy(tmp_path)
+    whole = scanned(brokers)
+    refuse_logs(monkeypatch, brokers, unread)
+    result = scanned(brokers)
+    [partition] = result.partitions
+    assert (partition.verdict, partition.read, partition.not_read) == (whole.verdict, Read.PART, list(unread))
+    assert partition.agreement.kind == "not_compared"
+    assert worse_than_info(result) == []
+    for before, replica in zip(whole.partitions[0].replicas, partition.replicas, strict=True):
+        if replica.broker in unread:
+            check_unread(replica)
+        else:
+            assert (replica.log_start_offset, replica.log_end_offset) == (before.log_start_offset, before.log_end_offset)
+            assert (replica.records, replica.read) == (before.records, Read.WHOLE)
+
+
+@pytest.mark.parametrize(("segment", "end"), [(0, 75), (29, 75), (55, None)])
+def test_a_log_that_was_read_in_part_keeps_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int, end: int | None
+) -> None:
+    brokers = healthy(tmp_path)
+    refused = brokers.file(2, segment)
+    refuse(monkeypatch, lambda path: path == refused)
+    result = scanned(brokers)
+    [partition] = result.partitions
+    replica = partition.replicas[1]
+    assert (replica.read, replica.log_end_offset, replica.last_stable_offset) == (Read.PART, end, None)
+    assert replica.read_end_offset == (55 if end is None else end)
+    assert replica.records is not None
+    assert replica.records > 0
+    assert (partition.verdict, partition.read, partition.not_read) == ("clean", Read.PART, [2])
+    assert partition.agreement.kind == "not_compared"
+    assert worse_than_info(result) == []
+
+
+@pytest.mark.parametrize("segment", [0, 29, 55])
+def test_a_single_copy_that_was_read_in_part_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
+    brokers = healthy(tmp_path)
+    refused = brokers.file(2, segment)
+    refuse(monkeypatch, lambda path: path == refused)
+    result = scan([str(brokers.log_dir(2))], ScanOptions(jobs=1))
+    assert (result.partitions[0].verdict, result.verdict) == ("unknown", "unknown")
+    assert worse_than_info(result) == []
+
+
+def test_what_is_found_in_one_copy_is_worse_than_what_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = healthy(tmp_path)
+    data = bytearray(brokers.file(1, 29).read_bytes())
+    data[400] ^= 1
+    brokers.file(1, 29).write_bytes(data)
+    refuse_logs(monkeypatch, brokers, (2, 3))
+    result = scanned(brokers)
+    assert (result.partitions[0].verdict, result.verdict) == ("error", "error")
+
+
+def test_an_index_that_could_not_be_read_leaves_the_log_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = healthy(tmp_path)
+    index = brokers.file(2, 29, "index")
+    refuse(monkeypatch, lambda path: path == index)
+    result = scanned(brokers)
+    [partition] = result.partitions
+    assert (partition.verdict, partition.read, partition.not_read) == ("clean", Read.WHOLE, [])
+    assert result.incomplete == [Incomplete(str(index), REASON, "t", 0, 2)]
+    assert result.verdict == "clean"
+
+
+def test_a_small_file_of_a_log_directory_is_its_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = healthy(tmp_path)
+    refused = brokers.log_dir(2) / "replication-offset-checkpoint"
+    refuse(monkeypatch, lambda path: path == refused)
+    [gap] = scanned(brokers).incomplete
+    assert gap == Incomplete(str(refused), REASON, None, None, 2)
+    assert not gap.hides_partitions
+
+
+def test_a_log_directory_that_cannot_be_listed_may_hide_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = healthy(tmp_path)
+    listing = LocalSource.list
+
+    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
+        if self.name == str(brokers.log_dir(2)) and path == "":
+            raise SourceError(path, REASON)
+        return listing(self, path)
+
+    monkeypatch.setattr(LocalSource, "list", refusing)
+    result = scanned(brokers)
+    assert result.incomplete == [Incomplete(str(brokers.log_dir(2)), REASON)]
+    assert (result.partitions[0].verdict, result.verdict) == ("clean", "unknown")
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_a_partition_directory_that_cannot_be_listed_is_a_copy_that_was_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, only: bool
+) -> None:
+    brokers = healthy(tmp_path)
+    listing = LocalSource.list
+
+    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
+        if path == "t-0" and (only or self.name == str(brokers.log_dir(2))):
+            raise SourceError(path, REASON)
+        return listing(self, path)
+
+    monkeypatch.setattr(LocalSource, "list", refusing)
+    result = scanned(brokers)
+    [partition] = result.partitions
+    assert [replica.broker for replica in partition.replicas] == [1, 2, 3]
+    check_unread(partition.replicas[1])
+    assert (partition.replicas[1].segments, partition.replicas[1].high_watermark) == (None, 72)
+    assert worse_than_info(result) == []
+    if only:
+        check_unknown(partition)
+    else:
+        assert (partition.verdict, partition.not_read) == ("clean", [2])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = healthy(tmp_path)
+    opening = LocalSource.open
+
+    def as_nobody(self: LocalSource, path: str) -> ByteFile:
+        os.seteuid(65_534)
+        try:
+            return opening(self, path)
+        finally:
+            os.seteuid(0)
+
+    for broker in (1, 2, 3):
+        for segment in (0, 29, 55):
+            brokers.file(broker, segment).chmod(0)
+    for each in brokers.log_dirs:
+        each.chmod(0o755)
+    monkeypatch.setattr(LocalSource, "open", as_nobody)
+    result = scanned(brokers)
+    check_unknown(result.partitions[0])
+    assert {one.reason for one in result.incomplete} == {"permission denied"}
+
+
+def test_a_member_of_a_truncated_archive(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path / "brokers")
+    path = tmp_path / "broker-1.tar"
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        archive.add(brokers.log_dir(1) / "meta.properties", "broker-1/meta.properties")
+        archive.add(brokers.log_dir(1) / "replication-offset-checkpoint", "broker-1/replication-offset-checkpoint")
+        archive.add(brokers.file(1, 0), f"broker-1/t-0/{0:020d}.log")
+    with tarfile.open(path) as archive:
+        where = archive.getmember(f"broker-1/t-0/{0:020d}.log").offset_data
+    with path.open("r+b") as file:
+        file.truncate(where + 10)
+    result = scan([str(path)], ScanOptions(jobs=1))
+    assert result.incomplete
+    assert (result.verdict, worse_than_info(result)) == ("unknown", [])
+    for partition in result.partitions:
+        check_unknown(partition)
