@@ -53,6 +53,7 @@ _WORDS: Final = {
     "regression": "GOES BACK to an older epoch",
     "starts_differ": "CHECKPOINT AND BATCHES DISAGREE",
     "not_in_checkpoint": "NOT IN THE CHECKPOINT",
+    "not_read": "not all of the log could be read",
     "no_batches": "NO BATCHES of it in the log",
 }
 _MESSAGES: Final = 20

@@ -273,7 +273,7 @@ def _counts(one: "PartitionTransactions") -> str:
         stable = f"no transaction holds back the last stable offset, {one.last_stable_offset}"
     if one.damage is not None:
         stable = _beside_damage(one, one.damage)
-    return f"{counts}{hanging}; {stable} (log end {one.log_end_offset})"
+    return f"{counts}{hanging}; {stable} (log end {'not known' if one.log_end_offset is None else one.log_end_offset})"
 
 
 def _beside_damage(one: "PartitionTransactions", damage: "DamagedLog") -> str:

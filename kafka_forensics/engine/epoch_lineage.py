@@ -17,7 +17,7 @@ from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.results import Read, ScanResult
 from kafka_forensics.replication.epochs import end_offset_for
 
 DISAGREEMENTS: Final = frozenset({"stray", "regression", "starts_differ", "not_in_checkpoint", "no_batches"})
@@ -32,7 +32,7 @@ class EpochRow:
     `status` says how checkpoint and batches agree: `agrees` · `start_removed` (records at its start are gone by retention or
     compaction) · `below_log_start` (all of it is) · `at_log_end`, `wrote_nothing`, `compacted_away` (an entry without batches, as
     it may be) · `no_checkpoint`, `malformed_checkpoint` (refused whole) · `controller_only` · `continues` (behind a batch of
-    another epoch) · and those in `DISAGREEMENTS`.
+    another epoch) · `not_read` (its batches may lie in what could not be read of the log) · and those in `DISAGREEMENTS`.
     """
 
     topic: str
@@ -46,7 +46,8 @@ class EpochRow:
     """Of its first batch."""
     end_offset: int | None = None
     """Behind its last batch."""
-    batches: int = 0
+    batches: int | None = 0
+    """None if nothing of the log could be read."""
     first_timestamp_ms: int | None = None
     """The latest in its first batch."""
     last_timestamp_ms: int | None = None
@@ -108,7 +109,7 @@ def replica_rows(replica: Replica) -> list[EpochRow]:
                     epoch,
                     status,
                     None if entry is None else entry.start_offset,
-                    *_of_run(run),
+                    *_of_run(run, replica.read),
                     *told.cuts(epoch, run, status),
                     None if event is None else event.state.leader,
                     None if event is None or event.kind == "snapshot" else event.timestamp_ms,
@@ -119,10 +120,10 @@ def replica_rows(replica: Replica) -> list[EpochRow]:
     return rows
 
 
-def _of_run(run: EpochRun | None) -> tuple[int | None, int | None, int, int | None, int | None]:
+def _of_run(run: EpochRun | None, read: Read) -> tuple[int | None, int | None, int | None, int | None, int | None]:
     """Start, end, batches, first and last timestamp."""
     if run is None:
-        return None, None, 0, None, None
+        return None, None, None if read is Read.NONE else 0, None, None
     first, last = (None if time < 0 else time for time in (run.first_timestamp, run.last_timestamp))
     return run.start_offset, run.end_offset, run.batches, first, last
 
@@ -145,6 +146,9 @@ class _Told:
 
     def status(self, entry: EpochEntry | None, run: EpochRun | None) -> str:
         """How checkpoint entry and run agree, see `EpochRow`."""
+        unread = bool(self._replica.state.unread)
+        if run is None and entry is not None and unread:
+            return "not_read"
         if run is None:
             return "controller_only" if entry is None else self._without_batches(entry)
         if id(run) in self._strays:
@@ -162,6 +166,8 @@ class _Told:
             return "agrees"
         if entry.start_offset > run.start_offset:
             return "start_removed" if entry.start_offset <= log_start else "starts_differ"
+        if unread:
+            return "not_read"
         removed = self._replica.context.compacted or run.start_offset <= log_start or run is self._first
         return "start_removed" if removed else "starts_differ"
 
@@ -180,7 +186,7 @@ class _Told:
         start there is nothing to cut."""
         harmless = self._replica.context.compacted and status not in DISAGREEMENTS
         elsewhere = (run is None and status != "no_batches") or status == "continues"
-        if self._checkpoint is None or harmless or elsewhere:
+        if self._checkpoint is None or harmless or elsewhere or self._replica.state.unread:
             return None, None
         end = self._replica.log_end_offset
         both = (self._around(entries, epoch) for entries in (self._checkpoint, self._replica.epochs))

@@ -33,6 +33,8 @@ class PartitionEnds:
     log_end_offset: int
     """The largest of all copies."""
     readable: Readable
+    all_read: bool = True
+    """Whether all copies were read to their ends, and by that whether none may reach further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class GroupRow:
 
         Of a share group those from its start offset on that are not done with.
         """
-        if self.ends is None:
+        if self.ends is None or not self.ends.all_read:
             return None
         if self.share is not None:
             start, done = self.share.start_offset, self.share.delivery_complete_count
@@ -84,10 +86,11 @@ class GroupRow:
 
     @property
     def beyond_end(self) -> int | None:
-        """Offsets committed beyond the end of every copy; 0 where there are none."""
+        """Offsets committed beyond the end of every copy; 0 where there are none, None where a copy not read may have them."""
         if self.ends is None or self.commit is None:
             return None
-        return max(self.commit.offset - self.ends.log_end_offset, 0)
+        beyond = max(self.commit.offset - self.ends.log_end_offset, 0)
+        return beyond if self.ends.all_read or not beyond else None
 
 
 @dataclass(slots=True)
@@ -144,7 +147,9 @@ def groups(
     def look(replicas: list[Replica], reader: LogReader, _: PartitionResult) -> None:
         context = replicas[0].context
         if context.topic != CLUSTER_METADATA_TOPIC:  # its readers are the quorum's, which know no ISR
-            ends[context.topic, context.partition] = _ends(replicas, reader)
+            read = [one for one in replicas if one.end_is_known]
+            if read:
+                ends[context.topic, context.partition] = _ends(read, reader, all_read=len(read) == len(replicas))
 
     result = scan_inputs(inputs, options, progress, look, witnesses)
     own = (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC)
@@ -257,7 +262,7 @@ def _with_ends(row: GroupRow, ends: dict[TopicPartition, PartitionEnds]) -> Grou
     return replace(row, ends=ends.get((row.topic, row.partition)))
 
 
-def _ends(replicas: list[Replica], reader: LogReader) -> PartitionEnds:
+def _ends(replicas: list[Replica], reader: LogReader, *, all_read: bool) -> PartitionEnds:
     answer = readable(replicas, replicas[0].context.control, timestamps_of(reader))
     start = min(one.log_start_offset for one in replicas)
-    return PartitionEnds(start, max(one.log_end_offset for one in replicas), answer)
+    return PartitionEnds(start, max(one.log_end_offset for one in replicas), answer, all_read)

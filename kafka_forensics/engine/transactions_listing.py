@@ -94,7 +94,8 @@ class PartitionTransactions:
 
     plan: ReplicaPlan
     last_stable_offset: int
-    log_end_offset: int
+    log_end_offset: int | None
+    """None: the log was not read to its end."""
     committed: int
     aborted: int
     open: int
@@ -149,7 +150,7 @@ def transactions(
             found[best.context.topic, best.context.partition] = PartitionTransactions(
                 plans[id(best.context)],
                 stable,
-                best.log_end_offset,
+                best.log_end_offset if best.end_is_known else None,
                 counts.committed or 0,
                 counts.aborted or 0,
                 (counts.open or 0) + len(hidden),

@@ -209,3 +209,22 @@ def test_compare_shows_what_it_could_not_read(brokers: Brokers, run: Run, monkey
     held = {(one["broker"], one["state"]) for row in document["offsets"] for one in row["replicas"]}
     assert (2, "not_read") in held
     assert {state for broker, state in held if broker == 2} == {"not_read"}
+
+
+def test_epochs_say_nothing_of_batches_that_were_not_read(brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_logs(monkeypatch, brokers, (2,))
+    rows = json.loads(run("epochs", *brokers.log_dirs, "--format", "json")[1])
+    of_unread = [row for row in rows if row["broker"] == 2]
+    assert {(row["status"], row["batches"], row["start_offset"]) for row in of_unread} == {("not_read", None, None)}
+    assert {row["status"] for row in rows if row["broker"] != 2} == {"agrees"}
+
+
+@pytest.mark.parametrize("segment", [0, 29, 55])
+def test_epochs_of_a_log_that_was_read_in_part_do_not_disagree(
+    brokers: Brokers, run: Run, monkeypatch: pytest.MonkeyPatch, segment: int
+) -> None:
+    refused = brokers.file(2, segment)
+    refuse(monkeypatch, lambda path: path == refused)
+    rows = json.loads(run("epochs", *brokers.log_dirs, "--format", "json")[1])
+    assert {row["status"] for row in rows if row["broker"] == 2} <= {"agrees", "not_read"}
+    assert {row["truncation_offset_by_batches"] for row in rows} == {None}

@@ -9,11 +9,15 @@ import pytest
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
+from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
 from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteFile, Entry
+from tests.support import errand_engine
 from tests.support.faults import Brokers, healthy
 from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_logs
+
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
 
 def scanned(brokers: Brokers, **options: object) -> ScanResult:
@@ -198,3 +202,39 @@ def test_a_member_of_a_truncated_archive(tmp_path: Path) -> None:
     assert (result.verdict, worse_than_info(result)) == ("unknown", [])
     for partition in result.partitions:
         check_unknown(partition)
+
+
+@pytest.mark.parametrize("unread", [(1, 2, 3), (2,)])
+def test_carried_piece_by_piece_it_is_judged_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: tuple[int, ...]
+) -> None:
+    brokers = healthy(tmp_path)
+    listing = LocalSource.list
+
+    def refusing(self: LocalSource, path: str = "") -> list[Entry]:
+        if path == "t-0" and self.name == str(brokers.log_dir(3)):
+            raise SourceError(path, REASON)
+        return listing(self, path)
+
+    monkeypatch.setattr(LocalSource, "list", refusing)
+    refuse_logs(monkeypatch, brokers, unread)
+    paths = [str(path) for path in brokers.log_dirs]
+    carried, here = errand_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
+    assert "".join(document(carried)) == "".join(document(here))
+    assert here.partitions[0].not_read == sorted({*unread, 3})
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
+def test_what_is_not_read_adds_no_finding(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SAMPLES / sample
+    whole = {(one.kind, one.place.topic, one.place.partition) for one in scan([str(folder)], ScanOptions(jobs=1)).findings}
+    for unread in (1, 2, 3):
+        with monkeypatch.context() as patch:
+            log_dir = folder / f"broker-{unread}"
+            refuse(patch, lambda path, log_dir=log_dir: path.suffix == ".log" and path.is_relative_to(log_dir))  # type: ignore[misc]
+            part = scan([str(folder)], ScanOptions(jobs=1))
+        worse = {(one.kind, one.place.topic, one.place.partition) for one in part.findings if one.severity.rank > 0}
+        assert worse <= whole
+        for partition in part.partitions:
+            assert partition.read is not Read.WHOLE or all(one.broker != unread for one in partition.replicas)
+            assert partition.verdict != "unknown" or len(partition.not_read) == len(partition.replicas)

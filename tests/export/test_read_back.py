@@ -30,7 +30,7 @@ def result() -> ScanResult:
 def test_pyarrow_reads_the_facts_of_the_scan(exported: Path, result: ScanResult, fact: str) -> None:
     table, told = read_back(exported, fact), result.facts(fact)
     assert told.schema == FACTS[fact].schema
-    assert told.num_rows > 0
+    assert (told.num_rows > 0) == (fact != "incomplete")  # all was read
     assert [field.type for field in table.schema] == [field.type for field in told.schema]
     assert rows(table) == rows(told)
 

@@ -110,7 +110,7 @@ def test_only_what_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"topic": "audit", "partition": 0, "broker": 2}
     done = export(spark, [str(SAMPLES / "unclean-election")], str(tmp_path / "out"), ["findings", "batches"], **asked)
     told = manifest(tmp_path / "out")
-    assert [one.fact for one in done.datasets] == list(told["datasets"]) == ["batches", "findings"]
+    assert [one.fact for one in done.datasets] == list(told["datasets"]) == ["batches", "findings", "incomplete"]
     assert {(one["topic"], one["partition"], one["broker"]) for one in told["files"] if "topic" in one} == {("audit", 0, "2")}
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
         export(spark, str(SAMPLES / "unclean-election"), str(tmp_path / "more"), ["batchs"])
@@ -186,7 +186,7 @@ def test_a_log_that_is_gone_is_tried_again_and_then_reported(
     spans = [one for one in read_back(tmp_path / "out", "spans").to_pylist() if one["kind"] == "skipped"]
     assert [(one["broker"], one["position"]) for one in spans] == [("1", 0)]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "_SUCCESS", "_manifest.json", "batches", "spans", "transactions",
+        "_INCOMPLETE", "_manifest.json", "batches", "spans", "transactions", "incomplete",
     }  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def test_a_storage_service_as_the_target(spark: SparkSession, tmp_path: Path) ->
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(server.client().get_object(Bucket="exports", Key=one["Key"])["Body"].read())
     there = tmp_path / "out"
-    assert {path.name for path in there.iterdir()} == {"_SUCCESS", "_manifest.json", "batches", "findings"}
+    assert {path.name for path in there.iterdir()} == {"_SUCCESS", "_manifest.json", "batches", "findings", "incomplete"}
     assert exports.export(tmp_path / "here", SAMPLES / "healthy", "--fact", "batches", "--fact", "findings") == 0
     for fact in ("batches", "findings"):
         assert rows(read_back(there, fact)) == rows(read_back(tmp_path / "here", fact))
