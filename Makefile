@@ -8,13 +8,14 @@ KAFKA_FORENSICS := $(BIN)/kafka-forensics
 CODE := kafka_forensics tests lab bench
 
 .DEFAULT_GOAL := help
-.PHONY: help demo java test test-broker nightly check format bench bench-spark lab lab-versions clean
+.PHONY: help demo java test test-broker nightly mutants check format bench bench-spark lab lab-versions clean
 
 help:
 	@echo 'make demo         install into $(VENV) and scan two sample clusters that lost data'
 	@echo 'make test         the whole test suite'
 	@echo 'make test-broker  the tests that start a real Kafka on loopback'
 	@echo 'make nightly      100,000 random histories in memory and 1,000 on disk, against what the simulator knows'
+	@echo 'make mutants      200 small changes of the code, of which tests must notice 92 in 100 (nightly, up to 50 minutes)'
 	@echo 'make check        formatting, lint, types'
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
@@ -60,6 +61,9 @@ test: $(VENV)/.installed-dev $(SPARK40)/.installed java
 
 test-broker: $(VENV)/.installed-dev
 	$(BIN)/pytest --broker -m broker
+
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.mutants
 
 nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest --nightly tests/simulation/test_random_histories.py tests/simulation/test_random_histories_on_disk.py

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis import differences as module
-from kafka_forensics.analysis.differences import Difference, differences
+from kafka_forensics.analysis.differences import Difference, Differences, differences
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.replica_logs import Batch, Logs, batches
 from tests.support.segments import changed, flipped, starts
@@ -237,3 +237,12 @@ def test_a_replica_of_bad_bytes_only() -> None:
     logs = Logs()
     right = logs.add(2, log, data=b"\xff" * 300)
     assert differences(logs.add(1, log), right, logs) == []
+
+
+def test_of_too_many_of_a_kind_the_last_but_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DIFFERENCES_KEPT", 2)
+    found, row = Differences(), Logs().add(1, batches((0, "a"))).state.digests
+    for offset, kind in enumerate(["header", "reencoded", "reencoded", "header", "reencoded", "header"]):
+        found.add(Difference(kind, offset, offset + 1, row, row))  # type: ignore[arg-type]
+    assert said(found) == [("header", 0, 1), ("reencoded", 1, 2), ("reencoded", 4, 5), ("header", 5, 6)]
+    assert found.counts == {"header": 3, "reencoded": 3}

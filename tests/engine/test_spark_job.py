@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from kafka_forensics import __version__
 from kafka_forensics.engine import local
@@ -147,6 +148,21 @@ def test_missing_paths_are_hinted_at(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match="cannot read") as raised:
         job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
     assert raised.value.hint == job._SHARE
+
+
+@pytest.mark.parametrize(("said", "raised"), [("No module named 'numpy'", UsageError), ("disk full", PySparkException)])
+def test_a_failure_that_tells_of_something_else_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, raised: type[Exception]
+) -> None:
+    put_replica(tmp_path, 1, b"".join(log(2)))
+    inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
+
+    def fail(*_: object) -> None:
+        raise PySparkException(said)
+
+    monkeypatch.setattr(job, "_look", fail)
+    with pytest.raises(raised, match="have no module numpy" if raised is UsageError else said):
+        job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
 
 
 def rows(count: int, size: int = 1) -> list[StretchRow]:

@@ -8,6 +8,7 @@ from kafka_forensics.replication.acks import ALL, LEADER, NONE, Answer, Fate, af
 from kafka_forensics.replication.watermarks import LeaderState
 
 FULL = LeaderState(1, 10, 6, frozenset({1, 2, 3}), {2: 6, 3: 9}, min_insync_replicas=2)
+SHORT = LeaderState(1, 10, 6, frozenset({1, 2}), {2: 6, 3: 9}, min_insync_replicas=3)
 ALONE = LeaderState(1, 10, 6, frozenset({1}), {2: 6, 3: 9}, min_insync_replicas=2)
 
 
@@ -21,6 +22,7 @@ ALONE = LeaderState(1, 10, 6, frozenset({1}), {2: 6, 3: 9}, min_insync_replicas=
         (ALL, FULL, 6, Answer.WAITING),
         (ALL, ALONE, 5, Answer.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
         (ALL, ALONE, 9, Answer.WAITING),
+        (ALL, SHORT, 5, Answer.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     ],
 )
 def test_what_the_producer_hears(acks: int, state: LeaderState, last_offset: int, answer: Answer) -> None:

@@ -1,0 +1,186 @@
+"""Mutants of the rules by which findings are made."""
+
+from tests.mutants.mutant import mutants_of
+
+MUTANTS = [
+    *mutants_of(
+        "analysis/forks",
+        "analysis/test_forks analysis/test_forks_kept analysis/test_forks_losers analysis/test_forks_retention",
+        ("end = min(end, _agree_from(replicas, conflicts, end))", "end = max(end, _agree_from(replicas, conflicts, end))"),
+        (
+            'ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]',
+            'ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] > gone]',
+        ),
+        ("if len(ends) == len(leaders) and min(ends) > gone:", "if len(ends) == len(leaders) or min(ends) > gone:"),
+        (
+            'if loss.kind != "UNCLEAN_LOSS" or place.offset_start is None or place.offset_end is None:',
+            'if loss.kind == "UNCLEAN_LOSS" or place.offset_start is None or place.offset_end is None:',
+        ),
+    ),
+    *mutants_of(
+        "analysis/fork_cuts",
+        "analysis/test_forks analysis/test_forks_kept analysis/test_forks_losers",
+        (
+            "if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:",
+            "if not mine or not theirs or theirs[-1].leader_epoch > mine[-1].leader_epoch:",
+        ),
+        (
+            "return None if cut_under(follower, leader) is None else truncation_when_leading(follower, leader)",
+            "return None if cut_under(follower, leader) is not None else truncation_when_leading(follower, leader)",
+        ),
+        (
+            "walked_from = max((base for base in context.segment_base_offsets if base <= point), default=0)",
+            "walked_from = min((base for base in context.segment_base_offsets if base <= point), default=0)",
+            "the logs of these tests have one segment",
+        ),
+    ),
+    *mutants_of(
+        "analysis/differences",
+        "analysis/test_differences analysis/test_agreement",
+        (
+            "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]",
+            "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind != one.kind)]",
+        ),
+        ("while position < high and not found.full:", "while position >= high and not found.full:"),
+        (
+            "while i < ours.shape[1] and j < theirs.shape[1] and not found.full:",
+            "while i < ours.shape[1] and j <= theirs.shape[1] and not found.full:",
+        ),
+        ("if overlap and bounds[1] <= max(offset, 0) < bounds[2]:", "if overlap and bounds[1] <= max(offset, 0) <= bounds[2]:"),
+        ("if kind is not None:", "if kind is None:"),
+        (
+            'wrong = [one.run for one in replica.course.irregularities if one.kind == "OFFSET_DISCONTINUITY"]',
+            'wrong = [one.run for one in replica.course.irregularities if one.kind != "OFFSET_DISCONTINUITY"]',
+        ),
+        (
+            "return any((run.segment, run.position) == place for run in wrong)",
+            "return any((run.segment, run.position) != place for run in wrong)",
+        ),
+    ),
+    *mutants_of(
+        "analysis/comparison",
+        "analysis/test_agreement analysis/test_holders analysis/test_forks_losers analysis/test_forks_retention",
+        ("    if not ranges:\n        return\n    for one", "    if ranges + 1:\n        return\n    for one"),
+        ("elif len(ends) > 1:", "elif len(ends) <= 1:"),
+        (
+            'if one.kind == "header" and one.epochs[0] != one.epochs[1]:',
+            'if one.kind != "header" and one.epochs[0] != one.epochs[1]:',
+        ),
+        (
+            'if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1:',
+            'if one.kind == "OFFSET_GAP" or start < high_watermark and not covering and len(replicas) > 1:',
+        ),
+    ),
+    *mutants_of(
+        "analysis/verdicts",
+        "analysis/test_verdicts faults/test_faults_segments",
+        ("return not _torn(replica, before) and not cut", "return not cut"),
+        ("end_offset and beyond and not _torn(replica, segment):", "end_offset and beyond:"),
+        (
+            "if stretch in displaced and not _alone_in(replica, run, stretch):",
+            "if stretch in displaced or not _alone_in(replica, run, stretch):",
+        ),
+        (
+            'if reason == "entry_missing" and context.live and checkpoint == lineage[: len(checkpoint)]:',
+            'if reason == "entry_missing" or context.live and checkpoint == lineage[: len(checkpoint)]:',
+        ),
+        (
+            "if (batch.segment, batch.position) == stretch or not 0 < number < len(runs) - 1:",
+            "if (batch.segment, batch.position) == stretch or not 0 < number >= len(runs) - 1:",
+        ),
+        (
+            'found = {one.run.segment for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}',
+            'found = {one.run.segment for one in replica.course.irregularities if one.kind == "OFFSET_GAP"}',
+        ),
+        (
+            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]",
+            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment != bad.segment]",
+        ),
+    ),
+    *mutants_of(
+        "analysis/transaction_rules",
+        "analysis/test_transactions_rules analysis/test_transactions_laws",
+        ("if marker[MARKER_TYPE] == CONTROL_COMMIT:", "if marker[MARKER_TYPE] != CONTROL_COMMIT:"),
+        (
+            "if producers[producer, SEEN] != 0 and producers[producer, LAST_EPOCH] > data[EPOCH] and behind:",
+            "if producers[producer, SEEN] != 0 and producers[producer, LAST_EPOCH] <= data[EPOCH] and behind:",
+        ),
+        (
+            "if producer_ids[row] < 0 or crcs[row] != computed[row] or bases[row] < 0 or lasts[row] < bases[row]:",
+            "if producer_ids[row] < 0 or crcs[row] != computed[row] or bases[row] <= 0 or lasts[row] < bases[row]:",
+        ),
+        (
+            "take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE + 1], found, used)",
+            "take_marker(producers, producer, theirs[row, MARKER : MARKER + MARKER_SIZE], found, used)",
+        ),
+    ),
+    *mutants_of(
+        "analysis/transaction_index_check",
+        "analysis/test_transactions_index",
+        ("if left is not None and index is not None:", "if left is None and index is not None:"),
+        (
+            "cleaned = context.compacted and (context.cleaner_checkpoint is None or offset < context.cleaner_checkpoint)",
+            "cleaned = context.compacted and (context.cleaner_checkpoint is None or offset >= context.cleaner_checkpoint)",
+        ),
+        ("if not _is_certain(entry.first_offset, context, runs):", "if _is_certain(entry.first_offset, context, runs):"),
+        (
+            "return runs.broken_between(runs.first_place if ending.first_offset < 0 else ending.begins, ending.ends)",
+            "return runs.broken_between(runs.first_place if ending.first_offset >= 0 else ending.begins, ending.ends)",
+        ),
+    ),
+    *mutants_of(
+        "analysis/epoch_ends",
+        "analysis/test_epoch_ends",
+        ("if ends[0] != ends[1]:", "if ends[0] == ends[1]:"),
+    ),
+    *mutants_of(
+        "analysis/epoch_starts",
+        "analysis/test_epoch_starts",
+        (
+            "if not found or found[-1].leader_epoch < entry.leader_epoch:",
+            "if not found or found[-1].leader_epoch <= entry.leader_epoch:",
+        ),
+        (
+            "return left.leader_epoch < right.leader_epoch and left.start_offset <= right.start_offset",
+            "return left.leader_epoch <= right.leader_epoch and left.start_offset <= right.start_offset",
+        ),
+    ),
+    *mutants_of(
+        "analysis/key_placement",
+        "analysis/test_key_placement",
+        ("if not samples.shape[1]:", "if samples.shape[1]:"),
+        ("keyed = samples[KeySampleColumn.KEY_LENGTH] > 0", "keyed = samples[KeySampleColumn.KEY_LENGTH] <= 0"),
+        ("if self._columns > 2 * MOST_KEPT:", "if self._columns <= 2 * MOST_KEPT:"),
+    ),
+    *mutants_of(
+        "analysis/readable",
+        "analysis/test_readable",
+        ("if control is not None and control.leader == NO_LEADER:", "if control is not None and control.leader != NO_LEADER:"),
+        ("if shortest and shortest[0].log_end_offset < end:", "if shortest or shortest[0].log_end_offset < end:"),
+        (
+            "return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None",
+            "return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 10 else None",
+        ),
+    ),
+    *mutants_of(
+        "analysis/recovery_walk",
+        "analysis/test_recovery_walk",
+        (
+            "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET",
+            "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment > MAX_RELATIVE_OFFSET",
+        ),
+        (
+            "if relative.size and (int(relative.max()) > MAX_RELATIVE_OFFSET or int(relative.min()) < 0):",
+            "if relative.size and (int(relative.max()) > MAX_RELATIVE_OFFSET or int(relative.max()) < 0):",
+        ),
+        (
+            "if isinstance(declared, int) and declared < _SMALLEST_LENGTH:",
+            "if isinstance(declared, int) or declared < _SMALLEST_LENGTH:",
+        ),
+    ),
+    *mutants_of(
+        "engine/slices",
+        "engine/test_slices",
+        ("Incomplete(source.name, problem)", "Incomplete(problem, source.name)"),
+    ),
+]
