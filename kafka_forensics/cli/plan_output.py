@@ -237,6 +237,7 @@ def _unread_object(context: ReplicaContext) -> Json:
         "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
         "is_live": None,
         "starts": None,
+        "is_absent": False,
         "read": "none",
     }
 
@@ -252,6 +253,7 @@ def _replica_object(one: PlanReplica) -> Json:
         "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
         "is_live": one.is_live,
         "starts": one.starts,
+        "is_absent": one.is_absent,
         "read": "whole" if one.end_is_known and not one.unread else "part",
     }
 
@@ -349,7 +351,9 @@ def _partition_object(planned: Planned, elect: str | None, shape: Shape) -> Json
     """A plan in a shape of the schema."""
     told = plan_object(planned, elect)
     missing = [*shape.missing(told["missing_witnesses"])]
-    return told | {"replicas": [*shape.replicas(told["replicas"])], "missing_witnesses": missing}
+    told |= {"replicas": [*shape.replicas(told["replicas"])], "missing_witnesses": missing}
+    told |= {"chosen_by": [*shape.reasons(told["chosen_by"])]}
+    return told | shape.ordinary(planned.plan.ordinary, planned.plan.ordinary_loss)
 
 
 def _document(plans: Plans, shape: Shape, elect: str | None) -> Iterator[str]:

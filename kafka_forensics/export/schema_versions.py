@@ -10,7 +10,9 @@ from kafka_forensics.model.results import SCHEMA_VERSION, verdict_of
 FIRST: Final = "1.0"
 VERSIONS: Final = (FIRST, SCHEMA_VERSION)
 _UNKNOWN: Final = "unknown"
-_NEW: Final = frozenset({"read", "read_end_offset", "not_read"})
+_NEW: Final = frozenset({"read", "read_end_offset", "not_read", "is_absent"})
+_NEW_MISSING: Final = frozenset({"copy_not_read", "not_copied", "replica_absent", "controller_log_older"})
+_NEW_REASONS: Final = frozenset({"force", "log_start"})
 _NEW_OF_GAPS: Final = frozenset({"topic", "partition", "broker"})
 _NUMBERS: Final = (
     *("log_start_offset", "log_end_offset", "leader_epochs", "segments", "batches", "records", "bytes", "missing_offsets"),
@@ -77,12 +79,25 @@ class Shape:
                 yield one
 
     def missing(self, missing: Iterable[Json]) -> Iterator[Json]:
-        """Witnesses that a plan lacks; in 1.0 not those that are here and could not be read."""
+        """Witnesses that a plan lacks; in 1.0 not those of kinds that it does not know."""
         for one in missing:
-            if self._is_first and one["kind"] == "copy_not_read":
+            if self._is_first and one["kind"] in _NEW_MISSING:
                 self.left_out = True
             else:
                 yield one
+
+    def reasons(self, reasons: Iterable[str]) -> Iterator[str]:
+        """By what a candidate is chosen; in 1.0 not what that does not know."""
+        for reason in reasons:
+            if self._is_first and reason in _NEW_REASONS:
+                self.left_out = True
+            else:
+                yield reason
+
+    def ordinary(self, leaders: Iterable[int | str], loss: int | None) -> Json:
+        """Whom an ordinary start may elect and what that loses; nothing of it in 1.0."""
+        self.left_out = self.left_out or (self._is_first and bool(loss))
+        return {} if self._is_first else {"ordinary_leaders": list(leaders), "ordinary_loss": loss}
 
     def not_read(self, copies: list[Json]) -> Json:
         """Of how many partitions a plan has copies that could not be read, by broker; nothing of it in 1.0."""
