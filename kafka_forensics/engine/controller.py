@@ -274,6 +274,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
     replay = Replay(log.start_offset, committed_end=log.committed_end(voters), possible_end=log.possible_end(voters))
     replay.history.voters = voters
     replay.history.copy_ends = log.agreed_ends
+    replay.history.gaps = log.gaps
     gaps = iter([*log.gaps, (1 << 63, 1 << 63)])
     gap = next(gaps)
     waiting = list(reversed(snapshots))

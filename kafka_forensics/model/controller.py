@@ -203,6 +203,8 @@ class ControllerHistory:
     """Name of a kind → how many records of it were replayed."""
     log_start_offset: int = 0
     log_end_offset: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets [start, end) within the log that are on none of the copies."""
     committed_end_offset: int | None = None
     """Up to where a majority of the voters is known to hold the log; None: too few of their copies were given to say."""
     voters: list[int] | None = None

@@ -67,7 +67,8 @@ REPLICA_MISSING: replica whose directory is gone
     if {harmless_if}]
     > Look for the directory on the broker itself; if it is gone there too, keep every other replica as it is.
 REPLICA_NOT_GIVEN: replicas of a broker that was not given
-    no log directory of this broker was given, though the controller's log assigns it [{replicas:replica}|replicas][
+    [{other_log_dirs:if}not every log directory of this broker was given|no log directory of this broker was given], though the
+    controller's log assigns it [{replicas:replica}|replicas][
     (among them {examples:list})][, {in_isr} of them in the ISR][ and {led} led by it]
     > Get its log directories, too, and if it is down before it starts again; then scan all together.
 PARTIAL_COPY: log directory copied in part

@@ -48,6 +48,18 @@ def is_plain(text: str) -> bool:
     return all(each.isprintable() or each in "\n\t" for each in text)
 
 
+def test_a_jump_behind_a_missing_segment_is_said(run: Run, tmp_path: Path) -> None:
+    log = ControllerLog().lead([100])
+    for value in (topic(), partition([1, 2], 1), change(isr=[1]), change(isr=[1, 2])):
+        log.append(value)
+    log.put(tmp_path / "c100", without=(3,))
+    status, _, err = run(tmp_path / "c100")
+    assert status == 0
+    assert "warning: 1 offset of __cluster_metadata (3) missing in every copy: what was written there is not shown" in err
+    log.put(tmp_path / "c100")
+    assert "missing in every copy" not in run(tmp_path / "c100")[2]
+
+
 def test_the_sample_shows_the_unclean_election_with_its_time_and_cost(run: Run) -> None:
     brokers = sorted((SAMPLES / "unclean-election").glob("broker-*"))
     status, out, err = run(*brokers, "--topic", "audit", "--format", "json")
