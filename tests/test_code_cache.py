@@ -572,7 +572,7 @@ def test_a_user_keeps_code_below_directories_of_root_that_he_cannot_list(street:
     os.chown(his, user, user)
     roots.chmod(0o711)
     program = (
-        "import logging, os, pwd, sys\n"
+        "import logging, os, pwd, shutil, sys\n"  # before it may be unable to read them
         "from kafka_forensics.code_cache import CodeCache, keep_in\n"
         f"os.setgroups([]); os.setgid({user}); os.setuid({user})\n"
         f"kept = CodeCache({KEY!r})\n"
