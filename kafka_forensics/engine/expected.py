@@ -341,9 +341,12 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
         return found
     clusters = {plan.log_dir.meta.cluster_id for plan in inputs.internal if _is_controllers(plan) and plan.log_dir.meta is not None}
     summaries = {(each.topic, each.partition): each for each in partitions}
+    known = {(each.context.topic, each.context.partition) for each in inputs.replicas if each.context.topic_id in controller.topics}
     holding: dict[tuple[str, int, str], list[int | str]] = {}
     for plan in inputs.replicas:
         context, meta = plan.context, plan.log_dir.meta
+        if end is None and (context.topic, context.partition) in known:
+            continue  # of copies of several topics the mismatch is told
         strange = context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters
         if not strange and context.topic_id is not None and _is_unknown(controller, context.topic_id, end):
             holding.setdefault((context.topic, context.partition, context.topic_id), []).append(context.broker)

@@ -41,7 +41,8 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
     control = given.control
     nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
-    absent = [one.broker for one in plan.missing if one.kind in ("copy_absent", "copy_not_read") and one.broker is not None]
+    unseen = ("copy_absent", "copy_not_read", "not_copied")
+    absent = [one.broker for one in plan.missing if one.kind in unseen and one.broker is not None]
     nodes |= {broker: broker for broker in absent}
     others = _others(given, candidate.broker, nodes)
     refused = {one.broker for one in others if not one.starts}

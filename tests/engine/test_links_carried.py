@@ -46,7 +46,10 @@ def test_a_scan_is_carried_through_links(linked: Brokers, tmp_path: Path, given:
     wanted = local.scan(paths, ScanOptions())
     assert text(carried) == text(wanted)
     assert len(wanted.incomplete) == (0 if store else 2)
-    assert [len(one.replicas) for one in wanted.partitions] == [3 if store else 2]
+    assert [one.read.value for each in wanted.partitions for one in each.replicas] == [
+        "whole",
+        *(["whole"] * 2 if store else ["none", "part"]),
+    ]
 
 
 def test_a_log_that_is_read_elsewhere_is_refused_there_too(tmp_path: Path) -> None:

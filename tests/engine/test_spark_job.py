@@ -144,7 +144,7 @@ def test_workers_of_another_version_or_without_the_files_are_told(tmp_path: Path
 def test_missing_paths_are_hinted_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path, 1, b"".join(log(2)))
     inputs = gather([str(tmp_path / "broker-1")], ScanOptions())
-    monkeypatch.setattr(job, "place_of", lambda _: str(tmp_path / "nowhere"))
+    monkeypatch.setattr(job, "address_of", lambda _: str(tmp_path / "nowhere"))
     with pytest.raises(UsageError, match="cannot read") as raised:
         job.probe(FakeSession(), inputs, ScanOptions())  # type: ignore[arg-type]
     assert raised.value.hint == job._SHARE

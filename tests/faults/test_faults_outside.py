@@ -61,7 +61,7 @@ def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> No
         ("w", (0, 29), suffix) for suffix in ("delete", "future", "stray")
     }
     replica = next(one for one in result.partitions[0].replicas if one.broker == 2)
-    assert (replica.log_end_offset, replica.recovery) == (75, None)
+    assert (replica.log_end_offset, replica.read.value, replica.recovery) == (None, "part", None)
     for name in not_read:
         (brokers.log_dir(2) / name).unlink()
     result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))

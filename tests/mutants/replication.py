@@ -173,8 +173,8 @@ MUTANTS = [
         "replication/plan_steps",
         "replication/test_plan_steps",
         (
-            'absent = [one.broker for one in plan.missing if one.kind == "copy_absent" and one.broker is not None]',
-            'absent = [one.broker for one in plan.missing if one.kind != "copy_absent" and one.broker is not None]',
+            "absent = [one.broker for one in plan.missing if one.kind in unseen and one.broker is not None]",
+            "absent = [one.broker for one in plan.missing if one.kind not in unseen and one.broker is not None]",
         ),
         (
             "tuple(one.broker for one in given.replicas if one.broker in holders and one.is_live),",

@@ -53,8 +53,8 @@ MUTANTS = [
             'wrong = [one.run for one in replica.course.irregularities if one.kind != "OFFSET_DISCONTINUITY"]',
         ),
         (
-            "return any((run.segment, run.position) == place for run in wrong)",
-            "return any((run.segment, run.position) != place for run in wrong)",
+            "return any((run.segment, run.position) == place for run in wrong if place not in known)",
+            "return any((run.segment, run.position) != place for run in wrong if place not in known)",
         ),
     ),
     *mutants_of(
@@ -67,8 +67,8 @@ MUTANTS = [
             'if one.kind != "header" and one.epochs[0] != one.epochs[1]:',
         ),
         (
-            'if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1:',
-            'if one.kind == "OFFSET_GAP" or start < high_watermark and not covering and len(replicas) > 1:',
+            'if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1 and all_read:',
+            'if one.kind == "OFFSET_GAP" or start < high_watermark and not covering and len(replicas) > 1 and all_read:',
         ),
     ),
     *mutants_of(

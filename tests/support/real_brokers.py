@@ -32,12 +32,17 @@ BEYOND: Final[dict[str, tuple[list[Row], list[Row]]]] = {
         [("t", "PRODUCER_SNAPSHOT_MISSING", "warning", 2, None, None, None, None, None, None)],
     ),
     "another cluster id on b2": ([(None, "RISKY_CONFIG", "info", None, None, None, None, None, None, None)], []),
+    "the same where another partition has its own": (
+        [],
+        [("u", "TOPIC_UNKNOWN_TO_CONTROLLER", "error", None, None, None, None, None, None, None)],
+    ),
     "two copies under one node id": ([], [(None, "REPLICA_NOT_GIVEN", "info", 2, None, None, None, None, None, None)]),
 }
 """What was injected → the findings on the written base that are others here, and those in their place.
 
 In order: the coordinator's log knows that a transaction committed what is lost; snapshots of `__transaction_state` prove a Kafka
-that writes them; logs of two clusters' controllers are nobody's word on settings; the controller names a replica without a copy.
+that writes them; logs of two clusters' controllers are nobody's word on settings; the controllers know no topic `u`; they name a
+replica without a copy.
 """
 
 NOT_ON_REAL_LOGS: Final = {
