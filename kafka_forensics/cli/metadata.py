@@ -208,7 +208,8 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
         if history.malformed_records > _MESSAGES:
             lines.append(f"{history.malformed_records} records could not be read in all")
         for first, behind in history.gaps[:_MESSAGES]:
-            told = f"{plural(behind - first, 'offset')} of {CLUSTER_METADATA_TOPIC} ({offset_range(first, behind)}) missing in every copy"
+            gap = f"{plural(behind - first, 'offset')} of {CLUSTER_METADATA_TOPIC} ({offset_range(first, behind)})"
+            told = f"{gap} missing in every copy"
             lines.append(f"warning: {told}: what was written there is not shown")
         partitions = {(row.topic_id, row.partition) for row in found.rows}
         unclean = sum(row.event.is_unclean for row in found.rows)
