@@ -163,7 +163,7 @@ def test_a_partition_directory_that_cannot_be_listed_is_a_copy_that_was_not_read
         assert (partition.verdict, partition.not_read) == ("clean", [2])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.two_users
 def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = healthy(tmp_path)
     opening = LocalSource.open
