@@ -6,6 +6,7 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.engine.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.paths import is_alone
 from kafka_forensics.engine.selection import concerns
 from kafka_forensics.evidence.ledger import (
     CONTROLLER,
@@ -38,8 +39,7 @@ _MADE_EARLIER: Final = "the other copies were made before that checkpoint was wr
 
 def ledger_of(inputs: Inputs, controller: ControllerHistory | None, asked: Reading | None = None) -> Ledger:
     """The ledger of all that was gathered; `asked`: how the user says that every log directory was copied."""
-    alone = {id(each.found) for each in inputs.log_dirs if _is_alone(each)}
-    return Ledger([_given(each, is_alone=id(each.found) in alone) for each in inputs.log_dirs], controller, asked)
+    return Ledger([_given(each) for each in inputs.log_dirs], controller, asked)
 
 
 def nodes_given(inputs: Inputs) -> frozenset[int] | None:
@@ -49,12 +49,7 @@ def nodes_given(inputs: Inputs) -> frozenset[int] | None:
     return known if len(known) == len(nodes) else None
 
 
-def _is_alone(log_dir: LogDir) -> bool:
-    """Whether it is a partition directory, or a file, that was given without the log directory around it."""
-    return any(directory.path == log_dir.found.path for directory in log_dir.found.partitions)
-
-
-def _given(log_dir: LogDir, *, is_alone: bool) -> GivenDirectory:
+def _given(log_dir: LogDir) -> GivenDirectory:
     there = {
         (each.topic or "", each.partition or 0): _case(each) for each in log_dir.found.partitions if each.legal and not each.suffix
     }
@@ -76,7 +71,7 @@ def _given(log_dir: LogDir, *, is_alone: bool) -> GivenDirectory:
         {} if watermarks is None else watermarks.offsets,
         meta is not None,
         bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
-        is_alone,
+        is_alone(log_dir.found),
         log_dir.clean_shutdown is not None,
     )
 

@@ -252,7 +252,7 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     for one in opened:
         directories = []
         for directory in one.found.log_directories:
-            within = held.get(_key(one, directory.entry)) if _is_alone(directory) else None
+            within = held.get(_key(one, directory.entry)) if is_alone(directory) else None
             if within is not None:
                 repeated.append(_again(one, directory.path, within.place))
                 continue
@@ -398,7 +398,7 @@ class _Reading:
 
 def _rank(directory: LogDirectory, *, link: bool) -> int:
     """A log directory's own before a link in one, and both before folders without small files and directories given alone."""
-    if _is_alone(directory):
+    if is_alone(directory):
         return 4
     return (0 if directory.entries else 2) + link
 
@@ -410,7 +410,7 @@ def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading],
     for one in opened:
         for directory in one.found.log_directories:
             for part in directory.partitions:
-                places = alone if _is_alone(directory) else held
+                places = alone if is_alone(directory) else held
                 reading = _Reading(typed_path(one.source, part.path), _rank(directory, link=_is_link(part.entry)))
                 _take(places, _key(one, part.entry), reading)
     return held, alone
@@ -438,7 +438,7 @@ def _take(places: dict[object, _Reading], key: object, reading: _Reading) -> Non
         places[key] = reading
 
 
-def _is_alone(directory: LogDirectory) -> bool:
+def is_alone(directory: LogDirectory) -> bool:
     """Whether it is a partition directory that was found without the log directory around it."""
     return any(partition.path == directory.path for partition in directory.partitions)
 
