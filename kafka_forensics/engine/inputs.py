@@ -16,7 +16,6 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
-from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
 from kafka_forensics.parsers.file_names import FileKind, parse_file_name, parse_partition_name
@@ -140,10 +139,6 @@ class Inputs:
     def evidence(self) -> list[str]:
         """Names of all that is read, in which nothing may be written."""
         return [*(source.name for source in self.sources), *self.elsewhere]
-
-    def log_dirs_at(self, place: Place) -> list[LogDir]:
-        """The log directories that a place names by broker and path."""
-        return [one for one in self.log_dirs if (one.broker, one.name) == (place.broker, place.log_dir)]
 
     def read(self, source: ByteSource, entry: Entry, parse: Callable[[ByteFile], Parsed]) -> Parsed | None:
         """Parse one small file; a file that cannot be read is listed as incomplete and gives None."""
