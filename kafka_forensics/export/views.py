@@ -37,8 +37,8 @@ class ScanViews:
         reader = self._reader
         reader.incomplete = []
         table = reader.table(fact)
-        known = set(reader.result.incomplete)
-        reader.result.incomplete += sorted(set(reader.incomplete) - known, key=lambda one: (one.path, one.reason))
+        known = {(one.path, one.reason) for one in reader.result.incomplete}
+        reader.result.incomplete += [one for one in reader.gaps() if (one.path, one.reason) not in known]
         return table
 
     def json(self) -> str:
