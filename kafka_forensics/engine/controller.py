@@ -15,6 +15,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.engine.malformed_records import MalformedRecords
+from kafka_forensics.engine.misplaced import rightly_placed
 from kafka_forensics.engine.unknown_kinds import UnknownKinds
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchColumn
@@ -31,6 +32,7 @@ from kafka_forensics.storage.archive import reading_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from kafka_forensics.parsers.log_dir import SegmentFiles
     from kafka_forensics.storage.source import ByteFile, Entry
 
 MAX_BATCH_BYTES: Final = 64 << 20
@@ -172,7 +174,7 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
             continue
         try:
             with plan.log_dir.source.open(segment.log.path) as file:
-                rows += _read_segment(reading, plan, segment.log, file)
+                rows += _read_segment(reading, plan, segment, segment.log, file)
         except SourceError as error:
             reading.inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
     found = np.concatenate(rows, axis=1)
@@ -183,9 +185,11 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
     return MetadataCopy(_node_id(plan), found[0], found[1], found[2], epoch)
 
 
-def _read_segment(reading: _Reading, plan: ReplicaPlan, log: "Entry", file: "ByteFile") -> Iterator["NDArray[np.int64]"]:
+def _read_segment(
+    reading: _Reading, plan: ReplicaPlan, segment: "SegmentFiles", log: "Entry", file: "ByteFile"
+) -> Iterator["NDArray[np.int64]"]:
     """(base offset, last offset, identity, leader epoch) of the good batches, chunk by chunk."""
-    for chunk in SegmentReader(file).chunks():
+    for chunk, misplaced in rightly_placed(plan, segment, file):
         columns = chunk.columns
         good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.MAGIC] >= 2)
         good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
@@ -202,7 +206,8 @@ def _read_segment(reading: _Reading, plan: ReplicaPlan, log: "Entry", file: "Byt
                 continue
             if len(data) == NO_OP_BYTES and data[67:71] == NO_OP_FRAME and not columns[BatchColumn.ATTRIBUTES, row]:
                 continue
-            batch = reading.opened.get(key) or open_batch(data)
+            wrong = misplaced.get(int(columns[BatchColumn.POSITION, row]))
+            batch = reading.opened.get(key) or open_batch(data if wrong is None else wrong.rewritten(bytes(data)))
             reading.opened[key] = batch
             if any(record.problem is not None for _, record in batch.records):
                 place = (plan, log.name, int(columns[BatchColumn.POSITION, row]), len(data))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.misplaced import Misplaced, at_end, by_neighbours, put_right
+from kafka_forensics.analysis.misplaced import put_right
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.dumping_log import portions
 from kafka_forensics.engine.finding_match import Conditions, holding, may_hold
 from kafka_forensics.engine.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
-from kafka_forensics.engine.misplaced import witnessed_by
+from kafka_forensics.engine.misplaced import Placing
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.seeking import start_position, start_position_for_time
 from kafka_forensics.errors import SourceError
@@ -63,7 +63,6 @@ FOUND_COLUMNS: Final = (
 PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
 HELD_ROWS_BYTES: Final = 32 << 20
 """Rows of sources that cannot seek are held up to about so many bytes; segments with more are read a second time."""
-_OFFSET_BYTES: Final = 8
 _ROW_BYTES: Final = 1 << 10
 _HEADER_BYTES: Final = 1 << 7
 _FEW_OFFSETS: Final = 1 << 16
@@ -246,18 +245,15 @@ class Search:
         candidates = _Candidates(self.asked)
         reader = SegmentReader(log, next_base_offset=piece.next_base_offset, inspect=candidates.inspect)
         start = self._start(piece, log)
-        before = None if start else piece.segment.base_offset
+        placing = self._placing(piece, log, None if start else piece.segment.base_offset)
         for chunk in portions(reader, start, log.size_in_bytes, self.asked.offset_end):
             self.damaged_places += sum(one.kind not in _READ_NEVERTHELESS for one in chunk.damage)
-            moved = {one.position: one for one in self._misplaced(piece, log, chunk, before)}
+            moved = placing.misplaced(chunk)
             found = [each for each in candidates.of(chunk) if each[0][BatchColumn.POSITION] not in moved]
             if moved:
                 right = put_right(chunk, {position: one.offset for position, one in moved.items()}).columns
                 rows = np.flatnonzero(self.asked.batches(right) & np.isin(right[BatchColumn.POSITION], list(moved)))
                 found = sorted([*found, *((column, None) for column in right[:, rows].T.tolist())], key=_position)
-            if chunk.rows:
-                last = moved.get(int(chunk.columns[BatchColumn.POSITION, -1]))
-                before = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1 if last is None else last.end_offset
             for column, held in found:
                 position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
                 if held is None and size > MAX_COMPRESSED_BYTES:
@@ -268,36 +264,10 @@ class Search:
                 yield from self._rows_of_batch(piece, column, moved[position].rewritten(data) if position in moved else data)
             self._report(piece, reader.landed)
 
-    def _misplaced(self, piece: _Piece, log: "ByteFile", chunk: BatchChunk, before: int | None) -> list[Misplaced]:
-        """Batches of a chunk whose base offset is wrong; `before` is where the batch in front of it ends, if that is known."""
-        if not chunk.rows:
-            return []
-        segment, behind = piece.segment.base_offset, piece.next_base_offset
-        end = int(chunk.columns[BatchColumn.POSITION, -1] + chunk.columns[BatchColumn.SIZE_IN_BYTES, -1])
-        if end < log.size_in_bytes:
-            head = log.read_at(end, _OFFSET_BYTES)
-            behind = int.from_bytes(head, "big", signed=True)
-        found = by_neighbours(chunk.columns, segment, before, behind)
-        if behind is None and piece.leftover is None:
-            found += self._last_misplaced(piece, put_right(chunk, {one.position: one.offset for one in found}), before)
-        return found
-
-    def _last_misplaced(self, piece: _Piece, chunk: BatchChunk, before: int | None) -> list[Misplaced]:
-        """The last batch of a log, if the replica's other files say that its base offset is wrong."""
-        plan = next((one for one in self.plans if one.directory is piece.directory), None)
-        column = chunk.columns[:, -1]
-        base, offsets = (
-            int(column[BatchColumn.BASE_OFFSET]),
-            int(column[BatchColumn.LAST_OFFSET] - column[BatchColumn.BASE_OFFSET]) + 1,
-        )
-        before = before if chunk.rows == 1 else int(chunk.columns[BatchColumn.LAST_OFFSET, -2]) + 1
-        sound = column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED] and not chunk.damage
-        if plan is None or before in (None, base) or not sound:
-            return []
-        assert before is not None
-        doubted = Misplaced(piece.segment.base_offset, int(column[BatchColumn.POSITION]), offsets, base, before, before)
-        wrong = at_end(doubted, witnessed_by(plan, doubted), cleaned=plan.context.compacted)
-        return [] if wrong is None else [wrong]
+    def _placing(self, piece: _Piece, log: "ByteFile", before: int | None) -> Placing:
+        """What tells which batches of a file are misplaced; no other file speaks for the end of a leftover."""
+        plan = next((one for one in self.plans if one.directory is piece.directory), None) if piece.leftover is None else None
+        return Placing(log, piece.segment.base_offset, before, piece.next_base_offset, plan)
 
     def _start(self, piece: _Piece, log: "ByteFile") -> int:
         """Where to begin reading: what the indexes say, where they are there and right. A file that is none of the log has none."""

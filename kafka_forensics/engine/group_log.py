@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.group_log import GroupReplay
+from kafka_forensics.analysis.misplaced import put_right
 from kafka_forensics.compiled import using_compiled
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.engine.log_records import MAX_BATCH_BYTES
+from kafka_forensics.engine.misplaced import Placing
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
@@ -140,8 +142,11 @@ class _LogWalk:
             self._file = f"{self._plan.context.directory}/{segment.log.name}"
             try:
                 with source.open(segment.log.path) as file:
+                    behind = None if following is None else following.base_offset
+                    placing = Placing(file, segment.base_offset, segment.base_offset, behind, self._plan)
                     for chunk in self._chunks(file, segment, following):
-                        self._account(chunk)
+                        wrong = placing.misplaced(chunk)
+                        self._account(put_right(chunk, {position: one.offset for position, one in wrong.items()}))
             except SourceError as error:
                 self._inputs.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
                 self._log.complete = False

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.engine.inputs import ReplicaPlan
+from kafka_forensics.engine.misplaced import rightly_placed
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.records import Record
 from kafka_forensics.parsers.plain_records import PlainRecord, plain_records
 from kafka_forensics.parsers.records import decode_batch
-from kafka_forensics.parsers.segment import SegmentReader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,8 @@ class LoggedRecords:
 
 
 def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[LoggedRecords]:
-    """The records of every batch with a right CRC, in file order over all segments; the scan reports what is damaged.
+    """The records of every batch with a right CRC, in file order over all segments, by the offsets that belong to their places; the
+    scan reports what is damaged.
 
     (segment, position) of what was left out goes into `lost` before anything behind it is handed out; a tail that a crash leaves
     is none of it. Raises SourceError if a file cannot be read (further).
@@ -43,13 +44,14 @@ def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[L
         if segment.log is None:
             continue
         with plan.log_dir.source.open(segment.log.path) as file:
-            for chunk in SegmentReader(file).chunks():
+            for chunk, misplaced in rightly_placed(plan, segment, file):
                 good = _good(segment.base_offset, chunk, lost)
                 start, window = 0, b""
                 for position, size in chunk.columns[: BatchColumn.SIZE_IN_BYTES + 1, good].T.tolist():
                     if position + size > start + len(window):
                         start, window = position, file.read_at(position, max(size, WINDOW_BYTES))
                     data = window[position - start : position - start + size]
+                    data = misplaced[position].rewritten(data) if position in misplaced else data
                     plain = plain_records(data)
                     if plain is not None:
                         yield LoggedRecords(segment.base_offset, position, size, plain, broken=False)

@@ -1,9 +1,9 @@
-"""Replicas with batches whose base offset is wrong: found once a partition's replicas are whole, and folded again put right."""
+"""Batches whose base offset is wrong: replicas folded again put right, and logs read in order without being folded."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.misplaced import Misplaced, Witnessed, at_end
+from kafka_forensics.analysis.misplaced import Misplaced, Witnessed, at_end, by_neighbours, put_right
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.ahead import never
 from kafka_forensics.engine.folding import Folded, fold_split, read_indexes
@@ -11,14 +11,18 @@ from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.merging import merge_replica
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.splits import Split, splits_of
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.parsers.segment import SegmentReader
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from kafka_forensics.engine.scanning import Merged
+    from kafka_forensics.parsers.log_dir import SegmentFiles
+    from kafka_forensics.storage.source import ByteFile
 
+_OFFSET_BYTES: Final = 8
 _ROUNDS: Final = 3
 """Times that a replica is folded again: one that was put right may show what hid behind a wrong offset."""
 
@@ -105,3 +109,59 @@ def _hear_replicas(heard: Witnessed, reader: LogReader, replica: Replica, others
 
 
 _SAME: Final = [BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES, BatchColumn.MAGIC]
+
+
+class Placing:
+    """Which batches of a `.log` bear a wrong base offset, told chunk by chunk in file order, where nothing is folded.
+
+    `before` is where the log ends in front of the first chunk, `behind` the next segment's first offset; None where that is not
+    known. Of a `plan` the last batch of the log is judged by the replica's other files, too.
+    """
+
+    def __init__(self, file: "ByteFile", segment: int, before: int | None, behind: int | None, plan: ReplicaPlan | None) -> None:
+        self._file = file
+        self._segment = segment
+        self._before = before
+        self._behind = behind
+        self._plan = plan
+
+    def misplaced(self, chunk: BatchChunk) -> dict[int, Misplaced]:
+        """Those of the next chunk, by byte position. Raises SourceError."""
+        if not chunk.rows:
+            return {}
+        behind = self._behind
+        end = int(chunk.columns[BatchColumn.POSITION, -1] + chunk.columns[BatchColumn.SIZE_IN_BYTES, -1])
+        if end < self._file.size_in_bytes:
+            behind = int.from_bytes(self._file.read_at(end, _OFFSET_BYTES), "big", signed=True)
+        found = by_neighbours(chunk.columns, self._segment, self._before, behind)
+        if behind is None and self._plan is not None:
+            found += self._last(self._plan, put_right(chunk, {one.position: one.offset for one in found}))
+        wrong = {one.position: one for one in found}
+        last = wrong.get(int(chunk.columns[BatchColumn.POSITION, -1]))
+        self._before = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1 if last is None else last.end_offset
+        return wrong
+
+    def _last(self, plan: ReplicaPlan, chunk: BatchChunk) -> list[Misplaced]:
+        """The last batch of the log, if the replica's other files say that its base offset is wrong."""
+        columns = chunk.columns
+        before = self._before if chunk.rows == 1 else int(columns[BatchColumn.LAST_OFFSET, -2]) + 1
+        base = int(columns[BatchColumn.BASE_OFFSET, -1])
+        sound = columns[BatchColumn.CRC, -1] == columns[BatchColumn.CRC_COMPUTED, -1] and not chunk.damage
+        if before is None or before == base or not sound:
+            return []
+        offsets = int(columns[BatchColumn.LAST_OFFSET, -1]) - base + 1
+        doubted = Misplaced(self._segment, int(columns[BatchColumn.POSITION, -1]), offsets, base, before, before)
+        wrong = at_end(doubted, witnessed_by(plan, doubted), cleaned=plan.context.compacted)
+        return [] if wrong is None else [wrong]
+
+
+def rightly_placed(
+    plan: ReplicaPlan, segment: "SegmentFiles", file: "ByteFile"
+) -> Iterator[tuple[BatchChunk, dict[int, Misplaced]]]:
+    """The chunks of a replica's `.log` with the base offsets that belong there, and the batches where others are written, by byte
+    position. Raises SourceError."""
+    later = [one.base_offset for one in plan.directory.segments if one.log is not None and one.base_offset > segment.base_offset]
+    placing = Placing(file, segment.base_offset, segment.base_offset, min(later, default=None), plan)
+    for chunk in SegmentReader(file).chunks():
+        wrong = placing.misplaced(chunk)
+        yield put_right(chunk, {position: one.offset for position, one in wrong.items()}) if wrong else chunk, wrong

@@ -30,7 +30,7 @@ def by_file(rows: list[dict[str, Any]]) -> Iterator[tuple[Path, list[dict[str, A
 
 
 def assert_tiled(paths: list[Path], *, deep: bool | None = None) -> list[dict[str, Any]]:
-    """Every file is tiled, and the `.log` files' spans sum up to the totals; the rows. What the scan could not read is told once."""
+    """Every file is tiled, and the `.log` files' spans sum up to the totals; the rows. What could not be read is told once."""
     result = kf.scan([str(path) for path in paths], deep=deep)
     unread = list(result.incomplete)
     rows = result.facts("spans").to_pylist()
