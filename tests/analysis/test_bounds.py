@@ -89,6 +89,21 @@ def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None
     assert fold.forgot or not fold.knows(77)
 
 
+def test_who_wrote_transactions_is_known_when_their_ends_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    fold = Log().transactional(5, 0).marker(5, 0, ABORT).transactional(9, 0).data(7, 0, 0).fold(TransactionsFold)
+    for above in (100, 0):
+        monkeypatch.setattr(bounds, "SETTLED_ABOVE", above)
+        fold.close()
+        assert [one for one in range(12) if fold.knows(one)] == [5, 9]
+
+
+def test_what_ended_last_is_told_of_producers_with_one_marker_and_with_many() -> None:
+    log = Log().transactional(5, 0).marker(5, 0, ABORT).transactional(5, 0).marker(5, 0, COMMIT).transactional(9, 0)
+    log.marker(9, 0, COMMIT).marker(3, 0, ABORT)
+    rows = log.fold(TransactionsFold).ended()
+    assert rows[:, [6, 8, 4]].tolist() == [[5, 0, 1], [5, 2, 3], [9, 4, 5]]
+
+
 @pytest.mark.usefixtures("few")
 def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
     log = Log()
@@ -205,6 +220,23 @@ def test_an_index_is_compared_alike_however_much_is_let_go_of(
     assert compared(log, indexes, cuts) == expected
     monkeypatch.setattr(bounds, "MAX_UNLISTED", 1)
     assert compared(log, indexes, cuts) == expected
+
+
+@pytest.mark.parametrize("cuts", [(), (4, 11, 12, 20, 29), range(1, 40)])
+def test_a_piece_of_the_log_that_stands_there_twice_is_missed_in_no_index(
+    cuts: Iterable[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, indexes = aborting_log(1, 6)
+    log.segment, log.position = 0, log.rows[-1].values[BatchColumn.POSITION] + 100
+    for row in log.rows[4:]:
+        log.add(row.values[BatchColumn.LAST_OFFSET_DELTA] + 1, **_without_position(row.values))
+    assert compared(log, indexes, cuts) == []
+    monkeypatch.setattr(bounds, "MAX_ENDINGS", 0)
+    assert compared(log, indexes, cuts) == []
+
+
+def _without_position(values: dict[BatchColumn, int]) -> dict[str, int]:
+    return {column.name.lower(): value for column, value in values.items() if column != BatchColumn.POSITION}
 
 
 @pytest.mark.usefixtures("few")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis import continuity
-from kafka_forensics.analysis.continuity import ContinuityFold, Course, Run, judge
+from kafka_forensics.analysis.continuity import BadTail, ContinuityFold, Course, Run, judge
 from kafka_forensics.model.batches import BatchColumn, Damage
 from tests.support.folds import folded
 from tests.support.segments import batch, columns_of, flipped, log, read, with_length
@@ -130,6 +130,35 @@ def test_chunks_of_one_segment_may_be_cut_anywhere(log: list[Item], compacted: b
     state = folded(draw, lambda: ContinuityFold(0, compacted=compacted), lambda fold, a, b: step(fold, log[a:b]), len(log))
     runs, missing = naive(log, compacted=compacted)
     assert (state.runs, state.missing_by_compaction) == (runs, missing)
+
+
+def bad(base: int, last: int) -> Item:
+    return Item(0, base, last, good=False)
+
+
+@pytest.mark.parametrize(
+    ("log", "tail"),
+    [
+        ([Item(0, 0, 2), Item(0, 3, 4)], None),
+        ([bad(0, 1), Item(0, 2, 3)], None),
+        ([Item(0, 0, 2), bad(3, 4)], BadTail(3, 5)),
+        ([Item(0, 0, 2), bad(3, 4), bad(5, 5)], BadTail(3, 6)),
+        ([Item(0, 0, 2), bad(9, 9), Item(0, 3, 4), bad(5, 6)], BadTail(5, 7)),
+        ([Item(0, 0, 2), bad(3, 4), bad(7, 7), bad(8, 8)], BadTail(3, 5, closed=True)),
+        ([Item(0, 0, 2), bad(5, 3), bad(4, 4)], BadTail(-1, -1, closed=True)),
+        ([Item(0, 0, 2), bad(-5, -3)], BadTail(-1, -1, closed=True)),
+        ([Item(0, 0, 2), bad(3, INT64_MAX)], BadTail(-1, -1, closed=True)),
+        ([bad(0, 1), bad(2, 2)], BadTail(0, 3)),
+    ],
+)
+def test_bad_batches_behind_the_last_good_one_keep_their_offsets_whatever_the_cut(log: list[Item], tail: BadTail | None) -> None:
+    log = placed(log)
+    for at in range(len(log) + 1):
+        left, right = ContinuityFold(0), ContinuityFold(0)
+        step(left, log[:at])
+        step(right, log[at:])
+        left.merge(right)
+        assert left.bad_tail == tail, at
 
 
 @pytest.mark.properties

@@ -78,6 +78,13 @@ def test_a_flipped_base_offset_is_no_conflict() -> None:
     assert {one.kind for one in two(Logs(), log, log, data)} <= {"header"}
 
 
+def test_a_conflict_beside_a_flipped_base_offset_is_told() -> None:
+    log = batches((0, "abcdef"))
+    left = [*log[:4], replace(log[4], values=["X"]), log[5]]
+    data = changed(b"".join(written(log)), starts(written(log))[1], (2**40).to_bytes(8, "big"))
+    assert ("content", 4, 5) in said(two(Logs(), left, log, data))
+
+
 def test_a_lying_magic_byte_is_a_difference_of_headers() -> None:
     log = batches((0, "abcdef"))
     data = changed(b"".join(written(log)), starts(written(log))[2] + 16, b"\x03")

@@ -50,8 +50,19 @@ def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], l
         ([(1, 0), (5, 4)], [(1, 0), (4, 6)]),
         ([(4, 3), (1, 4)], [(1, 0), (4, 6)]),
         ([(0, 0), (1, 0), (4, 3)], [(1, 0), (4, 3)]),
+        ([(1, 0), (1, 2), (4, 3)], [(1, 0), (4, 6)]),
     ],
-    ids=["none", "shifted", "an epoch lost", "one that wrote nothing", "against a batch", "later than the next", "order", "first"],
+    ids=[
+        "none",
+        "shifted",
+        "an epoch lost",
+        "one that wrote nothing",
+        "against a batch",
+        "later than the next",
+        "order",
+        "first",
+        "an epoch twice",
+    ],
 )
 def test_a_checkpoint_is_believed_where_no_good_batch_is(
     checkpoint: list[tuple[int, int]] | None, expected: list[tuple[int, int]]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafka_forensics.analysis.fork_cuts import brokers_epochs
 from kafka_forensics.analysis.forks import fork_findings
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import Damage
@@ -188,3 +189,14 @@ def test_a_leader_that_ends_before_the_fork_leaves_nothing_of_it() -> None:
         one.context.control = PartitionControl(3, 3, [3], [], [1, 2, 3])
     (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
     assert (found.kind, found.severity, found.evidence["held_by"]) == ("FORK_ABOVE_HW", Severity.INFO, [])
+
+
+def test_after_a_crash_segments_are_walked_from_that_of_the_recovery_point_on() -> None:
+    replica = Logs().add(1, batches((0, "ab"), (1, "cd"), (2, "ef")), checkpoint=[(0, 0)])
+    replica.context.segment_base_offsets = [0, 2, 4, 6]
+    known = {}
+    for point in (0, 2, 3, 5, 6):
+        replica.context.recovery_point = point
+        known[point] = [(one.leader_epoch, one.start_offset) for one in brokers_epochs(replica)]
+    every = [(0, 0), (1, 2), (2, 4)]
+    assert known == {0: every, 2: every, 3: every, 5: [(0, 0), (2, 4)], 6: [(0, 0)]}

@@ -41,3 +41,24 @@ def test_a_log_of_another_epoch_fills_no_gap() -> None:
         logs.add(3, [*batches((0, "abcd")), *tail], high_watermark=6, checkpoint=[(0, 0), (2, 4)]),
     ]
     assert held_by(logs, replicas, "OFFSET_GAP") == [3]
+
+
+@pytest.mark.parametrize(("copies", "all_read", "is_lost"), [(2, True, True), (1, True, False), (2, False, False)])
+def test_what_no_log_holds_is_lost_if_there_are_several_and_all_were_read(copies: int, all_read: bool, is_lost: bool) -> None:
+    logs = Logs()
+    gapped = [*batches((0, "ab")), *batches((0, "xy"), start=4)]
+    replicas = [logs.add(1 + number, gapped, high_watermark=6, checkpoint=[(0, 0)]) for number in range(copies)]
+    found = [one for replica in replicas for one in own_findings(replica)]
+    told = with_holders(replicas, found, compare(replicas, logs), all_read=all_read)
+    places = [(one.place.offset_start, one.place.offset_end) for one in told if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    assert places == ([(2, 4)] if is_lost else [])
+    assert [one.kind for one in told].count("OFFSET_GAP") == copies
+
+
+def test_a_lost_tail_is_no_gap_that_is_lost_everywhere() -> None:
+    logs = Logs()
+    replicas = [logs.add(broker, batches((0, "ab")), high_watermark=6, checkpoint=[(0, 0)]) for broker in (1, 2)]
+    found = [one for replica in replicas for one in own_findings(replica)]
+    told = {one.kind for one in with_holders(replicas, found, compare(replicas, logs))}
+    assert "HW_BEYOND_LEO" in told
+    assert "COMMITTED_LOST_EVERYWHERE" not in told

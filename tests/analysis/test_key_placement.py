@@ -1,5 +1,6 @@
 """What is kept of keys, whatever the cut; and which rule is named, when it changed, and when nothing is said."""
 
+import pickle
 import random
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -86,6 +87,18 @@ def test_what_is_kept_does_not_depend_on_the_cut(count: int, draw: st.DataObject
     assert (state.records, state.keyless) == (count, sum(each <= 0 for each in length))
     assert kept.shape[1] == min(8, count - state.keyless)
     assert (np.diff(kept[0]) > 0).all()
+
+
+def test_of_many_records_few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_placement, "MOST_KEPT", 8)
+    sizes = []
+    for count in (60, 6000):
+        fold = KeyPlacementFold()
+        for start in range(0, count, 30):
+            offsets = np.arange(start, start + 30)
+            fold.step(np.stack([offsets, offsets, np.full(30, 5), offsets * 11, offsets * 13]))
+        sizes.append(len(pickle.dumps(fold)))
+    assert max(sizes) < min(sizes) + 100
 
 
 @pytest.mark.parametrize(("by", "name"), [(java, MURMUR2), (librdkafka, CRC32)])

@@ -121,6 +121,14 @@ ILLEGAL = {
 }
 
 
+@pytest.mark.parametrize("before", range(1, 14))
+def test_a_batch_that_begins_where_the_one_before_ends_is_told_among_many_that_continue(before: int) -> None:
+    log = run(before)
+    for number in range(14):
+        log.data(7, 0, 10 * before - 1 + 10 * number, 10)
+    assert kinds(log) == [REGRESSION]
+
+
 @pytest.mark.parametrize("case", LEGAL)
 def test_what_is_legal_is_left_alone(case: str) -> None:
     assert found(LEGAL[case]) == []

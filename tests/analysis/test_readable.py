@@ -79,6 +79,7 @@ def test_an_isr_below_its_minimum_is_said() -> None:
     assert held_back_finding(replicas(b1=9), answer)[0].evidence["reason"] == "isr_below_minimum"
     assert judged(replicas(b1=9), control([1], min_insync_replicas="2")).isr_below_minimum
     assert not judged(replicas(b1=9), control([1], min_insync_replicas="no number")).isr_below_minimum
+    assert not judged(replicas(b1=9), control([1], min_insync_replicas="1" * 10)).isr_below_minimum
 
 
 def test_an_isr_at_its_minimum_is_not_called_below_it() -> None:

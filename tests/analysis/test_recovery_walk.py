@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.recovery_walk import RecoveryFold, WalkEnd
+from kafka_forensics.analysis.survey import survey
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk
 from kafka_forensics.parsers.frames import last_entry, read_next_offset
 from kafka_forensics.replication.recovery_facts import (
     LENGTH_TOO_SMALL,
+    OFFSET_OVERFLOW,
     Stop,
 )
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
@@ -28,6 +30,8 @@ def batch(base: int, count: int = 2) -> bytes:
 BASE = 100
 LOG = [batch(offset) for offset in range(BASE, BASE + 40, 2)]
 STARTS = [sum(map(len, LOG[:n])) for n in range(len(LOG) + 1)]
+DATA = b"".join(LOG)
+END = BASE + 40
 
 
 def naive(data: bytes) -> tuple[int, int] | None:
@@ -86,16 +90,25 @@ def test_any_damage_and_any_cut_end_where_the_naive_walk_does(noise: bytes, at: 
     assert merged.ends == folded([chunk]).ends
 
 
+@pytest.mark.parametrize(("segment", "stopped_at"), [(BASE, None), (BASE - 2**31 + 30, 15), (BASE + 1, None), (BASE + 2, 0)])
+def test_offsets_that_a_segment_cannot_name_end_it_though_all_batches_join(segment: int, stopped_at: int | None) -> None:
+    (chunk,) = read(DATA).chunks
+    seen = survey(chunk.columns)
+    assert seen.joined
+    fold = RecoveryFold(segment)
+    fold.step(chunk, seen)
+    stop = fold.stop(segment)
+    assert (None if stop is None else (stop.position, stop.check)) == (
+        None if stopped_at is None else (STARTS[stopped_at], OFFSET_OVERFLOW)
+    )
+
+
 def test_an_end_in_a_later_segment_knows_nothing_of_the_one_before() -> None:
     left, right = folded(read(LOG[0]).chunks), RecoveryFold(200)
     right.step(BatchChunk(np.empty((BATCH_COLUMNS, 0), np.int64), read(bytes(50)).chunks[0].damage, 0, 0, 0))
     left.merge(right)
     assert left.ends == {200: WalkEnd(0, LENGTH_TOO_SMALL, None, 0)}
     assert left.stop(200) == Stop(0, 200, LENGTH_TOO_SMALL)
-
-
-DATA = b"".join(LOG)
-END = BASE + 40
 
 
 @pytest.mark.parametrize(

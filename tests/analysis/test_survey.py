@@ -89,6 +89,8 @@ def test_both_forms_see_what_a_naive_look_sees(columns: "np.ndarray[Any, np.dtyp
     for form in (look_over.interpreted, look_over.compiled):
         *counts, timed = (int(each) for each in form(columns))
         assert (*counts, timed != 0) == expected
+    rough, changes, producers, *others = expected
+    assert survey(columns) == (rough == 0, changes == 0, producers > 0, *others)
 
 
 def state_of(fold: Any) -> Any:

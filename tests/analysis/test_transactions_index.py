@@ -134,6 +134,12 @@ def test_where_the_log_is_in_doubt_the_index_is_left_alone(log: Log, entries: di
     assert compared(log, entries) == []
 
 
+def test_bytes_lost_before_a_transaction_leave_its_first_offset_certain() -> None:
+    log = Log().add().lost().transactional(7, 0, 0, 2).transactional(7, 0, 2, 3).marker(7, 0, ABORT)
+    assert compared(log, {0: [(7, 1, 6)]}) == []
+    assert kinds(compared(log, {0: [(7, 3, 6)]})) == [(WRONG, ".txnindex")]
+
+
 def test_a_transaction_that_began_before_the_log_starts() -> None:
     log = Log(offset=50).marker(7, 0, ABORT).transactional(7, 0, 9).marker(7, 0, ABORT)
     assert compared(log, {0: [(7, 44, 50), (7, 51, 52)]}) == []

@@ -136,7 +136,11 @@ MUTANTS = [
         "analysis/test_spans",
         ("elif start < end:", "elif start <= end:"),
         ("while number < len(covers) and covers[number][1] <= start:", "while number < len(covers) or covers[number][1] <= start:"),
-        ("while ahead < len(covers) and covers[ahead][0] < end:", "while ahead < len(covers) and covers[ahead][0] <= end:"),
+        (
+            "while ahead < len(covers) and covers[ahead][0] < end:",
+            "while ahead < len(covers) and covers[ahead][0] <= end:",
+            "equal: what is covered from the end of a span on takes nothing of it",
+        ),
     ),
     *mutants_of(
         "analysis/sample",
@@ -158,7 +162,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/transactions",
-        "analysis/test_transactions_rules analysis/test_transactions_laws",
+        "analysis/test_bounds",
         ("if together <= bounds.MAX_PRODUCERS:", "if together > bounds.MAX_PRODUCERS:"),
         (
             "closed = at < len(self._known) and int(self._known[at]) == producer_id",
@@ -168,6 +172,14 @@ MUTANTS = [
             "return self.forgot or closed or self._table.find(producer_id) >= 0",
             "return self.forgot or closed or self._table.find(producer_id) < 0",
         ),
+        (
+            "rows = np.concatenate((self._ended.rows, leads[leads[:, 8] >= 0]))",
+            "rows = np.concatenate((self._ended.rows, leads[leads[:, 8] < 0]))",
+        ),
+    ),
+    *mutants_of(
+        "analysis/transactions",
+        "analysis/test_transactions_rules analysis/test_transactions_laws",
         ("while done < len(theirs):", "while done <= len(theirs):"),
         (
             "committed = int(used[rules.COMMITTED]) + int((kinds == rules.COMMIT).sum())",
@@ -176,10 +188,6 @@ MUTANTS = [
         (
             "return int(min(unstable.min(initial=limit), blocks[:, rules.FIRST_OFFSET].min(initial=limit)))",
             "return int(min(unstable.max(initial=limit), blocks[:, rules.FIRST_OFFSET].min(initial=limit)))",
-        ),
-        (
-            "rows = np.concatenate((self._ended.rows, leads[leads[:, 8] >= 0]))",
-            "rows = np.concatenate((self._ended.rows, leads[leads[:, 8] < 0]))",
         ),
         (
             "answer: NDArray[np.int64] = np.where(table[:, rules.MARKED : rules.MARKED + 1] == 0, lead, current)",

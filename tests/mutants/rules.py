@@ -31,7 +31,6 @@ MUTANTS = [
         (
             "walked_from = max((base for base in context.segment_base_offsets if base <= point), default=0)",
             "walked_from = min((base for base in context.segment_base_offsets if base <= point), default=0)",
-            "the logs of these tests have one segment",
         ),
     ),
     *mutants_of(
@@ -46,7 +45,11 @@ MUTANTS = [
             "while i < ours.shape[1] and j < theirs.shape[1] and not found.full:",
             "while i < ours.shape[1] and j <= theirs.shape[1] and not found.full:",
         ),
-        ("if overlap and bounds[1] <= max(offset, 0) < bounds[2]:", "if overlap and bounds[1] <= max(offset, 0) <= bounds[2]:"),
+        (
+            "if overlap and bounds[1] <= max(offset, 0) < bounds[2]:",
+            "if overlap and bounds[1] <= max(offset, 0) <= bounds[2]:",
+            "equal: no batch that a reader gives begins at the end of what it was asked for",
+        ),
         ("if kind is not None:", "if kind is None:"),
         (
             'wrong = [one.run for one in replica.course.irregularities if one.kind == "OFFSET_DISCONTINUITY"]',
@@ -77,9 +80,25 @@ MUTANTS = [
         ("return not _torn(replica, before) and not cut", "return not cut"),
         ("end_offset and beyond and not _torn(replica, segment):", "end_offset and beyond:"),
         (
+            'found = {one.run.segment for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}',
+            'found = {one.run.segment for one in replica.course.irregularities if one.kind == "OFFSET_GAP"}',
+        ),
+        (
+            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]",
+            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment != bad.segment]",
+        ),
+    ),
+    *mutants_of(
+        "analysis/verdicts",
+        "faults/test_faults_batches",
+        (
             "if stretch in displaced and not _alone_in(replica, run, stretch):",
             "if stretch in displaced or not _alone_in(replica, run, stretch):",
         ),
+    ),
+    *mutants_of(
+        "analysis/verdicts",
+        "faults/test_faults_look_alikes",
         (
             'if reason == "entry_missing" and context.live and checkpoint == lineage[: len(checkpoint)]:',
             'if reason == "entry_missing" or context.live and checkpoint == lineage[: len(checkpoint)]:',
@@ -87,14 +106,6 @@ MUTANTS = [
         (
             "if (batch.segment, batch.position) == stretch or not 0 < number < len(runs) - 1:",
             "if (batch.segment, batch.position) == stretch or not 0 < number >= len(runs) - 1:",
-        ),
-        (
-            'found = {one.run.segment for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}',
-            'found = {one.run.segment for one in replica.course.irregularities if one.kind == "OFFSET_GAP"}',
-        ),
-        (
-            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]",
-            "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment != bad.segment]",
         ),
     ),
     *mutants_of(
@@ -116,7 +127,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/transaction_index_check",
-        "analysis/test_transactions_index",
+        "analysis/test_transactions_index analysis/test_bounds",
         ("if left is not None and index is not None:", "if left is None and index is not None:"),
         (
             "cleaned = context.compacted and (context.cleaner_checkpoint is None or offset < context.cleaner_checkpoint)",
