@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.recovery import foretell, segment_file, swap_steps
 from kafka_forensics.replication.recovery_facts import (
+    ABORTED_TXN_ORDER,
     BATCH_INVALID,
     OFFSET_OVERFLOW,
     OFFSET_REGRESSION,
+    PRODUCER_STATE,
     Cut,
     LogFacts,
+    ReplayFault,
     SegmentFacts,
     SnapshotFacts,
     Stop,
@@ -51,6 +54,26 @@ def test_a_cut_takes_every_segment_behind_it_and_none_below_the_recovery_point()
     assert (forecast.log_end_offset, forecast.high_watermark, forecast.recovery_point, forecast.segments) == (13, 13, 10, (0, 10))
     assert foretell(replace(facts, recovery_point=20)).cuts == ()
     assert foretell(replace(facts, clean_shutdown=True)).cuts == ()
+
+
+@pytest.mark.parametrize(
+    ("clean", "base", "check", "is_refused"),
+    [
+        (True, 19, PRODUCER_STATE, False),
+        (True, 20, PRODUCER_STATE, True),
+        (True, 29, PRODUCER_STATE, True),
+        (True, 20, ABORTED_TXN_ORDER, False),
+        (False, 9, PRODUCER_STATE, False),
+        (False, 10, PRODUCER_STATE, True),
+        (False, 10, ABORTED_TXN_ORDER, False),
+    ],
+)
+def test_producers_are_replayed_from_the_newest_snapshot_on(clean: bool, base: int, check: int, is_refused: bool) -> None:
+    """After a clean stop from 20 to the end; after a crash from 10 to the segment of the recovery point, which is walked."""
+    fault = ReplayFault(base // 10 * 10, 100, base, check)
+    snapshots = tuple(SnapshotFacts(offset) for offset in (10, 20))[: 2 if clean else 1]
+    facts = log(*THREE, clean_shutdown=clean, snapshots=snapshots, recovery_point=25, faults=(fault,))
+    assert foretell(facts).refused is is_refused
 
 
 def test_offsets_that_go_back_empty_their_segment() -> None:

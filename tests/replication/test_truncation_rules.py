@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for
-from kafka_forensics.replication.truncation import Log, Question, Truncated, by_fetch, by_high_watermark, by_kip_101, by_kip_279
+from kafka_forensics.replication.truncation import (
+    Log,
+    Question,
+    Truncated,
+    by_fetch,
+    by_high_watermark,
+    by_kip_101,
+    by_kip_279,
+    truncation_state,
+)
 
 Rule = Callable[[Log, Log], Truncated]
 RULES: tuple[Rule, ...] = (by_high_watermark, by_kip_101, by_kip_279, by_fetch)
@@ -50,6 +59,11 @@ def test_watermarks_let_logs_diverge_for_good_and_epochs_do_not() -> None:
     follower, leader = log(2, (0, 0), hw=2), log(2, (0, 0), (1, 1), hw=2)
     assert by_high_watermark(follower, leader).log_end_offset == 2
     assert [rule(follower, leader).log_end_offset for rule in RULES[1:]] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("end", "cut"), [(5, 5), (9, 9), (12, 9)])
+def test_a_follower_that_knows_no_epoch_cuts_at_the_leaders_end_if_it_reaches_so_far(end: int, cut: int) -> None:
+    assert truncation_state(log(end), EpochEndOffset(2, 9)) == (cut, True)
 
 
 def test_fast_leader_changes_need_a_second_question() -> None:
