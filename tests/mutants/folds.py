@@ -139,7 +139,7 @@ MUTANTS = [
         (
             "while ahead < len(covers) and covers[ahead][0] < end:",
             "while ahead < len(covers) and covers[ahead][0] <= end:",
-            "equal: what is covered from the end of a span on takes nothing of it",
+            "equivalent: what is covered from the end of a span on takes nothing of it",
         ),
     ),
     *mutants_of(

@@ -48,7 +48,7 @@ MUTANTS = [
         (
             "if overlap and bounds[1] <= max(offset, 0) < bounds[2]:",
             "if overlap and bounds[1] <= max(offset, 0) <= bounds[2]:",
-            "equal: no batch that a reader gives begins at the end of what it was asked for",
+            "equivalent: no batch that a reader gives begins at the end of what it was asked for",
         ),
         ("if kind is not None:", "if kind is None:"),
         (
