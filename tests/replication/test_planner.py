@@ -161,7 +161,7 @@ def test_a_log_with_a_hole_speaks_only_for_records_of_its_own_epochs(theirs: tup
 
 @pytest.mark.parametrize(("start", "proven"), [(3, 2), (4, 0), (6, 0)])
 def test_a_log_with_a_hole_that_begins_no_earlier_speaks_for_nothing_before_its_hole(start: int, proven: int) -> None:
-    """Broker 1 ends at 4, broker 2 at 8; broker 3, without epochs, has a hole at [8, 9), and another at [4, 6) if it begins at 3."""
+    """Broker 1 ends at 4, broker 2 at 8; 3, which has no epochs, has a hole at [8, 9), and another at [4, 6) if it begins at 3."""
     held = ((3, 4), (6, 8), (9, 10)) if start == 3 else ((6, 8), (9, 10))
     holed = replace(replica(3, 10, hw=10, start=start), held=held)
     plan = plan_partition(partition(replica(1, 4, (1, 0)), replica(2, 8, (1, 0)), holed, control=CONTROL), "epochs")
