@@ -116,6 +116,8 @@ class ZooKeeperCluster(VersionCluster):
                 told = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         except OSError:
             return set(self.brokers)
+        if b"ephemeral" not in told.lower():  # it listens and does not serve yet
+            return set(self.brokers)
         return {int(broker) for broker in re.findall(rb"/brokers/ids/(\d+)", told)}
 
     def _format(self) -> None:

@@ -205,8 +205,13 @@ def _is_certain(offset: int, context: ReplicaContext, runs: OffsetRuns) -> bool:
 
 
 def _agrees(entry: AbortedTxn, ending: Ending, log_start_offset: int, context: ReplicaContext, runs: OffsetRuns) -> bool:
-    """Whether an entry has its transaction's first offset, or the log is not whole enough to say."""
+    """Whether an entry has its transaction's first offset, or the log is not whole enough to say.
+
+    Brokers before 2.8 list a marker that ended nothing as a transaction which began with it (KAFKA-10702).
+    """
     if entry.first_offset == ending.first_offset or not ending.is_abort:
+        return True
+    if ending.first_offset < 0 and entry.first_offset == ending.last_offset:
         return True
     if entry.first_offset < max(log_start_offset, runs.start_offset):
         return True

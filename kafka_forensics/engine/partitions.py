@@ -1,6 +1,6 @@
 """One partition, from folded replicas to findings and a summary; the same for every engine."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_forensics.analysis.absent_members import with_absent_members
 from kafka_forensics.analysis.comparison import Comparison, compare, with_holders
@@ -86,6 +86,8 @@ def judge_partition(
     if any(one.context.live for one in replicas):
         findings = [_capped(one) for one in findings]
     findings += partition_matches(plans, replicas, snapshots, reader, findings)
+    if len(replicas) == 1:
+        findings = [replace(one, alone=True) for one in findings]
     findings.sort(key=Finding.sort_key)
     ids = {plan.context.topic_id for plan in plans} - {None}
     summary = PartitionSummary(

@@ -66,6 +66,8 @@ class Finding:
     confidence: Confidence
     place: Place
     evidence: dict[str, Any] = field(default_factory=dict)
+    alone: bool = False
+    """Whether one copy of the partition was given, so that there is nothing to compare it with."""
 
     def sort_key(self) -> tuple[Any, ...]:
         """Order in a result: topic, partition, worst first, kind, broker, file, bytes, offsets."""

@@ -36,10 +36,11 @@ from kafka_forensics.wording.fork_words import kept_by, not_whole, rivals, succe
 from kafka_forensics.wording.values import TEXT_LIMIT, amount, clean, copies_on, duration, listed, moment, named_brokers, span
 
 _HELD: Final = "[; {held_by:copies}|{held_by:none}; no good copy is known]"
-_LOOK: Final = "[See the bytes with {dump} ]See what every replica holds there with {compare}"
+_ONLY: Final = "Only one copy was looked at: if others exist, give their log directories, too."
+_LOOK: Final = "[See the bytes with {dump} ][See what every replica holds there with {compare}|<only>]"
 _WEIGH: Final = """[{kept}Copy them all elsewhere before any broker starts. |{others}Copy those of the other brokers, too, before \
 any of them starts. |Copy the log directories of all brokers elsewhere before any of them starts. ]Weigh what each election would \
-cost with {plan} See what every replica holds there with {compare}"""
+cost with {plan} [See what every replica holds there with {compare}|<only>]"""
 _GUARDS: Final = (  # what to leave alone while no, one, more holders of a good copy are known
     "No good copy is known: keep every log directory and every backup as it is.",
     "Do not start {held_by:brokers}, and copy its log directory elsewhere first: no other good copy is known.",
@@ -117,9 +118,8 @@ def _parse(prose: str) -> dict[str, _Words]:
         text, _, step = " ".join(lines).strip().partition(" > ")
         if not step and CATALOGUE[kind].severity is not Severity.INFO:
             step = "<look>"
-        table[kind] = _Words(
-            name, text.replace("<held>", _HELD), step.replace("<look>", _LOOK).replace("<weigh>", _WEIGH), "<held>" in text
-        )
+        advised = step.replace("<look>", _LOOK).replace("<weigh>", _WEIGH).replace("<only>", _ONLY)
+        table[kind] = _Words(name, text.replace("<held>", _HELD), advised, "<held>" in text)
     return table
 
 
@@ -212,8 +212,8 @@ def _looked_at_by(command: str, finding: Finding) -> str:
     return f"`kafka-forensics {command} PATH... --topic {shlex.quote(clean(place.topic))} --partition {clean(place.partition)}`."
 
 
-def _compare(finding: Finding) -> str:
-    return _looked_at_by("compare", finding)
+def _compare(finding: Finding) -> str | None:
+    return None if finding.alone else _looked_at_by("compare", finding)
 
 
 def _plan(finding: Finding) -> str:

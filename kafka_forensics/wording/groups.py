@@ -11,5 +11,5 @@ GROUP_OFFSET_BEYOND_LOG: committed group offset beyond every log
 READERS_HELD_BACK: records that no consumer can read yet
     consumers see nothing[ of {offsets}], because [{brokers:brokers}|a member] of the ISR[ ({isr:list})] ends there[ since
     {since_ms:time}][{isr_below_minimum:if}; the ISR is below min.insync.replicas {min_insync_replicas}]
-    > See why that broker does not fetch, or does not leave the ISR, with {compare}
+    > [See why that broker does not fetch, or does not leave the ISR, with {compare}|<only>]
 """

@@ -6,7 +6,7 @@ PROSE: Final = """
 OFFSET_GAP: missing offsets
     no batch of this log covers [{offsets}|some offsets][{below_high_watermark:if}, although committed][; they are in
     {also_in:list}]<held>
-    > See what the other replicas have there with {compare}
+    > [See what the other replicas have there with {compare}|<only>]
 OFFSET_REGRESSION: offsets that stand in the log twice
     {batch} goes back to offsets that the log has already passed[ (offset {found_offset} where {expected_offset} was due)]<held>
 OFFSET_NON_MONOTONIC: batches out of order
@@ -16,7 +16,8 @@ OFFSET_DISCONTINUITY: batch with a wrong offset
 SEGMENT_MISSING: missing segment
     a whole segment is gone: no log of this replica holds [{offsets}|the offsets between its neighbours][; left of
     it: {index_files:list}][; they are in {also_in:list}]<held>
-    > Look for the file in backups and among names ending in .deleted, .swap or .cleaned; see who has the offsets with {compare}
+    > Look for the file in backups and among names ending in .deleted, .swap or .cleaned[; see who has the
+    offsets with {compare}|. <only>]
 EPOCH_FIELD_MISMATCH: batch with a wrong leader epoch
     {batch} says [leader epoch {epoch}|a leader epoch] where [{expected_epoch}|another] is due[ according to {witnesses:list}]<held>
 DUPLICATE_BATCH: batch written twice

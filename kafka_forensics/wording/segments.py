@@ -27,7 +27,8 @@ HIDDEN_BYTES: good batches that Kafka does not see
     > Copy this log directory elsewhere before the broker starts: recovery cuts the file before these batches. <look>
 SEG_TORN_TAIL: last batch cut short
     the log ends inside a batch[ behind offset {last_valid_offset}], at {bytes}[{clean_shutdown:if}, after a clean stop]
-    > Kafka cuts this off when it next recovers the log; see whether another replica has the whole batch with {compare}
+    > Kafka cuts this off when it next recovers the log[; see whether another replica has the whole batch with
+    {compare}|. <only>]
 SEG_SHORT: older segment cut short
     {file} ends inside a batch[ behind offset {last_valid_offset}], although a later segment follows<held>
 SEG_ZERO_TAIL: zeros after the last batch

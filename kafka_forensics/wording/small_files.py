@@ -71,8 +71,9 @@ HW_BEYOND_LEO: high watermark beyond the log's end
     the checkpointed high watermark[ {high_watermark}] lies beyond the log's end[ {log_end_offset}], so this replica lost
     [{offsets}|committed offsets][{clean_shutdown:if} although the broker was stopped in order|, unless it was copied while
     running]<held>
-    > [{clean_shutdown:if}Find|If the copy was taken from a running broker, scan it again with --live; else find] the offsets with
-    {compare}
+    > [{clean_shutdown:if}Find the offsets with {compare}|{clean_shutdown:if}<only>|If the copy was taken from a running broker,
+    scan it again with --live; else find the offsets with {compare}|If the copy was taken from a running broker, scan it again
+    with --live. <only>]
 HW_UNKNOWN: unknown high watermark
     no high watermark is known[ for {partitions:partition}][ (checkpoint: {reason})], so nothing is said about what was committed
     > [For {partitions:partition}, add replication-offset-checkpoint of the log directory to the copy, if it can still be
@@ -81,7 +82,8 @@ HW_UNKNOWN: unknown high watermark
 CHECKPOINT_OUT_OF_ORDER: checkpoint that contradicts the log
     [{what} {value}|a checkpointed offset] contradicts [{limit_name} {limit}|the log][, which is harmless if {harmless_if}]
     > [{clean_shutdown:if}The broker was stopped in order, so that the log or the file was changed since: see what every replica
-    holds there with {compare}|Check whether the copy was taken from a running broker (--live) before looking for a fault.]
+    holds there with {compare}|{clean_shutdown:if}The broker was stopped in order, so that the log or the file was changed since.
+    <only>|Check whether the copy was taken from a running broker (--live) before looking for a fault.]
 CHECKPOINT_MALFORMED: unreadable checkpoint or identity file
     {file} cannot be read as what it should be[: {defect}], so what it says is unknown[{stops}; Kafka takes the log directory
     offline over it, and a broker without another one does not start]

@@ -140,6 +140,13 @@ def test_bytes_lost_before_a_transaction_leave_its_first_offset_certain() -> Non
     assert kinds(compared(log, {0: [(7, 3, 6)]})) == [(WRONG, ".txnindex")]
 
 
+def test_a_marker_that_ended_nothing_may_be_listed_as_a_transaction_of_its_own() -> None:
+    """As brokers before 2.8 do."""
+    log = log_of_three().marker(7, 0, ABORT)
+    assert compared(log, {0: RIGHT[0], 12: [*RIGHT[12], (7, 18, 18)]}) == []
+    assert kinds(compared(log, {0: RIGHT[0], 12: [*RIGHT[12], (7, 14, 18)]})) == [(WRONG, "12.txnindex")]
+
+
 def test_a_transaction_that_began_before_the_log_starts() -> None:
     log = Log(offset=50).marker(7, 0, ABORT).transactional(7, 0, 9).marker(7, 0, ABORT)
     assert compared(log, {0: [(7, 44, 50), (7, 51, 52)]}) == []
