@@ -153,7 +153,7 @@ def test_a_transaction_that_began_before_the_log_starts() -> None:
     assert compared(log, {0: [(7, 44, 50), (7, 51, 52), (6, 20, 30)]}, log_start_offset=50) == []
     cut = Log(offset=50).transactional(7, 0, 9).marker(7, 0, ABORT)
     assert compared(cut, {0: [(7, 44, 51)]}) == []
-    assert kinds(compared(log, {0: [(7, 50, 50), (7, 51, 52)]})) == [(WRONG, ".txnindex")]
+    assert compared(log, {0: [(7, 50, 50), (7, 51, 52)]}) == []
     deleted = Log().add(50).transactional(7, 0, 9).marker(7, 0, ABORT)
     assert compared(deleted, {0: [(7, 44, 51), (9, 3, 20)]}, log_start_offset=48) == []
     assert kinds(compared(deleted, {0: [(7, 44, 51)]})) == [(WRONG, ".txnindex")]
