@@ -33,6 +33,7 @@ EXAMPLES: Final = 6
 NAMES_LISTED: Final = 16
 _TOPIC_DELETED: Final = "the topic was deleted, as the controller's log says"
 _MOVED: Final = "the replica was moved away, as the controller's log says"
+_NOT_RUN_SINCE: Final = "the broker has not run since the replica was given to it, and copies it from the leader then"
 _DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest snapshot, while this broker was away"
 _MADE_EARLIER: Final = "the other copies were made before that checkpoint was written, while their brokers ran"
 
@@ -107,7 +108,7 @@ def absence_findings(
     Absence alone proves no loss: it takes a checkpoint that says what was there, and that no copy is where nobody looked.
     """
     rows = list(ledger.without_copy())
-    found = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row)]
+    found = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
     found = [each for each in found if concerns(each.place, options)]
     by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in rows:
@@ -120,18 +121,27 @@ def absence_findings(
     return found + _unknown_to_controller(inputs, partitions, options)
 
 
-def _is_told_missing(row: ExpectedReplica) -> bool:
-    """Whether an absent replica is told by itself; those of a wiped log directory are counted with it."""
-    return row.case is Case.ABSENT and not row.is_wiped and HIGH_WATERMARKS in row.expected_by
+def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
+    """Whether an absent replica is told by itself; those of a wiped log directory are counted with it, and of a member of the ISR
+    that only the controllers expect it is told what its log lacks."""
+    if row.case is not Case.ABSENT or row.is_wiped:
+        return False
+    if HIGH_WATERMARKS in row.expected_by:
+        return True
+    control = None if controller is None else controller.partitions.get(row.key)
+    return CONTROLLER in row.expected_by and control is not None and control.isr is not None and row.node not in control.isr
 
 
 def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
-    """`REPLICA_MISSING`: the checkpoint gives it offsets, and no directory of it is there."""
-    evidence: dict[str, Any] = {"high_watermark": row.high_watermark, "file": HIGH_WATERMARKS, "expected_by": list(row.expected_by)}
+    """`REPLICA_MISSING`: the checkpoint gives it offsets, or the controllers' log a replica, and no directory of it is there."""
+    evidence: dict[str, Any] = {"file": HIGH_WATERMARKS, "expected_by": list(row.expected_by)}
+    evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
     aside = _aside(row, inputs)
     evidence |= {"also_in": aside[:NAMES_LISTED]} if aside else {}
     severity = None
-    if row.is_deleted and not ledger.is_there(row.key):
+    if HIGH_WATERMARKS not in row.expected_by:
+        severity, evidence["file"], evidence["harmless_if"] = Severity.INFO, CONTROLLER, _NOT_RUN_SINCE
+    elif row.is_deleted and not ledger.is_there(row.key):
         severity, evidence["harmless_if"] = Severity.INFO, _TOPIC_DELETED
     elif row.is_assigned is False:
         severity, evidence["harmless_if"] = Severity.INFO, _MOVED

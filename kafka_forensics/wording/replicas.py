@@ -63,8 +63,8 @@ NODE_ID_MISMATCH: a broker given under another's number
     > Leave the name out, or give the number in meta.properties: else what is advised for broker [{named}|that number] would be done
     on another machine. A name that is no number, such as old=PATH, claims nothing.
 REPLICA_MISSING: replica whose directory is gone
-    {file} of this copy gives the partition[ {high_watermark} committed offsets], but its directory is not there[, which is harmless
-    if {harmless_if}]
+    [replication-offset-checkpoint of this copy gives the partition {high_watermark} committed offsets|the controller's log gives
+    this broker a replica], but its directory is not there[, which is harmless if {harmless_if}]
     > Look for the directory on the broker itself; if it is gone there too, keep every other replica as it is.
 REPLICA_NOT_GIVEN: replicas of a broker that was not given
     [{other_log_dirs:if}not every log directory of this broker was given|no log directory of this broker was given], though the

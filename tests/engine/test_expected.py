@@ -85,6 +85,18 @@ def test_a_directory_that_is_gone_from_a_whole_copy_is_the_same(tmp_path: Path) 
     assert told(brokers) == [("LRS_RISK", "critical", 3), ("REPLICA_MISSING", "warning", 3)]
 
 
+@pytest.mark.parametrize(("isr", "severity"), [([1, 2], "info"), ([1, 2, 3], "critical")])
+def test_a_replica_that_only_the_controllers_expect_is_named(tmp_path: Path, isr: list[int], severity: str) -> None:
+    brokers = controlled_by(healthy(tmp_path), *in_sync(isr))
+    shutil.rmtree(brokers.log_dir(3) / "t-0")
+    write_checkpoint(brokers.log_dir(3), "replication", 0)
+    result = scan(paths(brokers), ScanOptions(copied=Reading.WHOLE))
+    kind = "REPLICA_MISSING" if severity == "info" else "ISR_MEMBER_MISSING_COMMITTED"
+    assert [row for row in said(result) if row[2] == 3 and row[0] in (kind, "REPLICA_MISSING")] == [(kind, severity, 3)]
+    if severity == "info":
+        assert "the controller's log gives this broker a replica, but its directory is not there" in message(only(result, kind))
+
+
 def test_said_to_be_partial_it_is_not_concluded_from(tmp_path: Path) -> None:
     brokers = controlled_by(healthy(tmp_path), *in_sync([3]))
     wipe(brokers, 3)
