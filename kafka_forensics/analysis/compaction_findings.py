@@ -89,8 +89,11 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: Retention) -> Findi
     if not tally.reasons["contents"] and not tally.reasons["markers"]:
         evidence["held_by"] = brokers(set(range(len(replicas))) - tally.lacking)
     evidence["premises"] = _premises(replicas, kept)
-    live = any(one.context.live for one in replicas)
-    severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if live else (None, None)
+    severity, confidence = None, None
+    if any(one.context.live for one in replicas):
+        severity, confidence = Severity.WARNING, Confidence.SUSPECTED
+        if "held_by" in evidence:  # a cleaner may have gone by between the copying of two files, and was told of newer records
+            severity, evidence["capped_by"] = Severity.INFO, "--live"
     place = _place(replicas, tally.first_offset or 0, tally.end_offset)
     return finding("COMPACTED_VALUE_DIFFERS", place, evidence, severity=severity, confidence=confidence)
 
