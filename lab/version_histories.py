@@ -64,6 +64,8 @@ class State:
     """Log directories in which a scan must find the same replicas."""
     healed: bool = False
     """The disks are of after that start: what was lost may have left no trace."""
+    only_suspect: bool = False
+    """No file says whether records will be lost: that they may be must be mentioned, and no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Played:
 
     before: Contents
     touched: frozenset[Place] | None
+    only_suspect: bool = False
 
 
 class Histories:
@@ -129,7 +132,8 @@ class Histories:
         after = read_everything(self.cluster, played.before)
         gone = lost(played.before, after)
         self.stop_one_by_one()
-        states = [State(name, scanned(folder), touched=played.touched, lost=gone, started=True)]
+        before = State(name, scanned(folder), touched=played.touched, lost=gone, started=True, only_suspect=played.only_suspect)
+        states = [before]
         if started is not None:
             later = self.copy(started)
             states.append(State(started, scanned(later), touched=played.touched, lost=gone, started=True, healed=True))
@@ -216,7 +220,10 @@ def wiped(histories: Histories) -> Played:
 
 def older_backup(histories: Histories) -> Played:
     """100 more records on each partition of `events`, a crash of all brokers after which the last leader leads again, 20 more
-    records and a clean stop; then that leader's disks are replaced by their copies from before all that."""
+    records and a clean stop; then that leader's disks are replaced by their copies from before all that.
+
+    Under ZooKeeper, where the ISR is on no disk, a follower that was down meanwhile looks the same.
+    """
     cluster = histories.cluster
     histories.start()
     for partition in range(3):
@@ -231,7 +238,8 @@ def older_backup(histories: Histories) -> Played:
     before = read_everything(cluster, histories.before)
     histories.stop_one_by_one()
     cluster.restore(histories.base, [LAST])
-    return Played(before, frozenset((EVENTS, partition) for partition in range(3)))
+    touched = frozenset((EVENTS, partition) for partition in range(3))
+    return Played(before, touched, only_suspect=histories.version.zookeeper)
 
 
 def first_segment_deleted(histories: Histories) -> Played:

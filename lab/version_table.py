@@ -95,7 +95,8 @@ class Cell:
         """Partitions of which brokers lost records, or that were damaged, and of which nothing bad is said."""
         if self.state.healed:
             return
-        bad = {_place(finding) for finding in self.result.findings if finding.severity in BAD}
+        named = {_place(finding) for finding in self.result.findings}
+        bad = named if self.state.only_suspect else {_place(one) for one in self.result.findings if one.severity in BAD}
         if None in bad:
             return
         for place, offsets in sorted(self.state.lost.items()):

@@ -5,7 +5,7 @@ under ZooKeeper, where the ISR is on no disk, nothing does, and an empty replica
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
@@ -40,6 +40,7 @@ def with_absent_members(replicas: list[Replica], findings: list[Finding], reader
         empty = [] if any(each.kind in _LOST_ALREADY for each in findings) else _empty(replicas)
         told = [_suspected(replicas, row) for row in absent if not (row.is_deleted or row.is_set_aside)]
         told += [_suspected_empty(replicas, each) for each in empty]
+        findings = [_with_committed(replicas, each) for each in findings]
     else:
         told = [_member(replicas, row, control, reader) for row in absent]
     found = [each for each in told if each is not None]
@@ -150,6 +151,16 @@ def _suspected_empty(replicas: list[Replica], empty: Replica) -> Finding | None:
     evidence: dict[str, Any] = _evidence(risk) | {"premises": premises, "harmless_if": _JUST_CREATED}
     place = empty.context.place(offset_start=risk.start, offset_end=risk.end)
     return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence, severity=Severity.WARNING)
+
+
+def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
+    """A replica that lags, with how much of what it lacks is committed, where nothing says who is in sync: one that is, and whose
+    disks were replaced by an older copy of theirs, looks the same."""
+    if lags.kind != "REPLICA_LAGS" or lags.place.offset_start is None:
+        return lags
+    risk = _at_risk([each for each in replicas if each.broker != lags.place.broker])
+    committed = 0 if risk is None or risk.witness is None else risk.end - lags.place.offset_start
+    return lags if committed <= 0 else replace(lags, evidence=lags.evidence | {"committed": committed})
 
 
 _NO_ISR: Final = "no controller's log says who is in sync"

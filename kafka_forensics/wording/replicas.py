@@ -8,7 +8,8 @@ REPLICA_DIFFERS: replica that differs from the others
     their headers name different leader epochs and one is damaged| within one leader epoch]<held>[;
     {ranges_not_compared:further range} of offsets in between differ and were not read]
 REPLICA_LAGS: replica that is behind
-    this replica ends [{behind:offset}|some offsets] before the longest[, whose log end is {leader_end}], and agrees with it so far
+    this replica ends [{behind:offset}|some offsets] before the longest[, whose log end is {leader_end}], and agrees with it so
+    far[; if it led, {committed:offset} that are committed would be lost, and no controller's log says whether it may]
     > [Keep the longer copy (on {held_by:brokers}) until this one has caught up.|Keep every copy as it is: the longer ones, on
     {in_conflict:brokers}, conflict with each other.|Keep the longer copy until this one has caught up.]
 BATCHES_REENCODED: same records in other batches
