@@ -20,7 +20,7 @@ help:
 	@echo 'make format       let ruff format and mend what it can'
 	@echo 'make bench        measure against the peers'
 	@echo 'make bench-spark  measure the scan on Spark against the local engine'
-	@echo 'make lab-versions every state of seven Kafka versions, and what a scan makes of it: a table (nightly, an hour and a half)'
+	@echo 'make lab-versions every state of seven Kafka versions, and what a scan makes of it: a table (nightly, an hour)'
 	@echo 'make lab          make the sample log directories again, hold a scan of them to what must be found, and list them'
 
 $(BIN)/python:

@@ -15,6 +15,7 @@ from lab.workload import CODECS
 
 ZOOKEEPER: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 ON_A_NEW_JVM: Final = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang"))
+EARLY_ACCESS: Final = {"unstable.feature.versions.enable": "true", "unstable.api.versions.enable": "true"}
 SESSION: Final = {"broker.session.timeout.ms": "6000"}
 SEGMENT_BYTES: Final = "8192"
 SESSION_END_SECONDS: Final = 60
@@ -41,6 +42,8 @@ class Version:
     share_groups: bool = False
     streams_groups: bool = False
     format_options: tuple[str, ...] = ()
+    early_access: bool = False
+    """Whether brokers and controllers must be told to allow what `format_options` ask for."""
     pom: Path = LAB / "pom.xml"
 
     @property
@@ -57,7 +60,13 @@ VERSIONS: Final = {
         Version("3.3.2", moves=False),
         Version("3.6.2", moves=False),
         Version("3.9.1"),
-        Version("4.1.1", share_groups=True, format_options=("--feature", "share.version=1")),
+        Version(
+            "4.1.1",
+            share_groups=True,
+            streams_groups=True,
+            format_options=("--feature", "share.version=1", "--feature", "streams.version=1"),
+            early_access=True,
+        ),
         Version("4.3.0", share_groups=True, streams_groups=True),
     )
 }
@@ -184,12 +193,13 @@ def version_cluster(
             "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
             "group.share.initial.rebalance.delay.ms": "0",
         }
+    allowed = EARLY_ACCESS if version.early_access else {}
     return kind(
         directory,
         brokers,
         version_jars=version.jars,
         log_dirs=log_dirs,
         format_options=version.format_options,
-        broker_settings={**PROMPT, **internal, **(settings or {})},
-        controller_settings=SESSION,
+        broker_settings={**PROMPT, **internal, **allowed, **(settings or {})},
+        controller_settings={**SESSION, **allowed},
     )
