@@ -135,9 +135,14 @@ def test_nothing_is_at_risk_where_nobody_holds_records(tmp_path: Path) -> None:
 # 2. an older backup on one broker
 
 
+def older_copy(root: Path) -> Brokers:
+    """Broker 3 has its older copy again; brokers 1 and 2 hold all."""
+    return histories(root, {1: HEALTHY, 2: HEALTHY, 3: cut(HEALTHY, 29)}, {1: HIGH_WATERMARK, 2: HIGH_WATERMARK, 3: 29})
+
+
 def older_backup(root: Path, *after: bytes) -> Brokers:
-    """Broker 3, the last leader, has its older copy again; brokers 1 and 2 hold all."""
-    brokers = histories(root, {1: HEALTHY, 2: HEALTHY, 3: cut(HEALTHY, 29)}, {1: HIGH_WATERMARK, 2: HIGH_WATERMARK, 3: 29})
+    """The same, and it was the last leader."""
+    brokers = older_copy(root)
     return controlled_by(brokers, topic(), partition([3], 3, replicas=[1, 2, 3], leader_epoch=2), *after)
 
 
@@ -152,6 +157,22 @@ def test_an_election_of_the_last_leader_again_silences_no_watermark(tmp_path: Pa
 def test_a_last_leader_is_electable_where_isr_and_elr_are_empty(tmp_path: Path) -> None:
     brokers = older_backup(tmp_path, change(leader=-1, isr=[]))
     assert only(scan(paths(brokers), ScanOptions()), "LRS_RISK").evidence["membership"] == "last_known_leader"
+
+
+def test_under_zookeeper_it_looks_like_a_follower_that_lags_and_its_cost_is_told(tmp_path: Path) -> None:
+    brokers = older_copy(tmp_path)
+    assert told(brokers) == []
+    lags = only(scan(paths(brokers), ScanOptions()), "REPLICA_LAGS")
+    assert (lags.place.broker, lags.evidence["behind"], lags.evidence["committed"]) == (3, LOG_END - 29, HIGH_WATERMARK - 29)
+    assert f"if it led, {HIGH_WATERMARK - 29} offsets that are committed would be lost, and no controller's log says" in message(lags)
+    candidate = planned(brokers).candidate(3)
+    assert candidate is not None
+    assert candidate.at_least == HIGH_WATERMARK - 29
+
+
+def test_where_the_controllers_say_who_is_in_sync_a_follower_that_lags_costs_nothing(tmp_path: Path) -> None:
+    brokers = controlled_by(older_copy(tmp_path), *in_sync([1, 2]))
+    assert "committed" not in only(scan(paths(brokers), ScanOptions()), "REPLICA_LAGS").evidence
 
 
 # 3. a head that is gone
