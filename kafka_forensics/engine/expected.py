@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.elections import electable
 from kafka_forensics.engine.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import is_alone
@@ -122,14 +123,14 @@ def absence_findings(
 
 
 def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
-    """Whether an absent replica is told by itself; those of a wiped log directory are counted with it, and of a member of the ISR
-    that only the controllers expect it is told what its log lacks."""
+    """Whether an absent replica is told by itself; those of a wiped log directory are counted with it, and of one that may lead
+    and that only the controllers expect it is told what its log lacks."""
     if row.case is not Case.ABSENT or row.is_wiped:
         return False
     if HIGH_WATERMARKS in row.expected_by:
         return True
     control = None if controller is None else controller.partitions.get(row.key)
-    return CONTROLLER in row.expected_by and control is not None and control.isr is not None and row.node not in control.isr
+    return CONTROLLER in row.expected_by and control is not None and row.node not in electable(control)
 
 
 def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:

@@ -164,7 +164,9 @@ def test_under_zookeeper_it_looks_like_a_follower_that_lags_and_its_cost_is_told
     assert told(brokers) == []
     lags = only(scan(paths(brokers), ScanOptions()), "REPLICA_LAGS")
     assert (lags.place.broker, lags.evidence["behind"], lags.evidence["committed"]) == (3, LOG_END - 29, HIGH_WATERMARK - 29)
-    assert f"if it led, {HIGH_WATERMARK - 29} offsets that are committed would be lost, and no controller's log says" in message(lags)
+    assert f"if it led, {HIGH_WATERMARK - 29} offsets that are committed would be lost, and no controller's log says" in message(
+        lags
+    )
     candidate = planned(brokers).candidate(3)
     assert candidate is not None
     assert candidate.at_least == HIGH_WATERMARK - 29
