@@ -177,6 +177,21 @@ def test_where_the_controllers_say_who_is_in_sync_a_follower_that_lags_costs_not
     assert "committed" not in only(scan(paths(brokers), ScanOptions()), "REPLICA_LAGS").evidence
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_nothing_is_lost_everywhere_while_what_may_be_a_log_directory_was_not_read(tmp_path: Path, hidden: bool) -> None:
+    brokers = healthy(tmp_path / "given")
+    outside = tmp_path / "outside"
+    brokers.log_dir(3).rename(outside)
+    for broker in (1, 2):
+        shutil.rmtree(brokers.log_dir(broker) / "t-0")
+    if hidden:
+        brokers.log_dir(3).symlink_to(outside)
+    result = scan([str(brokers.root)], ScanOptions(copied=Reading.WHOLE))
+    assert bool(result.incomplete) is hidden
+    lost = [one for one in result.findings if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    assert len(lost) == (0 if hidden else 1)
+
+
 # 3. a head that is gone
 
 
