@@ -35,7 +35,7 @@ COPIED: Final = (
 )
 LEAST_PERCENT: Final = 92
 MOST_MINUTES: Final = 50
-MOST_SECONDS: Final = 120
+MOST_SECONDS: Final = 60
 """Of one mutant's tests: they take at most 15 s on an idle machine."""
 KILLED, SURVIVED, TIMED_OUT, NOT_RUN = "killed", "SURVIVED", "killed (time)", "not run"
 
