@@ -33,7 +33,10 @@ def test_whoever_started_this_process_is_not_left_behind() -> None:
 
 def test_a_process_is_found_by_its_command_line_until_it_ends() -> None:
     mark = uuid.uuid4().hex
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", mark], stdin=subprocess.PIPE) as started:
+    command = [sys.executable, "-c", "import sys; print('here', flush=True); sys.stdin.read()", mark]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"here\n", "only then does its command line stand where others see it"
         assert list(mentioning(mark)) == [started.pid]
         started.communicate(timeout=30)
     assert mentioning(mark) == {}
