@@ -69,6 +69,15 @@ def test_magic_1_wrappers_hold_offsets_counted_from_their_first(codec: str) -> N
     ]
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_inner_messages_without_key_and_value_are_the_shortest(magic: int) -> None:
+    entries = [write_legacy_entry(None, None, offset=41 + index, magic=magic, timestamp=100) for index in range(2)]
+    assert {len(entry) for entry in entries} == {12 + 14 + 8 * magic}
+    opened = open_wrapper(wrapper(entries, magic))
+    assert opened.problems == []
+    assert [(one.offset, one.key, one.value) for one in opened.iter_records()] == [(41, None, None), (42, None, None)]
+
+
 def test_gaps_left_by_compaction() -> None:
     entries = [entry for index, entry in enumerate(inner(8, 1)) if index in (0, 3, 7)]
     assert [one.offset for one in open_wrapper(wrapper(entries)).iter_records()] == [35, 38, 42]

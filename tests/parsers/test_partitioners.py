@@ -124,6 +124,18 @@ def test_both_forms_look_at_the_same_keys_of_any_payload(
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("base", "told"), [(2**62 - 1, 2**62 - 1), (2**62, -1), (-(2**62) + 1, -(2**62) + 1), (-(2**62), -1)])
+def test_times_that_no_broker_has_are_not_told(form: str, base: int, told: int) -> None:
+    payload = write_record(RecordToWrite(b"key", b"value"), offset_delta=0, timestamp_delta=0)
+    out = np.full((KEY_SAMPLE_COLUMNS, MOST_OF_A_BATCH + 1), -77, np.int64)
+    scratch = np.zeros((RECORD_COLUMNS, 1), np.int64)
+    buffer = readable(payload, compiled=form == "compiled")
+    batch = batch_of(1, base_offset=9, base_timestamp=base)
+    assert getattr(sample_payload, form)(buffer, 0, len(payload), batch, 0, 1, scratch, out, 0) == 1
+    assert out[:2, 0].tolist() == [9, told]
+
+
 @pytest.mark.properties
 @given(st.lists(st.integers(1, 3000), max_size=30), st.integers(1, 5000))
 def test_a_batch_is_looked_at_for_each_grain_that_begins_in_it(sizes: list[int], grain: int) -> None:

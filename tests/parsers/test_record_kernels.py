@@ -17,6 +17,7 @@ from kafka_forensics.parsers.kernels.records import (
     OK,
     OUT_OF_BOUNDS,
     VARINT_OVERLONG,
+    check_batches,
     check_records,
     decode_records,
     read_varint,
@@ -25,8 +26,9 @@ from kafka_forensics.parsers.kernels.records import (
     scan_records,
 )
 from kafka_forensics.parsers.spec.record import RECORD_BODY, VARINT, VARLONG, encode_zigzag
-from kafka_forensics.writers.batches import RecordToWrite, write_record
+from kafka_forensics.writers.batches import RecordToWrite, write_marker, write_record
 from tests.support.records import body, framed, matrix, payloads, spec_records, varint
+from tests.support.segments import log, read
 
 FORMS = ("interpreted", "compiled")
 Answer = tuple[list[tuple[int, ...]], int, int]
@@ -60,6 +62,18 @@ def both(payload: bytes, count: int) -> tuple[int, int, int]:
 @given(payload=payloads(), count=st.integers(-1, 5))
 def test_forms_and_spec_agree_on_any_bytes(payload: bytes, count: int) -> None:
     both(payload, count)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_right_batches_give_no_verdict(form: str) -> None:
+    """A verdict has a batch opened once more, by slower code."""
+    marker = write_marker(commit=True, base_offset=10, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=1000)
+    data = b"".join([*log(5), marker])
+    columns = read(data).columns
+    verdicts = np.zeros((4, columns.shape[1]), np.int64)
+    buffer = readable(data, compiled=form == "compiled")
+    assert columns.shape[1] == 6
+    assert form_of(check_batches, form)(buffer, 0, columns, 0, 6, matrix(1), verdicts) == 0
 
 
 @pytest.mark.properties
