@@ -132,6 +132,8 @@ def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None)
         return False
     if HIGH_WATERMARKS in row.expected_by:
         return True
+    if row.is_set_aside:
+        return False
     control = None if controller is None else controller.partitions.get(row.key)
     return CONTROLLER in row.expected_by and control is not None and row.node not in electable(control)
 
