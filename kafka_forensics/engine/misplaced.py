@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
 _OFFSET_BYTES: Final = 8
+_PAST_ALL: Final = 2**63
+"""No offset, but what follows the largest; nothing stands behind it."""
 _ROUNDS: Final = 3
 """Times that a replica is folded again: one that was put right may show what hid behind a wrong offset."""
 
@@ -138,7 +140,8 @@ class Placing:
             found += self._last(self._plan, put_right(chunk, {one.position: one.offset for one in found}))
         wrong = {one.position: one for one in found}
         last = wrong.get(int(chunk.columns[BatchColumn.POSITION, -1]))
-        self._before = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1 if last is None else last.end_offset
+        before = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1 if last is None else last.end_offset
+        self._before = before if before < _PAST_ALL else None
         return wrong
 
     def _last(self, plan: ReplicaPlan, chunk: BatchChunk) -> list[Misplaced]:
