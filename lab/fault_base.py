@@ -114,9 +114,13 @@ def write_fault_base(cluster: Cluster, topic: str = TOPIC) -> None:
 
 
 def make_fault_base(cluster: Cluster, destination: Path) -> Log:
-    """Write the base, stop the brokers, copy their log directories to `b1`, `b2` and `b3` below `destination`, start them again."""
+    """Write the base, stop the brokers, copy their log directories to `b1`, `b2` and `b3` below `destination`, start them again.
+
+    They stop one after another, the first as the last: so it is left in the ISR, in every run.
+    """
     write_fault_base(cluster)
-    cluster.stop(*cluster.brokers)
+    for broker in reversed(cluster.brokers):
+        cluster.stop(broker)
     copy_brokers(cluster, destination)
     logs = [read_log(destination / f"b{broker}" / f"{TOPIC}-0") for broker in cluster.brokers]
     for broker, log in zip(cluster.brokers, logs, strict=True):
