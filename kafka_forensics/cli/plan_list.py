@@ -1,6 +1,6 @@
 """Plans of several partitions as a list: where an election would lose something, and what no copy here can tell."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -8,12 +8,14 @@ from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.plain_table import table_lines
 from kafka_forensics.engine.planning import Planned, Plans
+from kafka_forensics.model.findings import Severity
 from kafka_forensics.replication.plans import Broker, Candidate, costs_of
 
 _UNSAID: Final = {
     "no_controller_log": "No controller's log is here to say for {}",
     "controller_log_damaged": "The controller's log here is too damaged to say for {}",
     "controller_log_silent": "The controller's log here does not say for {}",
+    "voters_behind": "The voters' copies of the controller's log end before they could say for {}",
 }
 
 
@@ -64,18 +66,32 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         yield f"{_UNSAID[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."
 
 
+def _scan_found(plans: Plans) -> str:
+    """What the scan says all the same, of log directories that hold no partition any more."""
+    findings = () if plans.result is None else plans.result.findings
+    kinds = Counter(each.kind for each in findings if each.severity is not Severity.INFO)
+    listed = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.most_common())
+    return f"; `kafka-forensics scan` tells of {listed}" if listed else ""
+
+
 def summary_line(plans: Plans) -> str:
     """What is said on stderr at the end."""
     partitions, planned = plans.partitions, plans.planned
     if not partitions and plans.by_raft:
-        return "nothing to plan: the leader of __cluster_metadata is elected by the controllers among themselves"
+        return "nothing to plan: the leader of __cluster_metadata is elected by the controllers among themselves" + _scan_found(
+            plans
+        )
     if not partitions:
-        return "nothing to plan: no partition was found, or none is asked for"
+        return "nothing to plan: no partition was found, or none is asked for" + _scan_found(plans)
     costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
-    leaderless = sum(not each.plan.candidates for each in planned)
+    strays = sum(each.plan.strays is not None for each in planned)
+    leaderless = sum(not each.plan.candidates for each in planned) - strays
     odd = sum(any(follower.disagrees for one in each.plan.candidates for follower in one.followers) for each in planned)
     alone = partitions == 1
     parts = ["an election could lose records" + ("" if alone else f" of {costly}")] if costly else []
+    if strays:
+        what = "it, so that all it" if alone else f"{strays}, so that all " + ("it" if strays == 1 else "they")
+        parts.append(f"the controller's log does not know {what} hold{'s' if strays == 1 else ''} is lost when brokers start")
     if leaderless:
         what = "it, so that all it" if alone else f"{leaderless}, so that all " + ("it" if leaderless == 1 else "they")
         parts.append(f"nobody can lead {what} hold{'s' if leaderless == 1 else ''} is at stake")

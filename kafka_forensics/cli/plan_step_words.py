@@ -24,6 +24,8 @@ def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
     yield from _unread(planned)
     if any(one.kind == "topic_undecided" for one in planned.plan.missing):
         yield "Find out by the controller's log which topic id is the present one, and plan again before anything below is done."
+    if any(one.kind == "voters_behind" for one in planned.plan.missing):
+        yield "Look for a newer copy of a voter's __cluster_metadata-0, and plan again with it, before any controller starts."
     if todo.any_order:
         yield from _any_order(planned, candidate)
         return

@@ -44,6 +44,9 @@ _MISSING: Final = {
     "controller_log_silent": "the controller's log here does not say of this partition who is in sync, and what replicas there are",
     "copy_absent": "the copy of broker {} is not here, and may hold more",
     "controller_log_older": "the controller's log here is older than the records at stake: who is in sync now, it does not say",
+    "voters_behind": "the voters' copies of the controller's log end before what others hold of this partition: who is in sync "
+    "when they start is not known",
+    "topic_unknown": "the controller's log here does not know this topic",
     "not_copied": "cannot tell: broker {} is not in this copy, and may hold more",
     "replica_absent": "broker {} has no directory of this partition in the log directory given: it would start with an empty log",
     "dead_copy_absent": "broker {} will not come back, and no copy of it is here: what only it held is lost unseen",
@@ -58,6 +61,13 @@ _MISSING: Final = {
     "topic_undecided": "nothing says which topic of this name is the present one; planned is one of which most copies are here",
     "other_topic": "the copy of broker {} is of another topic of this name, or of another cluster, and is left out",
 }
+_STRAYS: Final = {
+    "deleted": "Do not start a broker: the controller's log here does not know this topic, and brokers before Kafka 3.7 delete "
+    "what it does not know within a minute. Look for a newer copy of __cluster_metadata and plan again with it.",
+    "set_aside": "Do not start a broker: the controller's log here does not know this topic, and brokers rename what it does "
+    "not know to -stray and serve it no more. Look for a newer copy of __cluster_metadata and plan again with it.",
+}
+"""What comes of a topic that the controllers do not know."""
 CONTRADICTIONS_SHOWN: Final = 5
 
 
@@ -325,7 +335,7 @@ def refusal(planned: Planned, broker: Broker | None) -> str | None:
 
 def nobody(planned: Planned) -> Iterator[str]:
     """What is said where no replica can lead."""
-    yield "No replica can lead on these copies."
+    yield _STRAYS[planned.plan.strays] if planned.plan.strays else "No replica can lead on these copies."
     if planned.plan.at_stake:
         committed, _, held = costs_of(planned.plan.at_stake)
         amount = counted_in_words(planned, planned.plan.at_stake, held)

@@ -18,7 +18,7 @@ from kafka_forensics.engine.malformed_records import MalformedRecords
 from kafka_forensics.engine.misplaced import rightly_placed
 from kafka_forensics.engine.unknown_kinds import UnknownKinds
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataRecord, MetadataSnapshot
 from kafka_forensics.model.findings import Finding
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 MAX_BATCH_BYTES: Final = 64 << 20
 """A batch larger than this is passed over; no controller writes one."""
 BLOCK_BYTES: Final = 4 << 20
+HARMLESS_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
+"""What a log may end with whose broker was stopped while it wrote."""
 NO_OP_BYTES: Final = 72
 """Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6
@@ -58,6 +60,8 @@ class _Reading:
     places: dict[_Key, list[tuple[ReplicaPlan, str, int, int]]] = field(default_factory=dict)
     """Of batches with malformed records: plan, file, first byte and size in each copy."""
     newest_ms: int = 0
+    end_is_known: bool = True
+    """See `ControllerHistory.end_is_known`."""
 
 
 @dataclass(slots=True)
@@ -177,6 +181,7 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
                 rows += _read_segment(reading, plan, segment, segment.log, file)
         except SourceError as error:
             reading.inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+            reading.end_is_known = False
     found = np.concatenate(rows, axis=1)
     rising = np.ones(found.shape[1], np.bool_)
     rising[1:] = found[0, 1:] > np.maximum.accumulate(found[1])[:-1]
@@ -193,6 +198,8 @@ def _read_segment(
         columns = chunk.columns
         good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.MAGIC] >= 2)
         good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
+        if segment is plan.directory.segments[-1] and _ends_with_damage(chunk, good):
+            reading.end_is_known = False
         columns = columns[:, good]
         if not columns.shape[1]:
             continue
@@ -229,6 +236,13 @@ def _batches(file: "ByteFile", columns: "NDArray[np.int64]") -> Iterator[tuple[i
             block, at = memoryview(file.read_at(start, max(starts[last] + sizes[last] - start, size))), start
         if start + size <= at + len(block):
             yield row, block[start - at : start - at + size]
+
+
+def _ends_with_damage(chunk: BatchChunk, good: "NDArray[np.bool_]") -> bool:
+    """Whether what comes last in a stretch of a log is no good batch, and not what a stopped broker may leave."""
+    last = int(chunk.columns[BatchColumn.POSITION, -1]) if chunk.rows else -1
+    damaged = [each.position for each in chunk.damage if each.kind not in HARMLESS_TAILS]
+    return max(damaged, default=-1) > last or (last >= 0 and not bool(good[-1]))
 
 
 def open_batch(data: bytes | memoryview) -> MetadataBatch:
@@ -280,6 +294,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
     replay.history.voters = voters
     replay.history.copy_ends = log.agreed_ends
     replay.history.gaps = log.gaps
+    replay.history.end_is_known = reading.end_is_known
     gaps = iter([*log.gaps, (1 << 63, 1 << 63)])
     gap = next(gaps)
     waiting = list(reversed(snapshots))

@@ -6,7 +6,7 @@ from typing import Any, Final
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.elections import electable
 from kafka_forensics.engine.incomplete import attributed
-from kafka_forensics.engine.inputs import Inputs, LogDir, ReplicaPlan
+from kafka_forensics.engine.inputs import Inputs, LogDir
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import is_alone
 from kafka_forensics.engine.selection import concerns
@@ -30,6 +30,8 @@ from kafka_forensics.parsers.file_names import parse_partition_name
 from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.storage.source import EntryKind
 
+_FIRST_TO_SET_ASIDE: Final = 15
+"""`metadata.version` 3.7-IV0: brokers that know it rename stray directories to `-stray`."""
 EXAMPLES: Final = 6
 """Partitions named of each broker, internal topics last; all are counted."""
 NAMES_LISTED: Final = 16
@@ -42,7 +44,17 @@ _MADE_EARLIER: Final = "the other copies were made before that checkpoint was wr
 
 def ledger_of(inputs: Inputs, controller: ControllerHistory | None, asked: Reading | None = None) -> Ledger:
     """The ledger of all that was gathered; `asked`: how the user says that every log directory was copied."""
-    return Ledger([_given(each) for each in inputs.log_dirs], controller, asked)
+    clusters = controllers_clusters(inputs)
+    return Ledger([_given(each, clusters) for each in inputs.log_dirs], controller, asked)
+
+
+def controllers_clusters(inputs: Inputs) -> frozenset[str | None]:
+    """Ids of the clusters whose controllers' log was given; None among them where a copy of it does not say."""
+    return frozenset(_cluster(plan.log_dir) for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC)
+
+
+def _cluster(log_dir: LogDir) -> str | None:
+    return None if log_dir.meta is None else log_dir.meta.cluster_id
 
 
 def nodes_given(inputs: Inputs) -> frozenset[int] | None:
@@ -52,7 +64,7 @@ def nodes_given(inputs: Inputs) -> frozenset[int] | None:
     return known if len(known) == len(nodes) else None
 
 
-def _given(log_dir: LogDir) -> GivenDirectory:
+def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
     there = {
         (each.topic or "", each.partition or 0): _case(each) for each in log_dir.found.partitions if each.legal and not each.suffix
     }
@@ -76,6 +88,7 @@ def _given(log_dir: LogDir) -> GivenDirectory:
         bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
         is_alone(log_dir.found),
         log_dir.clean_shutdown is not None,
+        controllers != {_cluster(log_dir)} or meta is None,
     )
 
 
@@ -142,6 +155,7 @@ def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
     """`REPLICA_MISSING`: the checkpoint gives it offsets, or the controllers' log a replica, and no directory of it is there."""
     evidence: dict[str, Any] = {"file": HIGH_WATERMARKS, "expected_by": list(row.expected_by)}
     evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
+    evidence |= {"never_known": True} if row.never_known else {}
     aside = _aside(row, inputs)
     evidence |= {"also_in": aside[:NAMES_LISTED]} if aside else {}
     severity = None
@@ -188,7 +202,9 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
             "directories_missing_on": [row.broker for row in absent],
             "held_by": [],
         }
-        if inputs.controller is None:
+        if any(row.never_known for row in absent):
+            evidence["never_known"] = True
+        elif inputs.controller is None:
             evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
         place = Place(*key, offset_start=0, offset_end=best.high_watermark)
         found.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
@@ -263,7 +279,8 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
         elif reading.reading is Reading.WIPED:
             gone = [row for row in asked if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
             place = Place(broker=directory.broker, log_dir=directory.name)
-            found += [] if not gone else [_wiped(reading, place, gone)]
+            nothing_to_hold_it_against = not rows and ledger.is_empty
+            found += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against else []
     for broker, readings in partial.items():
         absent = [row.key for row in asked if row.case is Case.NOT_COPIED and row.broker == broker]
         if absent:
@@ -279,11 +296,13 @@ def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOpti
 
 
 def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:
-    evidence: dict[str, Any] = {"examples": _examples([row.key for row in gone]), "node_id": reading.directory.node_id}
+    evidence: dict[str, Any] = {"node_id": reading.directory.node_id}
+    evidence |= {"examples": _examples([row.key for row in gone])} if gone else {}
     if any(row.is_assigned for row in gone):
         evidence |= {"replicas": len(gone), "expected_by": [CONTROLLER]}
         return finding("LOG_DIR_WIPED", place, evidence)
-    evidence |= {"may_have_held": len(gone), "harmless_if": "the broker is new, or the disk was just added, and held nothing yet"}
+    evidence |= {"may_have_held": len(gone)} if gone else {}
+    evidence |= {"harmless_if": "the broker is new, or the disk was just added, and held nothing yet"}
     return finding("LOG_DIR_WIPED", place, evidence, confidence=Confidence.SUSPECTED)
 
 
@@ -340,18 +359,13 @@ def _wanted(inputs: Inputs) -> set[TopicPartition] | None:
     return None if there <= read else read
 
 
-def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary], options: ScanOptions) -> list[Finding]:
-    """`CONTROLLER_LOG_OLD` where every voter's copy ends before what observers hold of partitions, and
-    `TOPIC_UNKNOWN_TO_CONTROLLER` of partitions whose topic the voters' log does not know; brings `partitions` up to date."""
+def unknown_to_controller(inputs: Inputs) -> dict[tuple[str, int, str], list[int | str]]:
+    """(topic, partition, topic id) of every copy whose topic the voters' log does not know, and the brokers that hold it; empty
+    where no controllers' log is here, or it could not be read to its end."""
     controller = inputs.controller
-    if controller is None:
-        return []
-    end = voters_end(controller)
-    found = [] if end is None or options.live else [_old_controller(controller, end)]
-    if controller.unknown_after is not None or controller.malformed_records:
-        return found
-    clusters = {plan.log_dir.meta.cluster_id for plan in inputs.internal if _is_controllers(plan) and plan.log_dir.meta is not None}
-    summaries = {(each.topic, each.partition): each for each in partitions}
+    if controller is None or not controller.is_complete:
+        return {}
+    end, clusters = voters_end(controller), controllers_clusters(inputs)
     known = {(each.context.topic, each.context.partition) for each in inputs.replicas if each.context.topic_id in controller.topics}
     holding: dict[tuple[str, int, str], list[int | str]] = {}
     for plan in inputs.replicas:
@@ -361,21 +375,41 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
         strange = context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters
         if not strange and context.topic_id is not None and _is_unknown(controller, context.topic_id, end):
             holding.setdefault((context.topic, context.partition, context.topic_id), []).append(context.broker)
-    for (topic, partition, topic_id), brokers in sorted(holding.items(), key=str):
+    return holding
+
+
+def may_delete(controller: ControllerHistory) -> bool:
+    """Whether brokers may delete what the controllers do not know, as those before 3.7 do; later ones set it aside.
+
+    A cluster of later brokers may keep an earlier `metadata.version`; one that it has reached, no earlier broker runs with.
+    """
+    return controller.features.get("metadata.version", _FIRST_TO_SET_ASIDE) < _FIRST_TO_SET_ASIDE
+
+
+def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary], options: ScanOptions) -> list[Finding]:
+    """`CONTROLLER_LOG_OLD` where every voter's copy ends before what observers hold of partitions, and
+    `TOPIC_UNKNOWN_TO_CONTROLLER` of partitions whose topic the voters' log does not know; brings `partitions` up to date."""
+    controller = inputs.controller
+    if controller is None:
+        return []
+    end = voters_end(controller)
+    found = [] if end is None or options.live else [_old_controller(controller, end)]
+    summaries = {(each.topic, each.partition): each for each in partitions}
+    sure = end is not None or controller.log_start_offset == 0
+    confidence = None if sure else Confidence.SUSPECTED
+    severity = Severity.CRITICAL if sure and may_delete(controller) else Severity.ERROR
+    for (topic, partition, topic_id), brokers in sorted(unknown_to_controller(inputs).items(), key=str):
         evidence: dict[str, Any] = {"brokers": brokers, "topic_id": topic_id, "controller_end_ms": controller.last_ms}
-        sure = end is not None or controller.log_start_offset == 0
+        if "metadata.version" in controller.features:
+            evidence["may_delete" if may_delete(controller) else "sets_aside"] = True
         if not sure:
             evidence["harmless_if"] = _DELETED_LONG_AGO
-        confidence = None if sure else Confidence.SUSPECTED
-        found.append(finding("TOPIC_UNKNOWN_TO_CONTROLLER", Place(topic, partition), evidence, confidence=confidence))
+        place = Place(topic, partition)
+        found.append(finding("TOPIC_UNKNOWN_TO_CONTROLLER", place, evidence, severity=severity, confidence=confidence))
         summary = summaries.get((topic, partition))
-        if summary is not None and summary.verdict not in (Severity.ERROR.value, Severity.CRITICAL.value):
-            summary.verdict = Severity.ERROR.value
+        if summary is not None and summary.verdict != Severity.CRITICAL.value:
+            summary.verdict = severity.value
     return found
-
-
-def _is_controllers(plan: ReplicaPlan) -> bool:
-    return plan.context.topic == CLUSTER_METADATA_TOPIC
 
 
 def voters_end(controller: ControllerHistory) -> int | None:

@@ -1,7 +1,8 @@
 """Why the controller's log says nothing of a partition: it is not here, it is damaged, or it is silent."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from kafka_forensics.engine.controller import HARMLESS_TAILS
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.parsers.segment import SegmentReader
@@ -10,9 +11,6 @@ from kafka_forensics.replication.plans import NO_WORD
 if TYPE_CHECKING:
     from kafka_forensics.engine.inputs import Inputs, ReplicaPlan
     from kafka_forensics.model.controller import ControllerHistory
-
-_HARMLESS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
-"""What a log may end with whose broker was stopped while it wrote."""
 
 
 def why_no_word(inputs: "Inputs", history: "ControllerHistory | None") -> str:
@@ -31,7 +29,7 @@ def _is_damaged(plan: "ReplicaPlan") -> bool:
             continue
         try:
             with plan.log_dir.source.open(segment.log.path) as file:
-                if any(one.kind not in _HARMLESS for chunk in SegmentReader(file).chunks() for one in chunk.damage):
+                if any(one.kind not in HARMLESS_TAILS for chunk in SegmentReader(file).chunks() for one in chunk.damage):
                     return True
         except SourceError:
             return True

@@ -14,6 +14,7 @@ from kafka_forensics.analysis.recovery import refused_at
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.controller import present_topic
 from kafka_forensics.engine.environment import identity_groups
+from kafka_forensics.engine.expected import may_delete, unknown_to_controller, voters_end
 from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
@@ -44,6 +45,7 @@ from kafka_forensics.replication.plans import (
     Plan,
     PlanPartition,
     PlanReplica,
+    Strays,
     TruncateBy,
     Witness,
 )
@@ -162,6 +164,9 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     plan_of = {id(one.context): one for one in inputs.replicas}
     found = Plans()
     no_word = cache(partial(why_no_word, inputs, witnesses.controller))
+    unknown = unknown_to_controller(inputs)
+    voters = None if witnesses.controller is None else voters_end(witnesses.controller)
+    strays: Strays = "deleted" if witnesses.controller is not None and may_delete(witnesses.controller) else "set_aside"
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
@@ -171,9 +176,13 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         present, known = present_topic(groups, replicas)
         best = groups[present]
         chosen = [replicas[number] for number in best]
-        one = _planned(chosen, reader, result, asked, witnesses.transaction_log)
-        if one.given.control is None or one.given.control.assignment is None:
-            missing = tuple(replace(each, kind=no_word()) if each.kind == NO_WORD else each for each in one.plan.missing)
+        context = chosen[0].context
+        is_stray = (context.topic, context.partition, context.topic_id) in unknown
+        one = _planned(chosen, reader, result, asked, witnesses.transaction_log, strays if is_stray else None)
+        behind = voters is not None and _changed_since(context.control, voters)
+        if any(each.kind == NO_WORD for each in one.plan.missing):
+            kind = "voters_behind" if behind else no_word()
+            missing = tuple(replace(each, kind=kind) if each.kind == NO_WORD else each for each in one.plan.missing)
             one.plan = replace(one.plan, missing=missing)
         rest = [replicas[number] for group in groups if group is not best for number in group]
         undecided = [] if known or not rest else [Missing("topic_undecided")]
@@ -193,6 +202,11 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     return found
 
 
+def _changed_since(control: PartitionControl | None, offset: int) -> bool:
+    """Whether what is known of a partition is from the controllers' log at or behind an offset."""
+    return control is not None and control.last_offset is not None and control.last_offset >= offset
+
+
 def _with_not_read(plan: Plan, not_read: list[ReplicaContext]) -> Plan:
     """The plan with a word of each copy that is here and could not be read, which is not absent."""
     here = {each.node for each in not_read}
@@ -210,6 +224,7 @@ def _planned(
     result: PartitionResult,
     asked: PlanOptions,
     log: TransactionLog | None,
+    strays: Strays | None,
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
     context = replicas[0].context
@@ -243,7 +258,7 @@ def _planned(
         left_out = tuple(broker for broker in unseen if broker not in known)
         compacted = any(one.context.compacted for one in replicas)
         called = context.topic, context.partition
-        return PlanPartition(*called, values, apart, control, compacted, nodes, frozenset(guessed), dead, left_out)
+        return PlanPartition(*called, values, apart, control, compacted, nodes, frozenset(guessed), dead, left_out, strays)
 
     partition = given(sought=False)
     plan = plan_partition(partition, asked.truncate_by)

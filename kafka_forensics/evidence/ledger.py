@@ -72,6 +72,8 @@ class GivenDirectory:
     is_alone: bool = False
     """Whether it is a partition directory, or a file, that was given without the log directory around it."""
     stopped_cleanly: bool = False
+    of_another_cluster: bool = False
+    """Whether it is, or may be, of another cluster than the controllers' log that was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,9 @@ class ExpectedReplica:
     is_assigned: bool | None = None
     """Whether the controllers' log gives its broker a replica; None where it does not say."""
     is_deleted: bool = False
-    """The controllers' log knows no such partition (any more)."""
+    """The controllers' log deleted the partition, or may have done so before it begins."""
+    never_known: bool = False
+    """The controllers' log, which is here from its beginning, never had a topic of this name."""
     high_watermark: int | None = None
     """By its log directory's checkpoint."""
     is_set_aside: bool = False
@@ -177,6 +181,7 @@ class Ledger:
         self.readings = [read_directory(each, self._expected_in(each, assigned.get(id(each), ())), asked) for each in directories]
         self._reading = {id(each.directory): each.reading for each in self.readings}
         self._wiped = [each.directory for each in self.readings if each.reading is Reading.WIPED]
+        self._topics_known = frozenset() if controller is None else frozenset(each.topic for each in controller.topics.values())
         self._named: dict[TopicPartition, list[GivenDirectory]] = {}
         self._there: dict[TopicPartition, list[GivenDirectory]] = {}
         for each in directories:
@@ -238,6 +243,11 @@ class Ledger:
         """Whether any log directory given has a directory of the partition."""
         return key in self._there
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no partition is there, and none expected."""
+        return not self.keys()
+
     def has_node(self, node: int) -> bool:
         """Whether a log directory of a node was given."""
         return node in self._of_node
@@ -245,6 +255,13 @@ class Ledger:
     def _is_gone(self, key: TopicPartition) -> bool:
         """Whether the controllers' log is there and knows no such partition."""
         return self._controller is not None and key not in self._controller.partitions
+
+    def _was_never_known(self, key: TopicPartition, directory: GivenDirectory) -> bool:
+        """Whether the controllers' log of the directory's cluster is here from its beginning and never had such a topic."""
+        known = self._controller
+        if known is None or known.log_start_offset or not known.is_complete:
+            return False
+        return self._is_gone(key) and key[0] not in self._topics_known and not directory.of_another_cluster
 
     def _elsewhere(self, key: TopicPartition, wiped: GivenDirectory) -> bool:
         """Whether another broker of the same cluster holds the partition."""
@@ -281,6 +298,7 @@ class Ledger:
     def _row(
         self, key: TopicPartition, each: GivenDirectory, case: Case, by: tuple[str, ...], assigned: bool | None
     ) -> ExpectedReplica:
+        never_known = self._was_never_known(key, each)
         return ExpectedReplica(
             *key,
             each.broker,
@@ -289,7 +307,8 @@ class Ledger:
             each.name,
             each.node_id,
             assigned,
-            self._is_gone(key),
+            self._is_gone(key) and not never_known,
+            never_known,
             each.watermarks.get(key),
             any(key in other.set_aside for other in self._of_broker[each.broker]),
             self._reading[id(each)] is Reading.WIPED,

@@ -11,7 +11,9 @@ FIRST: Final = "1.0"
 VERSIONS: Final = (FIRST, SCHEMA_VERSION)
 _UNKNOWN: Final = "unknown"
 _NEW: Final = frozenset({"read", "read_end_offset", "not_read", "is_absent"})
-_NEW_MISSING: Final = frozenset({"copy_not_read", "not_copied", "replica_absent", "controller_log_older"})
+_NEW_MISSING: Final = frozenset(
+    {"copy_not_read", "not_copied", "replica_absent", "controller_log_older", "voters_behind", "topic_unknown"}
+)
 _NEW_REASONS: Final = frozenset({"force", "log_start"})
 _NEW_OF_GAPS: Final = frozenset({"topic", "partition", "broker"})
 _NUMBERS: Final = (

@@ -205,6 +205,8 @@ class ControllerHistory:
     log_end_offset: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Offsets [start, end) within the log that are on none of the copies."""
+    end_is_known: bool = True
+    """Whether no copy ends with damage, or could not be read, so that the log may have gone on."""
     committed_end_offset: int | None = None
     """Up to where a majority of the voters is known to hold the log; None: too few of their copies were given to say."""
     voters: list[int] | None = None
@@ -214,3 +216,8 @@ class ControllerHistory:
     """Newest timestamp of its records."""
     unknown_after: int | None = None
     """The first offset after which something about partitions could not be read and no snapshot states it anew."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of the log is lost or could not be read, so that it does not know what it does not say."""
+        return self.end_is_known and not self.gaps and not self.malformed_records and self.unknown_after is None

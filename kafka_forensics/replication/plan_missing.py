@@ -9,7 +9,9 @@ from kafka_forensics.replication.plans import NO_WORD, Missing, PlanPartition, P
 def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
     """Witnesses that are not there, of the partition and then replica by replica."""
     nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
-    if given.control is None or given.control.assignment is None:
+    if given.strays is not None:
+        yield Missing("topic_unknown")
+    elif given.control is None or given.control.assignment is None:
         yield Missing(NO_WORD)
         present = set(nodes.values())
         yield from (Missing("dead_copy_absent", node) for node in sorted(given.dead, key=str) if node not in present)

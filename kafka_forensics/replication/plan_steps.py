@@ -7,7 +7,7 @@ takes the first that is alive, and only while there is no leader (ReplicationCon
 from dataclasses import dataclass
 
 from kafka_forensics.replication.offset_ranges import clipped, normalised, without
-from kafka_forensics.replication.plans import UNSEEN, Broker, Candidate, FollowerPlan, Plan, PlanPartition, PlanReplica
+from kafka_forensics.replication.plans import CANNOT_TELL, Broker, Candidate, FollowerPlan, Plan, PlanPartition, PlanReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _any_order(given: PlanPartition, plan: Plan) -> bool:
     A broker that does not start is one of which nothing is planned. Without a controller's log all brokers planned for must come
     back, for any of them may be the only one in the ISR; that there are no others nobody says.
     """
-    if plan.matters or any(one.kind in UNSEEN for one in plan.missing) or not all(one.starts for one in given.replicas):
+    if plan.matters or any(one.kind in CANNOT_TELL for one in plan.missing) or not all(one.starts for one in given.replicas):
         return False
     best = next(one.election for one in plan.candidates if one.broker == plan.recommended)
     return all(one.is_live for one in given.replicas) if best == "unknown" else best != "unclean"

@@ -42,7 +42,7 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
     """Plan every election of a partition; the way followers truncate is told by the evidence unless it is given."""
     regime = truncate_by or truncates_by(given.replicas)
     planning = _Planning(given, regime)
-    able = [number for number, one in enumerate(given.replicas) if one.is_live and one.starts]
+    able = [number for number, one in enumerate(given.replicas) if one.is_live and one.starts and given.strays is None]
     candidates = tuple(planning.candidate(number) for number in able)
     ranked = [(planning.preference(number, one), one.broker) for number, one in zip(able, candidates, strict=True)]
     ranked.sort(key=itemgetter(0))
@@ -57,6 +57,7 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
         tuple(missing_witnesses(given, regime)),
         tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
         () if candidates else planning.everything(),
+        given.strays,
         tuple([broker for _, broker in alike]),
         ordinary_leaders(candidates, given.replicas),
         tuple(sorted({_deciding(ranked[0][0], key) for key, _ in alike}, key=CHOSEN_BY.index)) if alike else (),
@@ -247,7 +248,7 @@ class _Planning:
     def everything(self) -> tuple[Loss, ...]:
         """All that the copies hold, as lost where nobody can lead; only who would be there keeps what it has."""
         held = [
-            (number, ranges, ranges if one.is_live else ())
+            (number, ranges, ranges if one.is_live and self._given.strays != "deleted" else ())
             for number, (one, ranges) in enumerate(zip(self._replicas, self._on_disk, strict=True))
             if ranges
         ]

@@ -9,8 +9,9 @@ from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalise
 
 TruncateBy = Literal["epochs", "high-watermark"]
 Broker = int | str
+Strays = Literal["deleted", "set_aside"]
 NO_WORD: Final = "no_controller_log"
-UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent")
+UNSAID: Final = (NO_WORD, "controller_log_damaged", "controller_log_silent", "voters_behind")
 UNSEEN: Final = frozenset(
     {
         "copy_absent",
@@ -24,7 +25,7 @@ UNSEEN: Final = frozenset(
     }
 )
 """What of a plan's `Missing` means that records may be where nobody looked."""
-CANNOT_TELL: Final = UNSEEN | {"controller_log_older"}
+CANNOT_TELL: Final = UNSEEN | {"controller_log_older", "voters_behind"}
 """What of it leaves it open whether an ordinary start loses anything."""
 UNBOUNDED: Final = UNSEEN.union(UNSAID)
 """What of a plan's `Missing` leaves it open how much may be lost at most."""
@@ -147,6 +148,8 @@ class PlanPartition:
     """Brokers that will not come back, as the controller calls them; of whom a copy is here, that is not live."""
     not_copied: tuple[Broker, ...] = ()
     """Brokers whose log directory was copied in part, and this replica is not in the copy; or could not be read."""
+    strays: Strays | None = None
+    """What brokers do with their directories of it as they start, for the controllers do not know the topic; None: they know it."""
 
     @property
     def absent(self) -> list[int]:
@@ -265,7 +268,8 @@ class Missing:
     """A witness that is not there and makes the bounds wider.
 
     `no_controller_log` · `controller_log_damaged` · `controller_log_silent` (it is here, and whoever read it says so instead) ·
-    `controller_log_older` (than the records at stake) · `copy_absent` · `not_copied` (its log directory was copied in part) ·
+    `controller_log_older` (than the records at stake) · `voters_behind` (what is known of the partition is from observers' copies
+    of that log) · `topic_unknown` (to the controllers) · `copy_absent` · `not_copied` (its log directory was copied in part) ·
     `replica_absent` (its broker starts with an empty log) · `dead_copy_absent` (and it will not come back) · `copy_not_read` (it is
     here, and nothing of its log could be read) · `copy_unnamed` (nothing in the copy says whose it is) ·
     `same_broker` (another copy is of the same broker) · `no_high_watermark` · `no_epoch_checkpoint` · `log_not_read` ·
@@ -291,6 +295,8 @@ class Plan:
     already_lost: tuple[AlreadyLost, ...] = ()
     at_stake: tuple[Loss, ...] = ()
     """Where nobody can lead: all that the copies hold."""
+    strays: Strays | None = None
+    """What an ordinary start makes of all these directories, where the controllers do not know the topic."""
     alike: tuple[Broker, ...] = ()
     """Who loses as much as `recommended`, where that loses anything."""
     ordinary: tuple[Broker, ...] = ()
@@ -303,6 +309,8 @@ class Plan:
         """Offsets proven committed that an ordinary start may lose; None where it cannot be told, for copies are not here."""
         if any(one.kind in CANNOT_TELL for one in self.missing):
             return None
+        if self.strays is not None:
+            return costs_of(self.at_stake)[0]
         return max((one.committed for one in self.candidates if one.broker in self.ordinary), default=0)
 
     @property

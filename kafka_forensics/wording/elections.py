@@ -29,8 +29,9 @@ EMPTY_REPLICA_MAY_LEAD: empty replica that may be elected
     > Start a broker that holds these records first, and this one last. <weigh>
 TOPIC_UNKNOWN_TO_CONTROLLER: partition that the controllers do not know
     copies on {brokers:brokers} hold this partition, and the controller's log[ (up to {controller_end_ms:time})] does not know
-    [topic id {topic_id}|the topic]; when these brokers start, they delete its directories within a minute
-    (3.3.2, 3.6.2), or rename them to -stray and serve them no more (3.9.1 to 4.3.0)[, which is harmless if {harmless_if}]
+    [topic id {topic_id}|the topic]; when these brokers start, they [{sets_aside:if}rename its directories to -stray and serve them
+    no more|{may_delete:if}delete its directories within a minute, as brokers before 3.7 do|delete its directories within a minute
+    (3.3.2, 3.6.2), or rename them to -stray and serve them no more (3.9.1 to 4.3.0)][, which is harmless if {harmless_if}]
     > Look for a newer copy of __cluster_metadata, on every controller and broker, before any broker starts, and keep these copies.
 CONTROLLER_LOG_OLD: controllers' log that lags behind its observers
     the voters' copies of the controller's log end at offset {voters_end}, and those of {held_by:brokers} go on to

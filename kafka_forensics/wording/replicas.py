@@ -41,7 +41,8 @@ UNCLEAN_LOSS: committed records that a new leader lacks
     > <weigh>
 COMMITTED_LOST_EVERYWHERE: committed records that no copy holds
     no given copy holds [{offsets}|some offsets], once committed[ (high watermark {high_watermark})][ according to {witness}][; its
-    directory is gone on {directories_missing_on:brokers}][, which is harmless if {harmless_if}]
+    directory is gone on {directories_missing_on:brokers}][; {never_known:if}the controller's log, which is here from its beginning,
+    never knew the topic: brokers that start with such a log delete its directories][, which is harmless if {harmless_if}]
     > Look for further copies: other replicas, other log directories, backups, files ending in .deleted. Then scan them together.
 TOPIC_ID_MISMATCH: different topics of one name
     the copies are of different topics with the same name[ ({topic_ids:list})][; by the controller's log
@@ -65,7 +66,8 @@ NODE_ID_MISMATCH: a broker given under another's number
     on another machine. A name that is no number, such as old=PATH, claims nothing.
 REPLICA_MISSING: replica whose directory is gone
     [replication-offset-checkpoint of this copy gives the partition {high_watermark} committed offsets|the controller's log gives
-    this broker a replica], but its directory is not there[, which is harmless if {harmless_if}]
+    this broker a replica], but its directory is not there[; {never_known:if}the controller's log, which is here from its beginning,
+    never knew the topic: brokers that start with such a log delete its directories][, which is harmless if {harmless_if}]
     > Look for the directory on the broker itself; if it is gone there too, keep every other replica as it is.
 REPLICA_NOT_GIVEN: replicas of a broker that was not given
     [{other_log_dirs:if}not every log directory of this broker was given|no log directory of this broker was given], though the

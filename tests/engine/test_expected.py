@@ -6,12 +6,25 @@ from typing import Any
 
 import pytest
 
+from kafka_forensics.cli.plan_list import summary_line
+from kafka_forensics.cli.plan_step_words import step_lines
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.planning import Planned, PlanOptions, make_plans
 from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.replication.plans import costs_of
 from kafka_forensics.wording import message
-from tests.support.controller_log import CONTROLLER, ControllerLog, change, controlled_by, in_sync, partition, setting, topic
+from tests.support.controller_log import (
+    CONTROLLER,
+    ControllerLog,
+    change,
+    controlled_by,
+    in_sync,
+    partition,
+    record,
+    setting,
+    topic,
+)
 from tests.support.faults import (
     BASE_TIMESTAMP,
     HEALTHY,
@@ -264,6 +277,67 @@ def test_topics_that_the_controllers_do_not_know_are_named(tmp_path: Path) -> No
     assert [each.verdict for each in result.partitions if each.topic == "t"] == ["error"]
 
 
+@pytest.mark.parametrize(
+    ("level", "severity", "strays", "at_least"),
+    [(14, "critical", "deleted", HIGH_WATERMARK), (15, "error", "set_aside", 0), (None, "error", "set_aside", 0)],
+)
+def test_of_a_topic_that_the_controllers_do_not_know_all_is_at_stake(
+    tmp_path: Path, level: int | None, severity: str, strays: str, at_least: int
+) -> None:
+    features = [] if level is None else [record(12, name="metadata.version", feature_level=level)]
+    known = [topic("other", OTHER_ID), partition([1, 2, 3], 1, topic_id=OTHER_ID)]
+    brokers = controlled_by(healthy(tmp_path), *features, *known)
+    assert told(brokers) == [("TOPIC_UNKNOWN_TO_CONTROLLER", severity, None)]
+    plan = planned(brokers).plan
+    assert (plan.candidates, plan.ordinary, plan.strays) == ((), (), strays)
+    assert (plan.ordinary_loss, costs_of(plan.at_stake)) == (HIGH_WATERMARK, (HIGH_WATERMARK, at_least, LOG_END))
+    assert [one.kind for one in plan.missing] == ["topic_unknown"]
+
+
+def test_what_a_damaged_controllers_log_does_not_say_it_may_have_known(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), topic("other", OTHER_ID), partition([1, 2, 3], 1, topic_id=OTHER_ID))
+    path = next((tmp_path / f"c{CONTROLLER}" / "__cluster_metadata-0").glob("*.log"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    assert "TOPIC_UNKNOWN_TO_CONTROLLER" not in {kind for kind, _, _ in told(brokers)}
+    assert planned(brokers).plan.strays is None
+
+
+@pytest.mark.parametrize(("start", "kinds"), [(0, ["COMMITTED_LOST_EVERYWHERE"]), (5, [])])
+def test_a_topic_that_the_controllers_never_knew_was_not_deleted_by_them(tmp_path: Path, start: int, kinds: list[str]) -> None:
+    """After brokers started with such a log: their directories are gone, and their checkpoints are left."""
+    brokers = healthy(tmp_path)
+    log = ControllerLog(next_offset=start).lead([CONTROLLER])
+    log.append(topic("other", OTHER_ID)).append(partition([1, 2, 3], 1, topic_id=OTHER_ID))
+    log.put(tmp_path / f"c{CONTROLLER}", start=start)
+    for broker in (1, 2, 3):
+        shutil.rmtree(brokers.log_dir(broker) / "t-0")
+    result = scan(paths(brokers), ScanOptions())
+    assert [one.kind for one in result.findings if one.severity.value == "critical"] == kinds
+    for one in result.findings if kinds else ():
+        if one.kind in ("COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING"):
+            assert "never knew the topic" in message(one)
+    gone = make_plans(paths(brokers), ScanOptions(), PlanOptions())
+    assert ("COMMITTED_LOST_EVERYWHERE" in summary_line(gone)) is bool(kinds)
+
+
+def test_a_topic_that_the_controllers_deleted_is_gone_as_it_should_be(tmp_path: Path) -> None:
+    brokers = controlled_by(healthy(tmp_path), *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
+    for broker in (1, 2, 3):
+        shutil.rmtree(brokers.log_dir(broker) / "t-0")
+    assert told(brokers) == []
+
+
+def test_a_wiped_disk_alone_is_told(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    wipe(brokers, 1)
+    wiped = [str(brokers.log_dir(1))]
+    (one,) = scan(wiped, ScanOptions()).findings
+    assert (one.kind, one.severity.value, one.confidence.value) == ("LOG_DIR_WIPED", "warning", "suspected")
+    assert "harmless if the broker is new" in message(one)
+    assert scan(wiped, ScanOptions(copied=Reading.PARTIAL)).findings == []
+    assert "LOG_DIR_WIPED" in summary_line(make_plans(wiped, ScanOptions(), PlanOptions()))
+
+
 def test_a_sole_voters_old_copy_never_catches_up(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     old = ControllerLog().lead([CONTROLLER])
@@ -280,8 +354,29 @@ def test_a_sole_voters_old_copy_never_catches_up(tmp_path: Path) -> None:
     behind = only(result, "CONTROLLER_LOG_OLD")
     assert (behind.evidence["voters"], behind.evidence["voters_end"], behind.evidence["held_by"]) == ([CONTROLLER], 1, [1, 2])
     assert only(result, "TOPIC_UNKNOWN_TO_CONTROLLER").place.topic == "t"
+    assert planned(brokers).plan.strays == "set_aside"
     whole.put(tmp_path / f"c{CONTROLLER}")
     assert told(brokers) == []
+
+
+def test_what_only_observers_hold_says_nothing_of_who_will_be_in_sync(tmp_path: Path) -> None:
+    brokers = healthy(tmp_path)
+    old = ControllerLog().lead([CONTROLLER])
+    for value in in_sync([1, 2, 3]):
+        old.append(value)
+    whole = old.copy()
+    whole.append(change(isr=[1], leader=1))
+    directory = brokers.log_dir(1)
+    identity = (directory / "meta.properties").read_bytes()
+    whole.put(directory, 1)
+    (directory / "meta.properties").write_bytes(identity)
+    old.put(tmp_path / f"c{CONTROLLER}")
+    plan = planned(brokers).plan
+    assert [one.kind for one in plan.missing] == ["voters_behind"]
+    assert plan.ordinary_loss is None
+    lines = list(step_lines(planned(brokers), plan.candidates[0]))
+    assert lines[0].startswith("Look for a newer copy of a voter's")
+    assert not any("any order" in line for line in lines)
 
 
 # 5. a partial copy

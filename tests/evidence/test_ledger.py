@@ -1,11 +1,13 @@
 """The ledger of expectation: how log directories are read, row by row of the table, and what is the case with each replica."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kafka_forensics.evidence.ledger import Case, GivenDirectory, Ledger, Reading, read_directory
-from kafka_forensics.model.controller import ControllerHistory, PartitionControl
+from kafka_forensics.model.controller import ControllerHistory, PartitionControl, TopicHistory
 
 A, B, C, D = ("a", 0), ("b", 0), ("c", 0), ("d", 0)
 METADATA = ("__cluster_metadata", 0)
@@ -94,8 +96,24 @@ def test_of_a_broker_that_has_no_replica_any_more_the_row_says_so() -> None:
 
 
 def test_a_partition_that_the_controllers_do_not_know_is_deleted() -> None:
-    [row] = Ledger([given(1, B, named=[A, B])], controller(b=[1])).rows(*A)
-    assert (row.case, row.is_deleted) == (Case.ABSENT, True)
+    known = controller(b=[1])
+    known.topics["of a"] = TopicHistory(A[0], "of a")
+    [row] = Ledger([given(1, B, named=[A, B])], known).rows(*A)
+    assert (row.case, row.is_deleted, row.never_known) == (Case.ABSENT, True, False)
+
+
+def test_one_of_a_topic_that_their_log_never_had_is_not_unless_it_is_not_here_whole() -> None:
+    directory = given(1, B, named=[A, B])
+    known = controller(b=[1])
+    [row] = Ledger([directory], known).rows(*A)
+    assert (row.case, row.is_deleted, row.never_known) == (Case.ABSENT, False, True)
+    [elsewhere] = Ledger([replace(directory, of_another_cluster=True)], known).rows(*A)
+    assert (elsewhere.is_deleted, elsewhere.never_known) == (True, False)
+    lacking: list[dict[str, Any]] = [{"log_start_offset": 1}, {"gaps": [(3, 4)]}, {"malformed_records": 1}, {"unknown_after": 7}]
+    lacking.append({"end_is_known": False})
+    for less in lacking:
+        [row] = Ledger([directory], replace(known, **less)).rows(*A)
+        assert (row.is_deleted, row.never_known) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.controller_log import controlled_by, partition, topic
-from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
+from tests.support.controller_log import controlled_by, in_sync, partition, record, topic
+from tests.support.faults import HEALTHY, LOG_END, TOPIC_ID, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, verdict
+from tests.support.gallery_replicas import OTHER_TOPIC_ID
 from tests.support.injections import cut
 
 pytestmark = pytest.mark.faults
@@ -76,7 +77,8 @@ def test_one_directory_left_is_a_copy(brokers: Brokers) -> None:
 
 def test_of_a_topic_that_was_deleted_nothing_is_missing(brokers: Brokers) -> None:
     remove_partition(brokers, 1, 2, 3)
-    controlled_by(brokers, topic(name="other"), partition([1, 2, 3], 1))
+    other = topic("other", OTHER_TOPIC_ID), partition([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
+    controlled_by(brokers, *other, *in_sync([1, 2, 3]), record(9, topic_id=TOPIC_ID))
     told = said(verdict(brokers))
     assert [one for one in told if one[0] == "REPLICA_MISSING"] == [("REPLICA_MISSING", "info", broker) for broker in (1, 2, 3)]
     assert "COMMITTED_LOST_EVERYWHERE" not in {kind for kind, _, _ in told}
