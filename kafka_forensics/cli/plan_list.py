@@ -11,6 +11,8 @@ from kafka_forensics.engine.planning import Planned, Plans
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.replication.plans import Broker, Candidate, costs_of
 
+_AGAINST_SHOWN: Final = 4
+"""Partitions named that an order is against."""
 _UNSAID: Final = {
     "no_controller_log": "No controller's log is here to say for {}",
     "controller_log_damaged": "The controller's log here is too damaged to say for {}",
@@ -24,7 +26,7 @@ def overview(plans: Plans, width: int) -> Iterator[str]:
     lead; then whose copies are not here."""
     heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
     yield from table_lines(heads, (*heads[3:5], *heads[6:]), [_row(one) for one in plans.planned], width)
-    for line in unseen_lines(plans):
+    for line in (*order_lines(plans), *unseen_lines(plans)):
         yield from words.wrapped(line, width)
 
 
@@ -37,7 +39,37 @@ def _row(planned: Planned) -> list[str]:
         return [partition, "", "nobody can", *told, "", *told]
     called = words.labels(planned)
     costs = [[called[one.broker], str(one.at_most), str(one.committed)] for one in (best, worst)]
-    return [partition, costs[0][0], words.election(planned, best), *costs[0][1:], *costs[1]]
+    same = [one.broker for one in planned.plan.candidates if one.broker in planned.plan.alike and one.election == best.election]
+    either = " or ".join(called[broker] for broker in (best.broker, *same))
+    return [partition, either, words.election(planned, best), *costs[0][1:], *costs[1]]
+
+
+def order_lines(plans: Plans) -> Iterator[str]:
+    """In which order to start the brokers, which start for all their partitions at once; nothing where it makes no difference."""
+    order = plans.start_order
+    if order is None:
+        return
+    listed = ", then ".join(words.brokers([broker]) for broker in order.brokers)
+    lead = "A broker starts for all its partitions at once"
+    if len(order.brokers) < 2:
+        return
+    each = "each when those before it lead what they can"
+    if not order.against:
+        yield f"{lead}. Start {listed}, {each}: so every partition comes to lose as little as it can."
+    else:
+        against = ", ".join(
+            f"{name(one.wish.topic, one.wish.partition)} ({one.wish.leader} is better, {one.leader} leads)"
+            for one in order.against[:_AGAINST_SHOWN]
+        )
+        rest = len(order.against) - _AGAINST_SHOWN
+        committed, lost = (sum(one.more[at] for one in order.against) for at in (0, 1))
+        yield (
+            f"{lead}, and no order serves all of these. Least is lost if you start {listed}, {each}. "
+            f"{plural(len(order.against), 'partition')} would then lose {plural(lost, 'offset')} more than in the best order for "
+            f"{'it' if len(order.against) == 1 else 'each'}, {committed} of them proven committed: {against}"
+            + (f" and {plural(rest, 'other')}." if rest > 0 else ".")
+        )
+    yield "Copy what would be lost before any broker starts; who has to be kept down or forced is in the plan of each partition."
 
 
 def _costs(one: Candidate) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.cli import plan_step_words as way
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name
-from kafka_forensics.cli.plan_list import overview, unseen_lines
+from kafka_forensics.cli.plan_list import order_lines, overview, unseen_lines
 from kafka_forensics.cli.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
@@ -18,6 +18,7 @@ from kafka_forensics.export.json_values import json_text
 from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.replication.plans import Candidate, Loss, PlanReplica, costs_of
+from kafka_forensics.replication.start_order import StartOrder
 from kafka_forensics.wording.offset_words import offset_range
 
 Json = dict[str, Any]
@@ -343,8 +344,26 @@ def _tool(plans: Plans, shape: Shape) -> Json:
         "copies_absent": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.absent.items(), key=str)],
         "do_not_start": [{"broker": broker, "partitions": count} for broker, count in sorted(plans.refused.items(), key=str)],
         **shape.not_read([{"broker": broker, "partitions": count} for broker, count in sorted(plans.not_read.items(), key=str)]),
-        "controller_unsaid": [{"kind": kind, "partitions": count} for kind, count in sorted(plans.unsaid.items())],
+        "controller_unsaid": shape.unsaid(plans.unsaid.items()),
+        **shape.start_order(_order_object(plans.start_order)),
     }
+
+
+def _order_object(order: StartOrder | None) -> Json | None:
+    if order is None:
+        return None
+    against = [
+        {
+            "topic": one.wish.topic,
+            "partition": one.wish.partition,
+            "recommended": one.wish.leader,
+            "leader": one.leader,
+            "committed": one.more[0],
+            "at_most": one.more[1],
+        }
+        for one in order.against
+    ]
+    return {"brokers": list(order.brokers), "against": against}
 
 
 def _partition_object(planned: Planned, elect: str | None, shape: Shape) -> Json:
@@ -381,7 +400,7 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
     """A section a partition as Markdown: candidates, notes, what to do."""
     yield "# kafka-forensics: plan\n"
     if plans.partitions != 1:
-        yield from (f"\n{markdown(line)}\n" for line in unseen_lines(plans))
+        yield from (f"\n{markdown(line)}\n" for line in (*order_lines(plans), *unseen_lines(plans)))
     for planned in plans.planned:
         shown = shown_of(planned, elect)
         yield f"\n## {markdown(name(planned.plan.topic, planned.plan.partition))}\n\n{markdown(words.title(planned))}.\n\n"

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_forensics.cli.output_words import name
+from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.plan_words import brokers, damaged_by, offsets_words, refusal
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import Planned
@@ -19,6 +19,16 @@ _SERVER: Final = "HOST:PORT"
 
 def step_lines(planned: Planned, candidate: Candidate) -> Iterator[str]:
     """What to do, a step a sentence, without numbers."""
+    if planned.others:
+        yield (
+            f"Plan without --topic and --partition first: brokers start for {plural(planned.others, 'further partition')} in these "
+            "log directories, too, and what is best for this one may cost another records."
+        )
+    yield from _steps_of_one(planned, candidate)
+
+
+def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
+    """The steps as if it were the only partition."""
     todo = planned.steps(candidate)
     yield from unstartable(planned, movable=True, until="anything below is done")
     yield from _unread(planned)

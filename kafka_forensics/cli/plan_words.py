@@ -349,7 +349,9 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     some = " of those that would start" if any(one.is_live and not one.starts for one in planned.given.replicas) else ""
     lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
     if not candidate.losses:
-        whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else ""
+        alike = sorted(planned.plan.alike, key=str) if best else []
+        whoever = f", nor if {brokers(alike)} led" if alike else ""
+        whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else whoever
         return f"{lead}. Nothing that the copies hold would be lost{whoever}."
     told = "; ".join(loss_words(planned, one) for one in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
 from typing import Final
 
@@ -15,7 +15,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.controller import present_topic
 from kafka_forensics.engine.environment import identity_groups
 from kafka_forensics.engine.expected import may_delete, unknown_to_controller, voters_end
-from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.inputs import broker_order, gather
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult
@@ -49,6 +49,7 @@ from kafka_forensics.replication.plans import (
     TruncateBy,
     Witness,
 )
+from kafka_forensics.replication.start_order import StartOrder, start_order, wish_of
 
 CONTRADICTING: Final = frozenset(
     {
@@ -97,6 +98,8 @@ class Planned:
     """What the scan found that bears on elections."""
     not_read: list[ReplicaContext] = field(default_factory=list)
     """Replicas whose copy is here and of whose log nothing could be read: nothing is planned for them."""
+    others: int = 0
+    """Further partitions in the log directories that were given, for which the same brokers start."""
 
     def amount(self, one: Loss) -> Amount:
         """What a loss of this plan comes to."""
@@ -126,7 +129,7 @@ class Planned:
         return steps(self.given, self.plan, candidate)
 
 
-@dataclass(slots=True)
+@dataclass
 class Plans:
     """Plans of all partitions asked for that matter; of a single partition always."""
 
@@ -140,9 +143,21 @@ class Plans:
     """Why the controller does not say what replicas there are, see `Missing` → partitions."""
     refused: Counter[int | str] = field(default_factory=Counter)
     """Broker that would not start on its copy → partitions of which that has replicas."""
+    others: int = 0
+    """Partitions with a directory in what was given, which were not asked for."""
     by_raft: int = 0
     """Partitions of the controllers' log, which elect among themselves."""
     result: ScanResult | None = None
+
+    @cached_property
+    def start_order(self) -> StartOrder | None:
+        """The order in which to start brokers for all of several; None where it makes no difference."""
+        if self.partitions < 2:
+            return None
+        chosen = [(each, each.recommended) for each in self.planned]
+        wishes = [wish_of(each.given, each.plan, each.steps(best)) for each, best in chosen if best is not None]
+        live = {one.broker for each in self.planned for one in each.plan.candidates}
+        return start_order([wish for wish in wishes if wish is not None], sorted(live, key=broker_order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +213,16 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         if one.plan.matters or found.partitions == 1:
             found.planned.append(one)
 
+    there = {
+        (each.topic, each.partition)
+        for log_dir in inputs.log_dirs
+        for each in log_dir.found.partitions
+        if each.legal and not each.suffix and each.topic != CLUSTER_METADATA_TOPIC
+    }
     found.result = scan_inputs(inputs, options, progress, look, witnesses)
+    found.others = max(len(there) - found.partitions, 0)
+    for each in found.planned if found.partitions == 1 else ():
+        each.others = found.others
     return found
 
 

@@ -1,5 +1,6 @@
 """Answers in the shape of an earlier schema: what that has no words for is left out, and it is known that something was."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -100,6 +101,18 @@ class Shape:
         """Whom an ordinary start may elect and what that loses; nothing of it in 1.0."""
         self.left_out = self.left_out or (self._is_first and bool(loss))
         return {} if self._is_first else {"ordinary_leaders": list(leaders), "ordinary_loss": loss}
+
+    def unsaid(self, kinds: Iterable[tuple[str, int]]) -> list[Json]:
+        """Why controllers say nothing of partitions, and of how many; to 1.0 voters that lag behind are silent."""
+        counts: Counter[str] = Counter()
+        for kind, partitions in kinds:
+            counts["controller_log_silent" if self._is_first and kind == "voters_behind" else kind] += partitions
+        return [{"kind": kind, "partitions": count} for kind, count in sorted(counts.items())]
+
+    def start_order(self, order: Json | None) -> Json:
+        """In which order to start brokers for all partitions; nothing of it in 1.0."""
+        self.left_out = self.left_out or (self._is_first and order is not None)
+        return {} if self._is_first else {"start_order": order}
 
     def not_read(self, copies: list[Json]) -> Json:
         """Of how many partitions a plan has copies that could not be read, by broker; nothing of it in 1.0."""

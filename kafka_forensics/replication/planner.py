@@ -47,7 +47,7 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
     ranked = [(planning.preference(number, one), one.broker) for number, one in zip(able, candidates, strict=True)]
     ranked.sort(key=itemgetter(0))
     lost = ranked[0][0][:_COSTS] if ranked else ()
-    alike = [each for each in ranked[1:] if each[0][:_COSTS] == lost] if any(lost) else []
+    alike = [each for each in ranked[1:] if each[0][:_COSTS] == lost] if ranked and any(ranked[-1][0][:_COSTS]) else []
     return Plan(
         given.topic,
         given.partition,

@@ -141,10 +141,16 @@ def test_of_several_partitions_those_that_could_lose(run_plan: Run, tmp_path: Pa
     assert [" ".join(line.split()) for line in out.splitlines()] == [
         "partition elect election lost committed worst worst lost worst committed",
         "b-0 2 not known 0 0 1 2 0",
+        "A broker starts for all its partitions at once. Start broker 2, then broker 1,",
+        "each when those before it lead what they can: so every partition comes to lose",
+        "as little as it can.",
+        "Copy what would be lost before any broker starts; who has to be kept down or",
+        "forced is in the plan of each partition.",
         "No controller's log is here to say for 3 partitions whether there are further",
         "replicas, which may hold more.",
     ]
-    assert json.loads(run_plan(*roots, "--format", "json")[1])["partitions_planned"] == 3
+    document = json.loads(run_plan(*roots, "--format", "json")[1])
+    assert (document["partitions_planned"], document["start_order"]) == (3, {"brokers": [2, 1], "against": []})
     assert (
         run_plan(*roots, "--topic", "a", "--format", "tsv")[2]
         == "1 partition: no election would lose anything that the copies here hold\n"
@@ -152,6 +158,26 @@ def test_of_several_partitions_those_that_could_lose(run_plan: Run, tmp_path: Pa
     quiet = run_plan(*roots, "--topic", "a", "-q", "--format", "table")
     assert "Recommended: broker 1. Nothing that the copies hold would be lost, whoever\nleads: any order will do." in quiet[1]
     assert quiet[2] == ""
+
+
+def test_partitions_that_want_different_orders_are_told(run_plan: Run, tmp_path: Path) -> None:
+    for partition, ends in (("a-0", (3, 5)), ("b-0", (9, 3))):
+        for broker, end in enumerate(ends, 1):
+            put_replica(tmp_path / partition, broker, batch(0, 3) + (batch(3, end - 3) if end > 3 else b""), partition=partition)
+    roots = tmp_path / "a-0", tmp_path / "b-0"
+    flat = " ".join(run_plan(*roots, "--format", "table")[1].split())
+    assert "no order serves all of these. Least is lost if you start broker 1, then broker 2, each when" in flat
+    assert "1 partition would then lose 2 offsets more than in the best order for it, 0 of them proven committed: a-0 (2 is" in flat
+    document = json.loads(run_plan(*roots, "--format", "json")[1])
+    validated(None, [document])
+    against = [{"topic": "a", "partition": 0, "recommended": 2, "leader": 1, "committed": 0, "at_most": 2}]
+    assert document["start_order"] == {"brokers": [1, 2], "against": against}
+    assert "Least is lost if you start broker 1" in run_plan(*roots, "--format", "markdown")[1]
+    earlier = json.loads(run_plan(*roots, "--format", "json", "--schema", "1.0")[1])
+    assert "start_order" not in earlier
+    alone = json.loads(run_plan(*roots, "--topic", "a", "--format", "json")[1])
+    assert alone["start_order"] is None
+    assert alone["partitions"][0]["advice"][1].startswith("Plan without --topic and --partition first")
 
 
 def test_two_ways_to_know_epochs_that_disagree_are_told(run_plan: Run, tmp_path: Path) -> None:

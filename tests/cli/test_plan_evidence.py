@@ -125,7 +125,9 @@ def test_the_table_tells_the_steps_that_the_other_formats_tell(run_plan: Run, au
     steps = [f"{number}. {line}" for number, line in enumerate(partition["advice"][1:], 1)]
     assert " ".join([partition["advice"][0], *steps, *partition["commands"]]) in flat
     healthy = SAMPLES / "healthy", "--topic", "orders", "--partition", "0", "--format"
-    assert "1. Start the brokers in any order" in run_plan(*healthy, "table")[1]
+    told = run_plan(*healthy, "table")[1]
+    assert "1. Plan without --topic and --partition first: brokers start for" in told
+    assert "2. Start the brokers in any order" in told
 
 
 def test_those_that_lose_alike_are_told(run_plan: Run, tmp_path: Path) -> None:

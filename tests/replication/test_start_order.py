@@ -1,0 +1,126 @@
+"""One order of brokers for many partitions: none is better, and those it is against are named."""
+
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.plan_steps import steps
+from kafka_forensics.replication.planner import plan_partition
+from kafka_forensics.replication.plans import Broker, PlanControl, PlanPartition, PlanReplica
+from kafka_forensics.replication.start_order import StartOrder, Wish, start_order, wish_of
+
+FIRST = (EpochEntry(0, 0),)
+
+
+def partition(topic: str, control: PlanControl | None, *ends: int) -> PlanPartition:
+    return PlanPartition(
+        topic, 0, [PlanReplica(broker, 0, end, end, FIRST, FIRST) for broker, end in enumerate(ends, 1)], {}, control
+    )
+
+
+def wish(given: PlanPartition) -> Wish | None:
+    plan = plan_partition(given)
+    return wish_of(given, plan, steps(given, plan, next(one for one in plan.candidates if one.broker == plan.recommended)))
+
+
+def ordered(*partitions: PlanPartition) -> StartOrder | None:
+    return start_order([one for one in map(wish, partitions) if one is not None], [1, 2, 3])
+
+
+def in_sync(*isr: int) -> PlanControl:
+    return PlanControl(-1, isr[0], 0, isr, (), (1, 2, 3))
+
+
+def test_where_nothing_can_be_lost_there_is_no_order() -> None:
+    assert ordered(partition("t", in_sync(1, 2, 3), 8, 8, 8), partition("u", None, 8, 8, 8)) is None
+
+
+def test_one_partition_starts_with_who_loses_least() -> None:
+    order = ordered(partition("t", in_sync(1, 2, 3), 5, 8, 8))
+    assert order is not None
+    assert (order.brokers[0], order.against) == (2, ())
+
+
+def test_two_partitions_find_the_broker_that_serves_both() -> None:
+    """Each by itself would name the first that loses nothing: 2 of the one, 1 of the other."""
+    order = ordered(partition("t", in_sync(1, 2, 3), 5, 8, 8), partition("u", in_sync(1, 2, 3), 8, 5, 8))
+    assert order is not None
+    assert (order.brokers[0], order.against) == (3, ())
+
+
+def test_who_is_not_in_sync_may_start_first() -> None:
+    order = ordered(partition("t", in_sync(1, 2), 5, 8, 3), partition("u", in_sync(3), 8, 8, 8))
+    assert order is not None
+    assert order.against == ()
+    assert order.brokers.index(2) < order.brokers.index(1)
+
+
+def test_where_no_order_serves_all_least_is_lost_and_it_is_told() -> None:
+    order = ordered(partition("t", in_sync(1, 2), 5, 8, 5), partition("u", in_sync(1, 2), 18, 2, 2))
+    assert order is not None
+    assert order.brokers.index(1) < order.brokers.index(2)
+    [against] = order.against
+    assert (against.wish.topic, against.wish.leader, against.leader, against.more) == ("t", 2, 1, (3, 3))
+
+
+def test_without_a_controllers_log_anyone_who_starts_first_may_lead() -> None:
+    order = ordered(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
+    assert order is not None
+    assert order.brokers[0] == 2
+    assert [(one.wish.topic, one.leader, one.more) for one in order.against] == [("u", 2, (3, 3))]
+
+
+def test_where_unclean_elections_are_on_so_it_is_with_a_controllers_log() -> None:
+    told = PlanControl(-1, 2, 0, (2,), (), (1, 2, 3), unclean_enabled=True)
+    found = wish(partition("t", told, 5, 8, 5))
+    assert found is not None
+    assert found.leader_under({1: 0, 2: 1, 3: 2}) == 1
+
+
+def cost(wishes: list[Wish], order: tuple[Broker, ...]) -> tuple[int, int]:
+    places = {broker: place for place, broker in enumerate(order)}
+    costs = [one.cost_under(one.leader_under(places)) for one in wishes]
+    return sum(committed for committed, _ in costs), sum(lost for _, lost in costs)
+
+
+ENDS = st.tuples(*[st.integers(0, 9)] * 3)
+CONTROLS = st.one_of(st.none(), st.lists(st.sampled_from([1, 2, 3]), min_size=1, unique=True).map(lambda isr: in_sync(*isr)))
+
+
+@given(st.lists(st.tuples(CONTROLS, ENDS), max_size=6))
+def test_no_order_loses_less_and_what_it_is_against_is_the_difference(
+    given_ones: list[tuple[PlanControl | None, tuple[int, ...]]],
+) -> None:
+    partitions = [partition(f"t{number}", control, *ends) for number, (control, ends) in enumerate(given_ones)]
+    wishes = [one for one in map(wish, partitions) if one is not None]
+    order = start_order(wishes, [1, 2, 3])
+    assert (order is None) is (not wishes)
+    if order is None:
+        return
+    costs = {each: cost(wishes, each) for each in permutations((1, 2, 3))}
+    assert costs[tuple(int(broker) for broker in order.brokers)] == min(costs.values())
+    wanted = [one.cost_under(one.leader) for one in wishes]
+    more = [one.more for one in order.against]
+    for at in (0, 1):
+        assert sum(each[at] for each in wanted) + sum(each[at] for each in more) >= min(costs.values())[at]
+
+
+def test_of_many_brokers_an_order_is_found_that_no_move_makes_better() -> None:
+    """Broker n must lead before n + 1: one order serves all of them."""
+    brokers: list[Broker] = list(range(9, 0, -1))
+    wishes = [Wish(f"t{n}", 0, n, (n + 1,), (), {n: (0, 0), n + 1: (5, 5)}) for n in range(1, 9)]
+    order = start_order(wishes, brokers)
+    assert order is not None
+    assert (order.brokers, order.against) == (tuple(range(1, 10)), ())
+
+
+def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:
+    wishes = []
+    for n in range(10_000):
+        costs: dict[Broker, tuple[int, int]] = {n % 5 + 1: (0, 0), (n + 1) % 5 + 1: (n, n)}
+        wishes.append(Wish(f"t{n}", 0, n % 5 + 1, ((n + 1) % 5 + 1,), (), costs))
+    order = start_order(wishes, [1, 2, 3, 4, 5])
+    assert order is not None
+    assert {one.wish.leader for one in order.against} == {order.brokers[-1]}
