@@ -132,7 +132,7 @@ def test_unclean_loss_reads_like_a_colleague() -> None:
         " by the leader-epoch-checkpoint Kafka does not cut there, and that copy would keep other records than the leader for good."
     )
     assert wording.advice(loss) == (
-        "Do not start broker 2, and copy its log directory elsewhere first: no other good copy is known. Copy those of the other"
+        "Leave broker 2 stopped until its log directory is copied elsewhere: no other good copy is known. Copy those of the other"
         " brokers, too, before any of them starts. Weigh what each election would cost with `kafka-forensics plan PATH... --topic"
         " audit --partition 0`. See what every replica holds there with `kafka-forensics compare PATH... --topic audit"
         " --partition 0`."
@@ -195,7 +195,7 @@ def test_a_file_outside_of_the_partition_is_named_with_its_directory() -> None:
 def test_the_only_holder_is_left_stopped_and_copied(kind: str, severity: Severity, broker: int | None) -> None:
     place = replace(PLACE, broker=broker)
     text = wording.advice(finding(kind, place, {**RICH, "held_by": [2]}, severity=severity)) or ""
-    assert text.startswith("Do not start broker 2, and copy its log directory elsewhere first")
+    assert text.startswith("Leave broker 2 stopped until its log directory is copied elsewhere")
     rest = text.split(".", 1)[1]
     assert "To repair" not in rest
     assert not re.search(r"(?:^|[.;:,] )(?:then )?(?:start|restart|delete|remove|move|wipe|truncate|abort)\b", rest, re.IGNORECASE)

@@ -43,7 +43,7 @@ any of them starts. |Copy the log directories of all brokers elsewhere before an
 cost with {plan} [See what every replica holds there with {compare}|<only>]"""
 _GUARDS: Final = (  # what to leave alone while no, one, more holders of a good copy are known
     "No good copy is known: keep every log directory and every backup as it is.",
-    "Do not start {held_by:brokers}, and copy its log directory elsewhere first: no other good copy is known.",
+    "Leave {held_by:brokers} stopped until its log directory is copied elsewhere: no other good copy is known.",
     "Copy the log directories of {held_by:brokers} elsewhere before any broker of this partition starts.",
 )
 _REPAIR: Final = """stop it while one of {held_by:brokers} leads the partition, move (never delete) this partition's directory \

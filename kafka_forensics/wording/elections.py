@@ -16,12 +16,12 @@ ISR_MEMBER_MISSING_COMMITTED: replica in sync that lacks committed records
     [{absent:if}no directory of this replica is there, and it|this replica] counts as in sync[ (ISR {isr:list})] but lacks
     [{offsets}|some offsets], once committed[ according to {witness}]; electing it would be clean and would lose them[, which is
     harmless if {harmless_if}]<held>
-    > <weigh>
+    > [This broker starts last, once one of {held_by:brokers} leads the partition. ]<weigh>
 LRS_RISK: last electable replica that is too short
     no other replica than this one may be elected[ (ISR {isr:list})], and [{absent:if}no directory of it is there: it lacks|it
     lacks] [{offsets}|some offsets][, once committed according to {witness}]; once it leads, the others cut them off[, which is
     harmless if {harmless_if}]<held>
-    > <weigh>
+    > [This broker starts last, once one of {held_by:brokers} leads the partition. ]<weigh>
 EMPTY_REPLICA_MAY_LEAD: empty replica that may be elected
     [{wiped:if}the log directory of this broker is empty|{absent:if}no directory of this replica is there|this replica is empty],
     and other replicas hold [{offsets}|some offsets], once committed[ according to {witness}]; no file says who is in sync: if this
