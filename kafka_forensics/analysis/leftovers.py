@@ -9,9 +9,10 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.continuity import Run
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.spans import outside
-from kafka_forensics.model.findings import Confidence, Finding, Place
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 LISTED: Final = 16
+_NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
 SEARCHED: Final = 4096
 """Runs of leftovers looked at for one finding of missing offsets."""
 _FILLED: Final = frozenset(
@@ -54,6 +55,9 @@ class LoneIndex:
 def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: Sequence[Finding]) -> list[Finding]:
     """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix that hold offsets the broker's live log lacks.
 
+    Segments that were cut off, and that no live log reaches to, are the last of their records: a `warning`, suspected. Kafka keeps
+    what it cuts for a minute (`file.delete.delay.ms`), or until its next start.
+
     The findings of missing offsets that they would fill get `also_in`: where the offsets are. Of a topic created anew the broker's
     live log has none of the old one's offsets, whatever other brokers still have.
     """
@@ -82,10 +86,17 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
             "behind_log_end": bool(live) and not other_topic and start >= max(one.log_end_offset for one in live),
             "fills": fills[:LISTED],
         }
+        if first.suffix == "stray":
+            evidence["is_stray"] = True
         if other_topic:
             evidence["topic_id"] = first.topic_id
         place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
-        found.append(finding("LEFTOVER_HOLDS_DATA", place, evidence))
+        one = finding("LEFTOVER_HOLDS_DATA", place, evidence)
+        elsewhere = any(each.log_end_offset > start or each.state.unread or not each.end_is_known for each in replicas)
+        if evidence["behind_log_end"] and first.suffix == "deleted" and not elsewhere:
+            one.evidence["harmless_if"] = _NEVER_COMMITTED
+            one = replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+        found.append(one)
     return found
 
 

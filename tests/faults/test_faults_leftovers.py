@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.wording import advice, message
 from kafka_forensics.writers.checkpoints import write_partition_metadata
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint
 from tests.support.faults_verdict import offsets, only, said, scan, verdict
@@ -76,6 +77,19 @@ def test_f47_truncated_tail_waits_behind_the_log_end(brokers: Brokers) -> None:
     assert (offsets(one), one.evidence["behind_log_end"]) == ((55, LOG_END), True)
 
 
+def test_f47_what_no_log_reaches_to_any_more_may_be_the_last_of_it(brokers: Brokers) -> None:
+    """As a follower leaves it that cut its log for a leader that lost its disks."""
+    for broker in (1, 3):
+        remove(brokers, broker, 55)
+    truncated_tail(brokers)
+    for broker in (1, 2, 3):
+        write_checkpoint(brokers.log_dir(broker), "replication", 29)
+    one = only(verdict(brokers), "LEFTOVER_HOLDS_DATA")
+    assert (one.severity.value, one.confidence.value, offsets(one)) == ("warning", "suspected", (55, LOG_END))
+    assert "none of it was ever committed" in message(one)
+    assert (advice(one) or "").startswith(f"Copy t-0/{55:020d}.log.deleted elsewhere before this broker starts")
+
+
 def test_f47_leftovers_of_what_the_log_has_say_nothing(brokers: Brokers) -> None:
     for ending in ("deleted", "cleaned"):
         path = brokers.file(2, 29)
@@ -99,6 +113,7 @@ def test_f47_directory_on_its_way_out(brokers: Brokers, suffix: str) -> None:
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
     one = only(result, "LEFTOVER_HOLDS_DATA")
     assert (one.evidence["suffix"], offsets(one), len(one.evidence["files"])) == (suffix, (0, LOG_END), 3)
+    assert ("is served by no broker" if suffix == "stray" else "will be removed by Kafka") in message(one)
     assert one.place.topic == "t"
 
 
