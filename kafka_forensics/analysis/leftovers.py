@@ -91,12 +91,12 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
         if other_topic:
             evidence["topic_id"] = first.topic_id
         place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
-        one = finding("LEFTOVER_HOLDS_DATA", place, evidence)
+        leftover = finding("LEFTOVER_HOLDS_DATA", place, evidence)
         elsewhere = any(each.log_end_offset > start or each.state.unread or not each.end_is_known for each in replicas)
         if evidence["behind_log_end"] and first.suffix == "deleted" and not elsewhere:
-            one.evidence["harmless_if"] = _NEVER_COMMITTED
-            one = replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-        found.append(one)
+            leftover.evidence["harmless_if"] = _NEVER_COMMITTED
+            leftover = replace(leftover, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+        found.append(leftover)
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.elections import electable
-from kafka_forensics.engine.incomplete import attributed
+from kafka_forensics.engine.incomplete import may_hide_log_directory
 from kafka_forensics.engine.inputs import Inputs, LogDir
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import is_alone
@@ -129,7 +129,7 @@ def absence_findings(
     by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in rows:
         by_key.setdefault(row.key, []).append(row)
-    nothing_hidden = all(each.broker is not None for each in attributed(inputs.incomplete, inputs.log_dirs))
+    nothing_hidden = not may_hide_log_directory(inputs)
     if options.broker is None and nothing_hidden:
         found += [each for each in _lost_everywhere(inputs, ledger, by_key) if concerns(each.place, options)]
     if options.broker is None and nothing_hidden and not options.live:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from kafka_forensics.engine.inputs import LogDir
+from kafka_forensics.engine.inputs import Inputs, LogDir
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.file_names import parse_partition_name
 
@@ -16,6 +16,15 @@ def attributed(gaps: Iterable[Incomplete], log_dirs: Sequence[LogDir]) -> list[I
     """
     by_name = {one.name.rstrip(os.sep): one for one in log_dirs}
     return [_attributed(gap, by_name) for gap in gaps]
+
+
+def may_hide_log_directory(inputs: Inputs) -> bool:
+    """Whether something that was given may be or hold a log directory, and could not be read: a cut archive, a link not followed.
+
+    What a copy in it holds is not known, so that nothing is lost everywhere.
+    """
+    cut = any(source.problems for source in inputs.sources)
+    return cut or any(gap.broker is None for gap in attributed(inputs.incomplete, inputs.log_dirs))
 
 
 def _attributed(gap: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:

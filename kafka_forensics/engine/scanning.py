@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from kafka_forensics.engine.controller import take_control
 from kafka_forensics.engine.counted import counted
 from kafka_forensics.engine.environment import changed_findings, environment_findings
 from kafka_forensics.engine.expected import absence_findings, ledger_of, take_expectations
-from kafka_forensics.engine.incomplete import attributed
+from kafka_forensics.engine.incomplete import attributed, may_hide_log_directory
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.partitions import PartitionResult, judge_partition
@@ -27,7 +27,7 @@ from kafka_forensics.engine.selection import concerns
 from kafka_forensics.engine.signatures import scan_matches
 from kafka_forensics.engine.transactions import SnapshotCheck
 from kafka_forensics.engine.witnesses import take_commits, take_decisions
-from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.findings import Confidence, Finding
 from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class Scan:
         around = [one for one in environment_findings(inputs) if concerns(one.place, self.options)]
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, [*inputs.incomplete, *self.incomplete])
         findings = around + absent + self.witnesses.findings + self.findings
+        if may_hide_log_directory(inputs):
+            findings = [_unless_hidden(one) for one in findings]
         findings = self._across.finish(findings, self.partitions) + self._placements.finish()
         self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}
@@ -146,6 +148,14 @@ class Scan:
         totals.bytes_damaged += damaged
         totals.bytes_skipped += skipped
         totals.bytes_total += decoded + damaged + skipped
+
+
+def _unless_hidden(one: Finding) -> Finding:
+    """What no copy holds, as suspected where something that may hold a copy was not read."""
+    if one.kind != "COMMITTED_LOST_EVERYWHERE":
+        return one
+    evidence = {**one.evidence, "harmless_if": "a copy in what could not be read holds them"}
+    return replace(one, confidence=Confidence.SUSPECTED, evidence=evidence)
 
 
 def _brokers(inputs: Inputs) -> list[BrokerSummary]:

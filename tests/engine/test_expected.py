@@ -1,6 +1,7 @@
 """What is not there, on disk: wiped and absent replicas, older backups, heads that are gone, old controllers, partial copies."""
 
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -377,6 +378,36 @@ def test_what_only_observers_hold_says_nothing_of_who_will_be_in_sync(tmp_path: 
     lines = list(step_lines(planned(brokers), plan.candidates[0]))
     assert lines[0].startswith("Look for a newer copy of a voter's")
     assert not any("any order" in line for line in lines)
+
+
+@pytest.mark.parametrize("hides", ["archive", "link", None])
+def test_what_was_not_read_may_hold_what_no_copy_has(tmp_path: Path, hides: str | None) -> None:
+    """A gap that every copy has, and a partition of which no directory is left."""
+    brokers = healthy(tmp_path / "given")
+    for broker in (1, 2, 3):
+        for path in (brokers.log_dir(broker) / "t-0").glob(f"{29:020d}.*"):
+            path.unlink()
+        checkpoint = brokers.log_dir(broker) / "replication-offset-checkpoint"
+        checkpoint.write_text(f"0\n2\nt 0 {HIGH_WATERMARK}\nu 0 50\n")
+    if hides == "archive":
+        source = healthy(tmp_path / "other").log_dir(1)
+        (source / "t-0").rename(source / "x-0")
+        with tarfile.open(tmp_path / "given" / "b4.tar", "w") as tar:
+            tar.add(source, "b4")
+        data = (tmp_path / "given" / "b4.tar").read_bytes()
+        (tmp_path / "given" / "b4.tar").write_bytes(data[: len(data) // 3])
+    elif hides == "link":
+        (tmp_path / "given" / "b4").symlink_to(tmp_path / "nowhere")
+    given = [str(brokers.root)] if hides == "link" else paths(brokers)
+    result = scan(given, ScanOptions(copied=Reading.WHOLE))
+    lost = [one for one in result.findings if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    assert bool(result.incomplete) is (hides is not None)
+    if hides is None:
+        assert {one.place.topic: one.confidence.value for one in lost} == {"t": "proven", "u": "inferred"}
+        return
+    (one,) = lost
+    assert (one.place.topic, one.confidence.value) == ("t", "suspected")
+    assert message(one).endswith("which is harmless if a copy in what could not be read holds them.")
 
 
 # 5. a partial copy
