@@ -58,6 +58,11 @@ STARTED: Final = "sole ISR member wiped"
 BAD: Final = (Severity.ERROR, Severity.CRITICAL)
 
 
+def _suspects(finding: Finding) -> bool:
+    """Whether a replica that is behind is said to lack committed records, as an older copy put in its place would."""
+    return finding.kind == "REPLICA_LAGS" and bool(finding.evidence.get("committed"))
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One version in one state."""
@@ -95,8 +100,7 @@ class Cell:
         """Partitions of which brokers lost records, or that were damaged, and of which nothing bad is said."""
         if self.state.healed:
             return
-        named = {_place(finding) for finding in self.result.findings}
-        bad = named if self.state.only_suspect else {_place(one) for one in self.result.findings if one.severity in BAD}
+        bad = {_place(one) for one in self.result.findings if one.severity in BAD or (self.state.only_suspect and _suspects(one))}
         if None in bad:
             return
         for place, offsets in sorted(self.state.lost.items()):

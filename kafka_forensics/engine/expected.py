@@ -139,8 +139,11 @@ def absence_findings(
 
 
 def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
-    """Whether an absent replica is told by itself; those of a wiped log directory are counted with it, and of one that may lead
-    and that only the controllers expect it is told what its log lacks."""
+    """Whether an absent replica is told by itself.
+
+    Those of a wiped log directory are counted with it. Of one that only the controllers expect, and that they may elect, it is told
+    what its log lacks; where they do not say whom they may elect, nothing.
+    """
     if row.case is not Case.ABSENT or row.is_wiped:
         return False
     if HIGH_WATERMARKS in row.expected_by:
@@ -148,24 +151,25 @@ def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None)
     if row.is_set_aside:
         return False
     control = None if controller is None else controller.partitions.get(row.key)
-    return CONTROLLER in row.expected_by and control is not None and row.node not in electable(control)
+    return CONTROLLER in row.expected_by and control is not None and control.isr is not None and row.node not in electable(control)
 
 
 def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
     """`REPLICA_MISSING`: the checkpoint gives it offsets, or the controllers' log a replica, and no directory of it is there."""
-    evidence: dict[str, Any] = {"file": HIGH_WATERMARKS, "expected_by": list(row.expected_by)}
+    evidence: dict[str, Any] = {"expected_by": list(row.expected_by)}
     evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
     evidence |= {"never_known": True} if row.never_known else {}
     aside = _aside(row, inputs)
     evidence |= {"also_in": aside[:NAMES_LISTED]} if aside else {}
     severity = None
     if HIGH_WATERMARKS not in row.expected_by:
-        severity, evidence["file"], evidence["harmless_if"] = Severity.INFO, CONTROLLER, _NOT_RUN_SINCE
+        severity, evidence["harmless_if"] = Severity.INFO, _NOT_RUN_SINCE
     elif row.is_deleted and not ledger.is_there(row.key):
         severity, evidence["harmless_if"] = Severity.INFO, _TOPIC_DELETED
     elif row.is_assigned is False:
         severity, evidence["harmless_if"] = Severity.INFO, _MOVED
-    place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=0, offset_end=row.high_watermark)
+    start = None if row.high_watermark is None else 0
+    place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=start, offset_end=row.high_watermark)
     return finding("REPLICA_MISSING", place, evidence, severity=severity)
 
 

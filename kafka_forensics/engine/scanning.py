@@ -104,7 +104,8 @@ class Scan:
         """Add a partition; they come by topic and partition."""
         result = answer.result
         self.partitions.append(result.summary)
-        self.findings += result.findings
+        several = self.ledger.copies((result.summary.topic, result.summary.partition)) > 1  # though --broker leaves one of them
+        self.findings += [replace(one, alone=False) for one in result.findings] if several else result.findings
         self.incomplete += result.incomplete
         self._across.take(answer.transactions)
         self._placements.take(result.summary.topic, result.summary.partition, answer.keys)

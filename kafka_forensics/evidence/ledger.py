@@ -243,6 +243,10 @@ class Ledger:
         """Whether any log directory given has a directory of the partition."""
         return key in self._there
 
+    def copies(self, key: TopicPartition) -> int:
+        """How many log directories given have a directory of the partition."""
+        return len(self._there.get(key, ()))
+
     @property
     def is_empty(self) -> bool:
         """Whether no partition is there, and none expected."""

@@ -23,8 +23,8 @@ def loss(topic: str = "events") -> Finding:
     return finding("UNCLEAN_LOSS", Place(topic, 0, 1, offset_start=3, offset_end=5), severity=Severity.CRITICAL)
 
 
-def lag(severity: Severity = Severity.INFO) -> Finding:
-    return finding("REPLICA_LAGS", Place("events", 0, 1, offset_start=3, offset_end=5), severity=severity)
+def lag(severity: Severity = Severity.INFO, **evidence: int) -> Finding:
+    return finding("REPLICA_LAGS", Place("events", 0, 1, offset_start=3, offset_end=5), evidence, severity=severity)
 
 
 def cell(tmp_path: Path, state: State, *findings: Finding) -> Cell:
@@ -46,6 +46,13 @@ def cell(tmp_path: Path, state: State, *findings: Finding) -> Cell:
         (State("lossy", (), touched=frozenset({EVENTS}), lost={EVENTS: [3, 4]}), [loss()], []),
         (State("lossy", (), touched=frozenset({EVENTS}), lost={EVENTS: [3, 4]}), [lag()], ["missed: events-0 lost [(3, 5)]"]),
         (State("lossy", (), touched=frozenset({EVENTS}), lost={EVENTS: [3, 4]}, healed=True), [], []),
+        (State("older", (), touched=frozenset({EVENTS}), lost={EVENTS: [3]}, only_suspect=True), [lag(committed=2)], []),
+        (State("older", (), touched=frozenset({EVENTS}), lost={EVENTS: [3]}, only_suspect=True), [loss()], []),
+        (
+            State("older", (), touched=None, lost={EVENTS: [3]}, only_suspect=True),
+            [lag(), finding("RISKY_CONFIG", Place())],
+            ["missed: events-0 lost [(3, 4)]"],
+        ),
         (
             State("lossy", (), touched=frozenset({EVENTS}), lost={EVENTS: [3, 4]}),
             [loss(), loss("orders")],
