@@ -58,7 +58,7 @@ def assert_sentence(text: str) -> None:
     assert text.isprintable()
     assert not re.search(r"[{}\[\]<>]", text), "a template shows through"
     assert not re.search(r"  | [,;:]| \.\W|\(\)|\bNone\b|[.!?] ", text), "a hole, or a second sentence"
-    assert re.match(r"[A-Z0-9]|(?:[\w.-]+-\d+|broker \d+|[\w.-]+-\d+ on broker \d+): ", text)
+    assert re.match(r"[A-Z0-9]|(?:[\w.-]+-\d+|broker \d+|[\w.-]+-\d+ on broker \d+): |data1 and data2 ", text)
 
 
 def test_every_kind_has_words_a_page_and_a_row_and_nothing_else_has() -> None:
@@ -352,3 +352,28 @@ def test_words_cost_no_start_up() -> None:
     code = f"import sys, kafka_forensics.wording; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+TOPIC_ID = "_R3f_x-1SVaM__zq9k2b_g"
+
+
+@pytest.mark.parametrize(
+    ("kind", "evidence", "said"),
+    [
+        ("TOPIC_ID_MISMATCH", {"present_topic_id": TOPIC_ID, "present_on": [1], "other_ids": ["_x"]}, TOPIC_ID),
+        ("COMMITTED_LOST_EVERYWHERE", {"witness": "group my_own_group of broker 2"}, "group my_own_group of broker 2"),
+        ("NODE_ID_MISMATCH", {"log_dirs": ["copies/b_1"], "named": 3, "node_ids": [4]}, "copies/b_1 was given"),
+        ("PRODUCER_SNAPSHOT_CORRUPT", {"reason": "cannot open /a_b/c_d: no_such"}, "cannot open /a_b/c_d: no_such"),
+        ("PRODUCER_SNAPSHOT_CORRUPT", {"reason": "wrong_crc"}, "(wrong crc)"),
+    ],
+)
+def test_names_keep_their_underscores_and_our_own_words_have_none(kind: str, evidence: dict[str, object], said: str) -> None:
+    place = replace(PLACE, topic=None, partition=None, broker=None)
+    assert said in wording.message(finding(kind, place=place, evidence=evidence))
+
+
+@pytest.mark.parametrize("kind", ["NON_REGULAR_SKIPPED", "SPARSE_FILE", "EVIDENCE_CHANGED", "CHECKPOINT_MALFORMED"])
+def test_a_sentence_that_begins_with_a_path_has_it_as_it_is(kind: str) -> None:
+    place = Place(log_dir="/etc", file="alternatives/ABORT.7.gz")
+    assert wording.message(finding(kind, place=place, evidence={})).startswith("alternatives/ABORT.7.gz ")
+    assert wording.message(finding(kind, place=Place(), evidence={})).startswith("A file ")

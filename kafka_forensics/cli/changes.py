@@ -93,7 +93,7 @@ def changes(
         write_changes(result, wanted, to, verbose=verbose or debug, shape=shape)
     _say_summary(result, screen, quiet=quiet)
     say_left_out(shape, screen)
-    return status_of(result.judged, fail_on, incomplete=result.is_incomplete or shape.left_out)
+    return status_of(result.judged, fail_on, incomplete=result.is_incomplete or bool(shape.left_out))
 
 
 def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":

@@ -92,7 +92,7 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
         yield f"Of {words.brokers([broker])} {logs} could not be read: what only it holds would be lost unseen."
     for broker, count in sorted(plans.refused.items(), key=str):
         copies = f"{'copy' if count == 1 else 'copies'} of {plural(count, 'partition')}"
-        who = words.brokers([broker]).capitalize()
+        who = words.capital(words.brokers([broker]))
         yield f"{who} would not start on its {copies}: what it would do, once that is mended, is not planned."
     for kind, count in plans.unsaid.items():
         yield f"{_UNSAID[kind].format(plural(count, 'partition'))} whether there are further replicas, which may hold more."

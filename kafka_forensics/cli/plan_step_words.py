@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafka_forensics.cli.output_words import name, plural
-from kafka_forensics.cli.plan_words import brokers, damaged_by, offsets_words, refusal
+from kafka_forensics.cli.plan_words import brokers, capital, damaged_by, offsets_words, refusal
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.engine.planning import Planned
 from kafka_forensics.replication.offset_ranges import clipped
@@ -79,7 +79,7 @@ def _without_force(planned: Planned, candidate: Candidate) -> str:
     """How another than the recommended one comes to lead where nobody need be forced."""
     if candidate.broker == planned.plan.recommended:
         return ""
-    return f" {brokers([candidate.broker]).capitalize()} can be made the leader without force once it is in the ISR."
+    return f" {capital(brokers([candidate.broker]))} can be made the leader without force once it is in the ISR."
 
 
 def _unread(planned: Planned) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _kept_down(todo: Steps) -> str:
     if len(running) == len(todo.keep_stopped):
         return f"Stop {brokers(running)}; {'it' if len(running) == 1 else 'they'} {until}"
     all_of_them = brokers(todo.keep_stopped)
-    return f"Stop {brokers(running)}; {all_of_them} {until}" if running else f"{all_of_them.capitalize()} {until}"
+    return f"Stop {brokers(running)}; {all_of_them} {until}" if running else f"{capital(all_of_them)} {until}"
 
 
 def _moved_out(planned: Planned, todo: Steps, broker: Broker) -> str:
@@ -126,7 +126,7 @@ def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "
     has to be moved out of the way, or about the others; `until`: before what."""
     for one in planned.given.replicas:
         if one.is_live and one.refused_at is not None and movable in (None, one.refused_at in NEEDED_FILES):
-            lead = f"{brokers([one.broker]).capitalize()} would not start as it is, {refusal(planned, one.broker)}: copy its log "
+            lead = f"{capital(brokers([one.broker]))} would not start as it is, {refusal(planned, one.broker)}: copy its log "
             yield lead + (
                 f"directories, move that file out of them (never delete it), copy again and plan again before {until}."
                 if one.refused_at in NEEDED_FILES

@@ -104,6 +104,11 @@ def brokers(names: Sequence[Broker]) -> str:
     return "brokers " + ", ".join(told[:-1]) + f" and {told[-1]}"
 
 
+def capital(words: str) -> str:
+    """`words` as the beginning of a sentence; names within them stay as they are."""
+    return words[:1].upper() + words[1:]
+
+
 def witness_words(one: Witness) -> str:
     """Who says that something was committed."""
     whose = printable(str(one.broker))
@@ -248,7 +253,7 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
         yield (
             f"Already happened: {brokers(one.brokers)} has lost {offsets_words(((one.start, one.end),))}, which were committed "
             f"({witness_words(one.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
-            f"{other}{absent}. {brokers(one.held_by).capitalize()} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
+            f"{other}{absent}. {capital(brokers(one.held_by))} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
         )
     for candidate in shown:
         for follower in candidate.followers:

@@ -103,11 +103,11 @@ def _run_on_spark(
 
 
 def say_left_out(shape: "Shape", screen: Destination) -> None:
-    """Say that an earlier schema could not say all."""
+    """Say what an earlier schema could not say."""
     if shape.left_out:
         from kafka_forensics.cli.notes import say
 
-        say(screen, [f"incomplete: schema {shape.version} has no words for what could not be read, which is left out"])
+        say(screen, [f"incomplete: schema {shape.version} has no words for this, which is left out: {'; '.join(shape.left_out)}"])
 
 
 def exit_status(result: ScanResult, fail_on: str) -> int:

@@ -12,11 +12,21 @@ FIRST: Final = "1.0"
 VERSIONS: Final = (FIRST, SCHEMA_VERSION)
 _UNKNOWN: Final = "unknown"
 _NEW: Final = frozenset({"read", "read_end_offset", "not_read", "is_absent"})
-_NEW_MISSING: Final = frozenset(
-    {"copy_not_read", "not_copied", "replica_absent", "controller_log_older", "voters_behind", "topic_unknown"}
-)
-_NEW_REASONS: Final = frozenset({"force", "log_start"})
 _NEW_OF_GAPS: Final = frozenset({"topic", "partition", "broker"})
+_NOT_READ: Final = "what could not be read"
+_WITNESSES: Final = {
+    "copy_not_read": _NOT_READ,
+    "not_copied": "what was not copied",
+    "replica_absent": "replicas that are not where they should be",
+    "controller_log_older": "a controller's log that is older than the copies",
+    "voters_behind": "voters that lag behind the other copies of the controller's log",
+    "topic_unknown": "a topic that the controller's log does not know",
+}
+"""Witnesses that plans of 1.0 do not know, and what they are of."""
+_REASONS: Final = {
+    "force": "that the election need not be forced",
+    "log_start": "that the lowest log start decides who should lead",
+}
 _NUMBERS: Final = (
     *("log_start_offset", "log_end_offset", "leader_epochs", "segments", "batches", "records", "bytes", "missing_offsets"),
     *("is_live", "starts"),
@@ -30,18 +40,22 @@ class Shape:
     def __init__(self, version: str = SCHEMA_VERSION) -> None:
         assert version in VERSIONS
         self.version = version
-        self.left_out = False
-        """Whether something was, that the version cannot say."""
+        self.left_out: list[str] = []
+        """What was, as the version has no words for it: noun phrases, each once."""
 
     @property
     def _is_first(self) -> bool:
         return self.version == FIRST
 
+    def _leave_out(self, what: str) -> None:
+        if what not in self.left_out:
+            self.left_out.append(what)
+
     def verdict(self, verdict: str, findings: Iterable[Finding]) -> str:
         """A verdict of all; where the version does not know it, that of the findings."""
         if not self._is_first or verdict != _UNKNOWN:
             return verdict
-        self.left_out = True
+        self._leave_out(_NOT_READ)
         return verdict_of(findings)
 
     def partitions(self, partitions: Iterable[Json]) -> Iterator[Json]:
@@ -50,7 +64,8 @@ class Shape:
             if not self._is_first:
                 yield partition
                 continue
-            self.left_out = self.left_out or partition["read"] != "whole"
+            if partition["read"] != "whole":
+                self._leave_out(_NOT_READ)
             if partition["verdict"] == _UNKNOWN:
                 continue
             told = {name: value for name, value in partition.items() if name not in _NEW}
@@ -64,7 +79,7 @@ class Shape:
             if not self._is_first:
                 yield replica
             elif any(replica[name] is None for name in _NUMBERS if name in replica):
-                self.left_out = True
+                self._leave_out(_WITNESSES["replica_absent"] if replica.get("is_absent") else _NOT_READ)
             else:
                 yield {name: value for name, value in replica.items() if name not in _NEW}
 
@@ -77,29 +92,30 @@ class Shape:
         """What replicas hold at an offset; in 1.0 nothing of those whose log could not be read there."""
         for one in held:
             if self._is_first and one["state"] == "not_read":
-                self.left_out = True
+                self._leave_out(_NOT_READ)
             else:
                 yield one
 
     def missing(self, missing: Iterable[Json]) -> Iterator[Json]:
         """Witnesses that a plan lacks; in 1.0 not those of kinds that it does not know."""
         for one in missing:
-            if self._is_first and one["kind"] in _NEW_MISSING:
-                self.left_out = True
+            if self._is_first and one["kind"] in _WITNESSES:
+                self._leave_out(_WITNESSES[one["kind"]])
             else:
                 yield one
 
     def reasons(self, reasons: Iterable[str]) -> Iterator[str]:
         """By what a candidate is chosen; in 1.0 not what that does not know."""
         for reason in reasons:
-            if self._is_first and reason in _NEW_REASONS:
-                self.left_out = True
+            if self._is_first and reason in _REASONS:
+                self._leave_out(_REASONS[reason])
             else:
                 yield reason
 
     def ordinary(self, leaders: Iterable[int | str], loss: int | None) -> Json:
         """Whom an ordinary start may elect and what that loses; nothing of it in 1.0."""
-        self.left_out = self.left_out or (self._is_first and bool(loss))
+        if self._is_first and loss:
+            self._leave_out("whom an ordinary start may elect and what that loses")
         return {} if self._is_first else {"ordinary_leaders": list(leaders), "ordinary_loss": loss}
 
     def unsaid(self, kinds: Iterable[tuple[str, int]]) -> list[Json]:
@@ -111,18 +127,20 @@ class Shape:
 
     def start_order(self, order: Json | None) -> Json:
         """In which order to start brokers for all partitions; nothing of it in 1.0."""
-        self.left_out = self.left_out or (self._is_first and order is not None)
+        if self._is_first and order is not None:
+            self._leave_out("the order in which to start brokers")
         return {} if self._is_first else {"start_order": order}
 
     def not_read(self, copies: list[Json]) -> Json:
         """Of how many partitions a plan has copies that could not be read, by broker; nothing of it in 1.0."""
-        self.left_out = self.left_out or (self._is_first and bool(copies))
+        if self._is_first and copies:
+            self._leave_out(_NOT_READ)
         return {} if self._is_first else {"copies_not_read": copies}
 
     def changes(self, changes: Iterable[Json]) -> Iterator[Json]:
         """Changes between snapshots; in 1.0 not those of offsets that are not known."""
         for change in changes:
             if self._is_first and change["offset_start"] is None:
-                self.left_out = True
+                self._leave_out(_NOT_READ)
             else:
                 yield change

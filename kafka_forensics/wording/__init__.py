@@ -49,6 +49,23 @@ _GUARDS: Final = (  # what to leave alone while no, one, more holders of a good 
 _REPAIR: Final = """stop it while one of {held_by:brokers} leads the partition, move (never delete) this partition's directory \
 out of its log directory, and let it copy the partition again."""
 _TOKEN: Final = re.compile(r"\[([^\]]*)\]|(\{\w+(?::[\w ]+)?\})")
+_NAME_FIRST: Final = re.compile(r"\[*(\{(file|log_dirs)(?::\w+)?\})")
+_CODE: Final = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
+_CODES: Final = frozenset(
+    (
+        "reason",
+        "what",
+        "limit_name",
+        "harmless_if",
+        "decision",
+        "shown_as",
+        "record_type",
+        "entry_kind",
+        "codec",
+        "coordinator_state",
+    )
+)
+"""Fields whose values are words of ours, written with underscores; any other text is a name and stays as it is."""
 _FIELD: Final = re.compile(r"\{(\w+)(?::([\w ]+))?\}")
 
 
@@ -67,11 +84,22 @@ def title(kind: str) -> str:
 def message(finding: Finding) -> str:
     """One sentence that says what was found and where: no line breaks, no control characters, no payload bytes."""
     place = finding.place
-    body = _counted(finding) or _fill(_WORDS[finding.kind].message, finding)
+    template = _WORDS[finding.kind].message
+    body = _counted(finding) or _fill(template, finding)
     partition = "" if place.topic is None or place.partition is None else f"{clean(place.topic)}-{clean(place.partition)}"
     broker = "" if place.broker is None else f"broker {clean(place.broker)}"
     where = " on ".join(each for each in (partition, broker) if each)
-    return f"{where}: {body}." if where else f"{body[:1].upper()}{body[1:]}."
+    if where:
+        return f"{where}: {body}."
+    return f"{body}." if _begins_with_name(template, body, finding) else f"{body[:1].upper()}{body[1:]}."
+
+
+def _begins_with_name(template: str, body: str, finding: Finding) -> bool:
+    """Whether a sentence begins with the name of a file or directory, which stays as it is."""
+    field = _NAME_FIRST.match(template)
+    if field is None or (field[2] == "file" and finding.place.file is None):
+        return False
+    return body.startswith(_fill(field[1], finding))
 
 
 def _counted(finding: Finding) -> str:
@@ -132,6 +160,8 @@ def _fill(template: str, finding: Finding) -> str:
         value = finding.evidence.get(name)
         if value is None or (isinstance(value, int) and (value == -1 or (value == 0 and name == "batches_recovered"))):
             return None
+        if name in _CODES and isinstance(value, str) and _CODE.fullmatch(value):
+            return value.replace("_", " ")
         return _FORMATS[form](value) if form in _FORMATS else amount(value, form)
 
     def token(match: re.Match[str]) -> str:
@@ -181,7 +211,9 @@ def _defect(finding: Finding) -> str | None:
     if reason is None:
         return None
     words = small_files.DEFECTS.get(reason) if isinstance(reason, str) else None
-    return (words or amount(reason, "")) + (f" (line {clean(line)})" if isinstance(line, int) else "")
+    if words is None:
+        words = clean(reason).replace("_", " ") if isinstance(reason, str) and _CODE.fullmatch(reason) else clean(reason)
+    return words + (f" (line {clean(line)})" if isinstance(line, int) else "")
 
 
 def _kept(finding: Finding) -> str | None:

@@ -46,8 +46,8 @@ def copies_on(value: object) -> str | None:
 
 
 def amount(value: object, noun: str) -> str:
-    """`1 batch`, `2 batches`; without a noun a number or a word as it is, underscores as blanks."""
-    number = clean(value).replace("_", " ")
+    """`1 batch`, `2 batches`; without a noun a number or a word as it is."""
+    number = clean(value)
     plural = "" if number == "1" or not noun else "es" if noun.endswith("ch") else "s"
     return f"{number} {noun}{plural}".rstrip()
 

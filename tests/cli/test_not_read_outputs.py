@@ -107,6 +107,27 @@ def test_schema_1_0_leaves_out_what_it_cannot_say(brokers: Brokers, run: Run, mo
     assert json.loads(run("scan", *brokers.log_dirs, "--format", "json", "--schema", "1.0")[1])["partitions"] == []
 
 
+def test_schema_1_0_says_what_it_leaves_out_of_a_plan_that_was_read_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """What an ordinary start loses is no matter of reading: nothing is said of what could not be read."""
+    sample = Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election"
+    assert outcome(["plan", str(sample), "--format", "json", "--schema", "1.0"]) == 3
+    told = " ".join(capsys.readouterr().err.split())
+    assert "schema 1.0 has no words for this, which is left out: " in told
+    assert "whom an ordinary start may elect and what that loses" in told
+    assert "could not be read" not in told
+    assert outcome(["plan", str(sample), "--format", "json"]) == 0
+    assert "left out" not in capsys.readouterr().err
+
+
+def test_schema_1_0_says_of_a_scan_that_something_was_not_read(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuse_logs(monkeypatch, brokers, (2,))
+    assert outcome(["scan", *map(str, brokers.log_dirs), "--format", "json", "--schema", "1.0"]) == 3
+    told = " ".join(capsys.readouterr().err.split())
+    assert "schema 1.0 has no words for this, which is left out: what could not be read" in told
+
+
 @pytest.mark.parametrize("wrong", [("--schema", "1.0"), ("--format", "json", "--schema", "2.0")])
 def test_a_schema_that_is_none(brokers: Brokers, run: Run, wrong: tuple[str, ...]) -> None:
     assert run("scan", *brokers.log_dirs, *wrong) == (2, "")
