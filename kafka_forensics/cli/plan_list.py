@@ -123,7 +123,7 @@ def summary_line(plans: Plans) -> str:
     parts = ["an election could lose records" + ("" if alone else f" of {costly}")] if costly else []
     if strays:
         what = "it, so that all it" if alone else f"{strays}, so that all " + ("it" if strays == 1 else "they")
-        parts.append(f"the controller's log does not know {what} hold{'s' if strays == 1 else ''} is lost when brokers start")
+        parts.append(f"the controller's log does not know {what} hold{'s' if strays == 1 else ''} is at stake")
     if leaderless:
         what = "it, so that all it" if alone else f"{leaderless}, so that all " + ("it" if leaderless == 1 else "they")
         parts.append(f"nobody can lead {what} hold{'s' if leaderless == 1 else ''} is at stake")

@@ -233,7 +233,7 @@ def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan)
 def ordinary_lines(planned: Planned) -> Iterator[str]:
     """What an ordinary start of all brokers would lose of what is proven committed; nothing where that cannot be told."""
     plan = planned.plan
-    if not plan.ordinary_loss:
+    if not plan.ordinary_loss or not plan.ordinary:
         return
     losing = [one for one in plan.candidates if one.broker in plan.ordinary and one.committed]
     costs = ", ".join(f"{plural(one.committed, 'committed offset')} under {brokers([one.broker])}" for one in losing)

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.plan_output import COLUMNS
+from tests.support.controller_log import controlled_by, record, topic
+from tests.support.controller_log import partition as partition_record
+from tests.support.faults import healthy
+from tests.support.gallery_replicas import OTHER_TOPIC_ID
 from tests.support.plan_runs import Run, validated
 from tests.support.replicas import put_replica
 from tests.support.segments import batch, legacy_entry
@@ -178,6 +182,33 @@ def test_partitions_that_want_different_orders_are_told(run_plan: Run, tmp_path:
     alone = json.loads(run_plan(*roots, "--topic", "a", "--format", "json")[1])
     assert alone["start_order"] is None
     assert alone["partitions"][0]["advice"][1].startswith("Plan without --topic and --partition first")
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize(
+    ("level", "becomes"), [(14, "delete what it does not know within a minute"), (15, "-stray and serve it no more")]
+)
+def test_a_topic_that_the_controllers_do_not_know(
+    run_plan: Run, tmp_path: Path, format_name: str, level: int, becomes: str
+) -> None:
+    known = topic("other", OTHER_TOPIC_ID), partition_record([1, 2, 3], 1, topic_id=OTHER_TOPIC_ID)
+    brokers = controlled_by(healthy(tmp_path), record(12, name="metadata.version", feature_level=level), *known)
+    status, out, err = run_plan(*sorted(brokers.root.iterdir()), "--format", format_name)
+    assert status == 0
+    assert err == "1 partition: the controller's log does not know it, so that all it holds is at stake\n"
+    if format_name in ("json", "jsonl"):
+        document = json.loads(out if format_name == "json" else out.splitlines()[0])
+        validated(*((None, [document]) if format_name == "json" else ("line", [document])))
+        told = document["partitions"][0] if format_name == "json" else document
+        assert (told["candidates"], told["steps"], told["ordinary_leaders"]) == ([], None, [])
+        proven = [one for one in told["at_stake"] if one["witness"] is not None]
+        assert told["ordinary_loss"] == sum(one["committed_end_offset"] - one["offset_start"] for one in proven) > 0
+        out = " ".join(told["advice"])
+    if format_name == "tsv":
+        assert out.splitlines()[1].split("\t")[3:5] == ["", "nobody"]
+    else:
+        assert becomes in " ".join(out.replace("\\", "").split())
+        assert "Do not start a broker" in out
 
 
 def test_two_ways_to_know_epochs_that_disagree_are_told(run_plan: Run, tmp_path: Path) -> None:
