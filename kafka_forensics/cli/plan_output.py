@@ -82,7 +82,8 @@ def _pages(plans: Plans, to: Destination, elect: str | None) -> Iterator[str]:
     for planned in plans.planned:
         shown = shown_of(planned, elect)
         yield from words.wrapped(words.title(planned), to.width)
-        yield from _candidates(planned, shown, to)
+        if shown:
+            yield from _candidates(planned, shown, to)
         for line in words.notes(planned, shown, every_follower=elect is not None):
             yield from words.wrapped(line, to.width)
         chosen = _chosen(planned, elect)

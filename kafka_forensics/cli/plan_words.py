@@ -46,7 +46,6 @@ _MISSING: Final = {
     "controller_log_older": "the controller's log here is older than the records at stake: who is in sync now, it does not say",
     "voters_behind": "the voters' copies of the controller's log end before what others hold of this partition: who is in sync "
     "when they start is not known",
-    "topic_unknown": "the controller's log here does not know this topic",
     "not_copied": "cannot tell: broker {} is not in this copy, and may hold more",
     "replica_absent": "broker {} has no directory of this partition in the log directory given: it would start with an empty log",
     "dead_copy_absent": "broker {} will not come back, and no copy of it is here: what only it held is lost unseen",
@@ -265,7 +264,8 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
             yield f"If {brokers([candidate.broker])} leads, it has lost {own} from the end of its log by recovery as it started."
     yield from ordinary_lines(planned)
     yield from damage_lines(planned)
-    yield from (missing_words(planned, one) for one in planned.plan.missing if one.kind != "same_broker")
+    told_apart = ("same_broker", "topic_unknown")
+    yield from (missing_words(planned, one) for one in planned.plan.missing if one.kind not in told_apart)
     yield from _clashes(planned)
     contradictions = [one for one in planned.findings if one.kind in CONTRADICTING and not _recovered(one)]
     yield from (f"Contradiction: {one.kind}: {printable(message(one))}" for one in contradictions[:CONTRADICTIONS_SHOWN])
