@@ -129,6 +129,7 @@ def _run_on_spark(
 def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool) -> None:
     from kafka_forensics.cli.changes_output import summary_lines
     from kafka_forensics.cli.notes import say
+    from kafka_forensics.cli.output_words import link_hint
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.export.changes_document import incomplete_rows
 
@@ -137,4 +138,5 @@ def _say_summary(result: "SnapshotsResult", screen: Destination, *, quiet: bool)
     for name, gap in incomplete_rows(result):
         where = "" if name is None else f"snapshot {printable(name)}: "
         lines.append(f"incomplete: {where}{printable(gap.path)}: {printable(gap.reason)}")
+    lines += link_hint(gap for _, gap in incomplete_rows(result))
     say(screen, lines)

@@ -81,7 +81,7 @@ def compare(
         from kafka_forensics.cli.compare_output import write_comparison
 
         write_comparison(compared, wanted, to, shape, payloads=show_payloads, verbose=verbose or debug)
-    _say_summary(compared, screen, quiet=quiet)
+    _say_summary(compared, screen, quiet=quiet, live=live)
     say_left_out(shape, screen)
     return 3 if shape.left_out else exit_status(compared.result, fail_on)
 
@@ -94,10 +94,11 @@ def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, context: 
         return side_by_side.compare(paths, asked, context=context, payloads=payloads, progress=progress)
 
 
-def _say_summary(compared: "SideBySide", screen: Destination, *, quiet: bool) -> None:
+def _say_summary(compared: "SideBySide", screen: Destination, *, quiet: bool, live: bool) -> None:
     from kafka_forensics.cli.compare_words import summary_line
     from kafka_forensics.cli.notes import say
-    from kafka_forensics.cli.output_words import incomplete_lines
+    from kafka_forensics.cli.output_words import incomplete_lines, live_lines
 
     lines = incomplete_lines(compared.result)
-    say(screen, lines if quiet else [summary_line(compared), *lines])
+    hint = [] if live else live_lines(compared.result)
+    say(screen, lines if quiet else [summary_line(compared), *hint, *lines])

@@ -197,8 +197,9 @@ def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *
 def _say_rest(inputs: "DumpInputs", screen: "Destination", *, quiet: bool) -> None:
     """What could not be read, and what is none of Kafka's files, on stderr."""
     from kafka_forensics.cli.notes import say
+    from kafka_forensics.cli.output_words import gap_lines
 
-    lines = [f"incomplete: {gap.path}: {gap.reason}" for gap in inputs.incomplete]
+    lines = gap_lines(inputs.incomplete)
     if not quiet:
         lines += [f"left out, no file of Kafka's: {path}" for path in inputs.left_out[:_SHOWN_LEFT_OUT]]
         more = len(inputs.left_out) - _SHOWN_LEFT_OUT

@@ -155,9 +155,8 @@ def times(text: str | None) -> tuple[int | None, int | None]:
 def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
     """How many were found or that none was, and what could not be searched, on stderr."""
     from kafka_forensics.cli.notes import say
-    from kafka_forensics.cli.output_words import plural
+    from kafka_forensics.cli.output_words import gap_lines, plural
     from kafka_forensics.cli.progress import size
-    from kafka_forensics.cli.safe_text import printable
 
     lines = []
     searched = f"{plural(len(found.pieces), 'segment')}, {size(found.bytes_total)}"
@@ -173,8 +172,7 @@ def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
     if found.damaged_places:
         places = plural(found.damaged_places, "damaged place")
         lines.append(f"{places} could not be searched, or not to the end; `kafka-forensics scan` tells of them")
-    gaps = dict.fromkeys((gap.path, gap.reason) for gap in found.incomplete)
-    lines += [f"incomplete: {printable(path)}: {printable(reason)}" for path, reason in gaps]
+    lines += gap_lines(found.incomplete)
     say(screen, lines)
 
 

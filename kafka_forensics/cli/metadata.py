@@ -192,14 +192,14 @@ def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[s
 def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
     from kafka_forensics.cli.notes import absent, say
-    from kafka_forensics.cli.output_words import plural
+    from kafka_forensics.cli.output_words import gap_lines, plural
     from kafka_forensics.export.json_values import rfc3339
     from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
     from kafka_forensics.wording import message
     from kafka_forensics.wording.offset_words import offset_range
 
     history = found.history
-    lines = [f"incomplete: {one.path}: {one.reason}" for one in found.incomplete]
+    lines = gap_lines(found.incomplete)
     if history is None:
         parted = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
         lines.append(f"nothing to show: {parted if found.copies else absent(CLUSTER_METADATA_TOPIC)}")

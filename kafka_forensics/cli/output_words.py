@@ -8,11 +8,48 @@ from typing import Final
 from kafka_forensics.cli.progress import size
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.export.json_document import severity_counts
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
-from kafka_forensics.model.results import PartitionSummary, Read, ReplicaSummary, ScanResult
+from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
+from kafka_forensics.storage.links import OUTSIDE
 
 _NAMED_PARTITIONS: Final = 3
 _NAMED_EPOCHS: Final = 3
+_NAMED_BROKERS: Final = 6
+_OF_MOMENTS: Final = frozenset(
+    {
+        "CHECKPOINT_MALFORMED",
+        "CHECKPOINT_OUT_OF_ORDER",
+        "COMMITTED_LOST_EVERYWHERE",
+        "COMPACTED_VALUE_DIFFERS",
+        "CONTROLLER_LOG_OLD",
+        "EMPTY_REPLICA_MAY_LEAD",
+        "EPOCH_CACHE_MISMATCH",
+        "EVIDENCE_CHANGED",
+        "FRAMING_LOST",
+        "GROUP_OFFSET_BEYOND_LOG",
+        "HW_BEYOND_LEO",
+        "INDEX_MISMATCH",
+        "INTERRUPTED_SWAP",
+        "ISR_MEMBER_MISSING_COMMITTED",
+        "LOG_HEAD_MISSING",
+        "LRS_RISK",
+        "OFFSET_GAP",
+        "PRODUCER_SEQ_GAP",
+        "PRODUCER_SNAPSHOT_CORRUPT",
+        "RECOVERY_WOULD_TRUNCATE",
+        "REPLICA_MISSING",
+        "SEGMENT_MISSING",
+        "TOPIC_UNKNOWN_TO_CONTROLLER",
+        "TXNINDEX_MISSING_ABORT",
+        "TXNINDEX_PHANTOM_ABORT",
+        "TXN_HANGING",
+        "TXN_MARKERS_DISAGREE",
+        "TXN_PARTLY_LOST",
+        "TXN_TORN",
+    }
+)
+"""Kinds that files of different moments look like: logs and their small files, one replica's head or end and another's."""
 _AGREEMENTS: Final = {
     "identical": "the replicas are identical",
     "prefix": "the replicas agree as far as they go",
@@ -146,6 +183,25 @@ def summary_lines(result: ScanResult) -> list[str]:
     return lines
 
 
+def live_lines(result: ScanResult) -> list[str]:
+    """A line for a copy that may be of running brokers and was judged as one of stopped ones; none where that explains nothing."""
+    grave = [one for one in result.findings if one.kind in _OF_MOMENTS and one.severity.rank >= Severity.WARNING.rank]
+    told_of = {(one.place.topic, one.place.partition) for one in grave}
+    near = {
+        str(replica.broker)
+        for each in result.partitions
+        if each.topic != CLUSTER_METADATA_TOPIC and ((each.topic, each.partition) in told_of or (None, None) in told_of)
+        for replica in each.replicas
+    }
+    running = [str(each.broker) for each in result.brokers if not each.clean_shutdown and str(each.broker) in near]
+    if not running:
+        return []
+    more = len(running) - _NAMED_BROKERS
+    named = ", ".join(map(printable, running[:_NAMED_BROKERS])) + (f" and {more} more" if more > 0 else "")
+    noun = "broker" if len(running) == 1 else "brokers"
+    return [f"no clean-shutdown marker on {noun} {named}: scan a copy of running brokers with --live"]
+
+
 def by_severity(findings: Iterable[Finding]) -> str:
     """`1 critical, 11 info`, nothing for none."""
     return ", ".join(f"{count} {severity.value}" for severity, count in severity_counts(findings).items() if count)
@@ -184,8 +240,20 @@ def nothing_found(result: ScanResult) -> str:
 
 
 def incomplete_lines(result: ScanResult) -> list[str]:
-    """A line for each input that could not be read."""
-    return [f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in result.incomplete]
+    """A line for each input that could not be read, and what to do about links that lead out."""
+    return gap_lines(result.incomplete)
+
+
+def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
+    """A line for each of `gaps`, and what to do about links that lead out."""
+    told = [*gaps]
+    rows = dict.fromkeys(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in told)
+    return [*rows, *link_hint(told)]
+
+
+def link_hint(gaps: Iterable[Incomplete]) -> list[str]:
+    """What to do about links that lead out of what was given; nothing where there are none."""
+    return ["hint: give what links lead to as paths, too"] if any(gap.reason.endswith(OUTSIDE) for gap in gaps) else []
 
 
 def is_harmless(findings: Iterable[Finding]) -> bool:

@@ -75,7 +75,7 @@ def scan(
         from kafka_forensics.cli.output import write_result
 
         write_result(result, wanted, to, verbose=verbose or debug, shape=shape)
-    _say_summary(result, screen, quiet=quiet)
+    _say_summary(result, screen, quiet=quiet, live=live)
     say_left_out(shape, screen)
     return 3 if shape.left_out else exit_status(result, fail_on)
 
@@ -124,13 +124,13 @@ def status_of(findings: list[Finding], fail_on: str, *, incomplete: bool) -> int
     return int(any(finding.severity.rank >= Severity(fail_on).rank for finding in findings))
 
 
-def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool) -> None:
+def _say_summary(result: ScanResult, screen: Destination, *, quiet: bool, live: bool) -> None:
     from kafka_forensics.cli.notes import say
-    from kafka_forensics.cli.output_words import incomplete_lines, summary_lines
+    from kafka_forensics.cli.output_words import incomplete_lines, live_lines, summary_lines
 
     lines = incomplete_lines(result)
     if not quiet or not result.totals.partitions:  # that nothing was judged must not look like an answer
-        lines = [*summary_lines(result), *lines]
+        lines = [*summary_lines(result), *([] if live or quiet else live_lines(result)), *lines]
     if lines and sys.stdout.isatty() and screen.stream.isatty():
         lines.insert(0, "")  # both on one screen
     say(screen, lines)

@@ -25,6 +25,7 @@ from kafka_forensics.parsers.log_dir import (
     discover,
 )
 from kafka_forensics.storage.containers import container_of
+from kafka_forensics.storage.links import OUTSIDE
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
@@ -130,9 +131,22 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
             strangers.append((one, error))
     if strangers and not kept:
         raise strangers[0][1]
+    if any(one.found.log_directories or one.found.files for one in kept):
+        links = [one for one in kept if one.given is None and _holds_links_alone(one.found)]
+        kept = [one for one in kept if one not in links]
+        strangers += [(one, StrangerError(f"there is no Kafka log in {one.source.name}", hint=_hint(one))) for one in links]
     if strangers:
         _note(f"skipped, as nothing of Kafka's is in them: {_counted([one.source.name for one, _ in strangers])}")
     return kept
+
+
+def _holds_links_alone(found: Discovery) -> bool:
+    """Whether there is nothing but links that are not followed, none with a partition's name."""
+    links = {
+        entry.path for entry in found.irregular if entry.kind is EntryKind.SYMLINK and parse_partition_name(entry.name) is None
+    }
+    gaps = {gap.path for gap in found.incomplete}
+    return bool(gaps) and gaps <= links and not (found.log_directories or found.files)
 
 
 def split_name(path: str) -> tuple[Name | None, str]:
@@ -214,6 +228,8 @@ def _hint(one: OpenedPath) -> str:
     if archives:
         others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"
         return f"give the archives in it as paths themselves, like {os.path.join(name, min(archives))}{others}"
+    if any(entry.kind is EntryKind.SYMLINK and (entry.unreadable or "").endswith(OUTSIDE) for entry in found.irregular):
+        return f"{_LAYOUT}; links in it lead out of it: give what they lead to as paths, too"
     return _LAYOUT
 
 

@@ -221,13 +221,15 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) 
         if child is not None:
             members.append(child)
             inner.append(Discovery() if child.is_partition else _search(source, child, depth + 1, seen))
-    found.incomplete.extend(_perhaps_directories(folder))
     if not folder.is_log_directory and not any(child.is_partition and parse_partition_name(child.name) for child in members):
         found.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
         found.irregular.extend(folder.irregular)
         for child, below in zip(members, inner, strict=True):
             found.take(_alone(child) if child.is_partition else below)
+        only_links = depth == 0 and not folder.directories and all(entry.kind is EntryKind.SYMLINK for entry, _ in folder.files)
+        found.incomplete.extend(_perhaps_directories(folder, beside=only_links or bool(found.log_directories)))
         return found
+    found.incomplete.extend(_perhaps_directories(folder, beside=True))
     partitions = [child for child, below in zip(members, inner, strict=True) if not below.log_directories]
     log_directory = _log_directory(folder, partitions, [one.path for one in found.incomplete])
     log_directory.repeated.extend(name for one in found.repeated if (name := parse_partition_name(one.name)) is not None)
@@ -241,12 +243,15 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) 
     return found
 
 
-def _perhaps_directories(folder: _Folder) -> list[Incomplete]:
-    """Where a directory may be hidden in `folder`: behind a link that is not followed, or where a pipe has a partition's name."""
+def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
+    """Where a directory may be hidden in `folder`: behind a link that is not followed, or where a pipe has a partition's name.
+
+    Where that is no log directory, nor `beside` any, nor a given folder of nothing but links, only where a partition's name stands.
+    """
     found = []
     for entry in folder.irregular:
         is_known = parse_file_name(entry.name) is not None or entry.name in _SYSTEM_FILES | _SYSTEM_DIRECTORIES
-        if not is_known and (entry.kind is EntryKind.SYMLINK or parse_partition_name(entry.name) is not None):
+        if not is_known and ((beside and entry.kind is EntryKind.SYMLINK) or parse_partition_name(entry.name) is not None):
             found.append(Incomplete(entry.path, entry.unreadable or ""))
     return found
 

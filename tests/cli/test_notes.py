@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kafka_forensics.cli.main import outcome
 from kafka_forensics.cli.notes import say, wrapped
 from kafka_forensics.cli.streams import Destination
+from tests.support.faults import healthy
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = "sample_logs/unclean-election"
@@ -69,3 +71,41 @@ def test_nothing_said_is_wider_than_80_columns(arguments: tuple[str, ...]) -> No
     lines = said.splitlines()
     assert lines
     assert max(map(len, lines)) <= 80
+
+
+def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
+    """Log directories of three brokers, of which broker 2's high watermark lies behind its log's end."""
+    brokers = healthy(root)
+    write = b"0\n1\nt 0 1000\n"
+    (brokers.log_dir(2) / "replication-offset-checkpoint").write_bytes(write)
+    for log_dir in brokers.log_dirs if not stopped else ():
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    return [str(each) for each in brokers.log_dirs]
+
+
+LIVE_HINT = "no clean-shutdown marker on brokers 1, 2, 3: scan a copy of running brokers with --live\n"
+
+
+def test_a_copy_without_clean_shutdown_markers_is_said_to_want_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, where something is found that files of different moments look like; and it changes no verdict."""
+    paths = _beyond_the_end(tmp_path, stopped=False)
+    assert outcome(["scan", *paths, "--format", "json"]) == 1
+    assert capsys.readouterr().err.count(LIVE_HINT) == 1
+    assert outcome(["scan", *paths, "--format", "json", "--live"]) == 0
+    assert outcome(["scan", *paths, "--format", "json", "--quiet"]) == 1
+    assert "--live" not in capsys.readouterr().err
+
+
+def test_live_is_not_advised_where_it_explains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped brokers, a healthy copy of running ones, and damage that no moment of copying makes."""
+    assert outcome(["scan", *_beyond_the_end(tmp_path / "stopped", stopped=True)]) == 1
+    brokers = healthy(tmp_path / "running")
+    for log_dir in brokers.log_dirs:
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    assert outcome(["scan", *map(str, brokers.log_dirs)]) == 0
+    log = brokers.log_dir(2) / "t-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[200] ^= 1
+    log.write_bytes(data)
+    assert outcome(["scan", *map(str, brokers.log_dirs)]) == 1
+    assert "--live" not in capsys.readouterr().err

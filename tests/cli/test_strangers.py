@@ -115,3 +115,50 @@ def test_what_lies_inside_is_named_by_its_highest_folder(run: Run, tmp_path: Pat
     err = run("scan", tmp_path)[2]
     inside = ", ".join(f"{tmp_path}/{name}" for name in ("other", "site/disks/c", "site/notes"))
     assert f"skipped beside the log directories, as nothing of Kafka's is in them: {inside}\n" in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("target", ["/etc/hosts", "nowhere", "../../.."])
+def test_links_in_a_strangers_folder_are_no_log_directories(run: Run, copies: Path, command: str, target: str) -> None:
+    """Beside log directories, and given by itself beside them; a link that stands beside log directories may be one."""
+    (copies / "notes" / "inner").mkdir(parents=True)
+    (copies / "notes" / "inner" / "link").symlink_to(target)
+    (copies / "links").mkdir()
+    (copies / "links" / "link").symlink_to(target)
+    (copies / "broker-1" / "notes").mkdir()
+    (copies / "broker-1" / "notes" / "link").symlink_to(target)
+    wanted = run(command, *(copies / f"broker-{number}" for number in (1, 2, 3)), *COMMANDS[command])
+    assert wanted[0] != 3
+    assert run(command, *sorted(copies.iterdir()), *COMMANDS[command])[:2] == wanted[:2]
+    assert run(command, copies, *COMMANDS[command])[0] == wanted[0]
+    (copies / "link").symlink_to("/etc/hosts-that-are-not")
+    assert run(command, copies, *COMMANDS[command])[0] == 3
+
+
+@pytest.mark.parametrize("inside", ["link", "inner/link"])
+def test_a_folder_with_nothing_but_links_that_lead_out_is_2(run: Run, tmp_path: Path, inside: str) -> None:
+    """And with files of its own; one of links alone was given for what they lead to."""
+    given, outside = tmp_path / "given", tmp_path / "outside"
+    shutil.copytree(HEALTHY / "broker-1", outside)
+    link = given / inside
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+    (given / "hosts").touch()
+    status, out, err = run("scan", given)
+    assert (status, out) == (2, "")
+    assert f"there is no Kafka log in {given}" in err
+    assert "links in it lead out of it: give what they lead to as paths, too" in err
+    link.rename(link.with_name("orders-0"))
+    assert run("scan", given)[0] == 3
+
+
+def test_who_gave_a_folder_with_a_link_that_leads_out_is_told_to_give_its_target(run: Run, copies: Path) -> None:
+    (copies / "link").symlink_to("/etc")
+    for command, arguments in COMMANDS.items():
+        status, _, err = run(command, copies, *arguments)
+        assert (status, err.count("hint: give what links lead to as paths, too")) == (3, 1), command
+
+
+def test_no_folder_of_the_system_is_taken_for_copies(run: Run) -> None:
+    status, out, err = run("scan", "/etc")
+    assert (status, out, len(err.splitlines())) == (2, "", 2)
