@@ -92,7 +92,10 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: Retention) -> Findi
     severity, confidence = None, None
     if any(one.context.live for one in replicas):
         severity, confidence = Severity.WARNING, Confidence.SUSPECTED
-        if "held_by" in evidence:  # a cleaner may have gone by between the copying of two files, and was told of newer records
+        # A cleaner may have gone by between the copying of two files, and was told of newer records; where neither checkpoints nor
+        # logs show one, nothing took the value of a key away.
+        gone = tally.reasons["missing"] and not tally.beyond_checkpoint
+        if "held_by" in evidence and not gone:
             severity, evidence["capped_by"] = Severity.INFO, "--live"
     place = _place(replicas, tally.first_offset or 0, tally.end_offset)
     return finding("COMPACTED_VALUE_DIFFERS", place, evidence, severity=severity, confidence=confidence)
@@ -110,6 +113,8 @@ def _skew(
         **explanations,
         **skewed,
     }
+    if tally.differing:
+        evidence["keys_that_differ"] = tally.differing
     if tally.beyond_checkpoint:
         evidence["beyond_checkpoint"] = tally.beyond_checkpoint
     evidence["premises"] = _premises(replicas, kept)

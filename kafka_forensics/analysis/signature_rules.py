@@ -283,11 +283,11 @@ HISTORIES: Final = (
         ("4.1.0",),
         (
             must("committed offsets went with the last in-sync replica", _no_copy_left),
-            expected("a broker was not stopped cleanly", some(unclean)),
+            must("a broker was not stopped cleanly", some(unclean)),
+            must("eligible leader replicas are not known to be enabled", lambda case: not _with_elr(case)),
             extra("a recovery point lies beyond the log end", has("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
             extra("a group has committed offsets beyond every log", has("GROUP_OFFSET_BEYOND_LOG")),
             extra("the controller's log shows the election", has("LRS_LOSS", "UNCLEAN_ELECTION")),
-            against("eligible leader replicas are enabled", _with_elr),
         ),
         outgrown=False,
     ),

@@ -53,6 +53,7 @@ RECORDS: Final = (
         (),
         (
             must("a key lives on one replica that a cleaner took from another", _cleaned_apart),
+            must("the copies are of brokers that were stopped", each(lambda one: one.replica.context.clean_shutdown)),
             must("no log ends in message format 0 or 1", each(lambda one: not without_epochs(one))),
             against("other keys differ in other ways", _other_values),
             extra("transactional records are concerned", _transactional),

@@ -179,7 +179,7 @@ def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
 def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer]]) -> Finding | None:
     rest = [(one, one.holds(case)) for one in signature.conditions if one.weight is not Weight.MUST]
     fits = [one.text for one, answer in (*musts, *rest) if answer and one.weight is not Weight.AGAINST]
-    against = [one.text for one, answer in rest if one.weight is Weight.EXPECTED and answer is False]
+    against = [f"not so: {one.text}" for one, answer in rest if one.weight is Weight.EXPECTED and answer is False]
     against += [one.text for one, answer in rest if one.weight is Weight.AGAINST and answer]
     unknown = [one.text for one, answer in rest if answer is None]
     bounds = version_bounds(case.replicas, case.features)

@@ -4,7 +4,8 @@ from typing import Final
 
 PROSE: Final = """
 COMPACTION_SKEW: replicas cleaned at different times
-    [{brokers:brokers}|the replicas] were cleaned at different times and show the same latest value of every key[; of {keys:key},
+    [{brokers:brokers}|the replicas] were cleaned at different times and show the same latest value of [all keys but
+    {keys_that_differ}|every key][; of {keys:key},
     {keys_cleaned_differently} with other older records][; {tombstones_expired:tombstone} gone from one side past the delete
     horizon][; {tombstones_early:tombstone} gone from one side before the delete horizon][; {out_of_reach:key} may have been deleted
     beyond the end of the shorter log][; {same_value:key} with the same value at another offset][; damage may hide what explains

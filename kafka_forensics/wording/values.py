@@ -26,7 +26,7 @@ def listed(value: object) -> str | None:
     if isinstance(value, dict):
         items = [f"{clean(key, 40)}: {clean(each, 60)}" for key, each in list(value.items())[:LIST_LIMIT]]
     elif isinstance(value, (list, tuple)):
-        items = [clean(each, 60) for each in value[:LIST_LIMIT]]
+        items = [clean(each, 72) for each in value[:LIST_LIMIT]]
     else:
         return clean(value)
     if len(value) > len(items):

@@ -11,6 +11,7 @@ from kafka_forensics.engine.inputs import gather
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.wording import message
 from tests.support.compacted import (
     CLEANED,
     FUTURE_MS,
@@ -234,6 +235,25 @@ def test_f39_what_damage_may_hide_is_not_held_against_a_replica(tmp_path: Path) 
 
 def test_f39_a_live_copy_proves_no_loss(tmp_path: Path) -> None:
     assert said(verdict(three(tmp_path, history(), {2: {1}}), live=True)) == [("COMPACTED_VALUE_DIFFERS", "info", None)]
+
+
+def test_f39_live_a_value_that_no_cleaner_can_have_taken_is_a_warning(tmp_path: Path) -> None:
+    """By the checkpoints no cleaner had been there, and no other record is gone."""
+    result = verdict(three(tmp_path, history(), {2: {1}}, {3: 1}), live=True)
+    assert said(result) == [("COMPACTED_VALUE_DIFFERS", "warning", None)]
+    assert only(result, "COMPACTED_VALUE_DIFFERS").evidence["missing"] == 1
+
+
+def test_f39_live_a_cleaner_that_came_after_its_checkpoint_was_copied_explains_a_value(tmp_path: Path) -> None:
+    """Broker 2 lacks an older record too, which only a cleaner takes: it passed behind the checkpoint."""
+    result = verdict(three(tmp_path, history(), {2: {0, 1}}, {3: 1}), live=True)
+    assert ("COMPACTED_VALUE_DIFFERS", "info", None) in said(result)
+
+
+def test_f39_what_is_cleaned_apart_and_what_differs_do_not_contradict_each_other(tmp_path: Path) -> None:
+    result = verdict(three(tmp_path, history(), {2: {0, 1}}))
+    assert "same latest value of all keys but 1" in message(only(result, "COMPACTION_SKEW"))
+    assert "disagree on the latest value of 1 key" in message(only(result, "COMPACTED_VALUE_DIFFERS"))
 
 
 def test_f39_a_fork_is_told_once(tmp_path: Path) -> None:

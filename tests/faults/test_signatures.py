@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.signatures import signature_key
+from kafka_forensics.analysis.signatures import Weight, signature_key
 from kafka_forensics.engine import signatures
 from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
@@ -52,6 +52,34 @@ def test_every_signature_has_a_tree_and_a_key_of_its_own() -> None:
 
 def test_healthy_replicas_match_nothing(tmp_path: Path) -> None:
     assert named(verdict(healthy(tmp_path))) == {}
+
+
+TREE_OF = {tree.key: tree for tree in TREES}
+
+
+def test_compaction_did_not_run_ahead_on_copies_of_running_brokers(tmp_path: Path) -> None:
+    """A cleaner passed between the copying of two files, for all that these say."""
+    brokers = TREE_OF["d8 Redpanda 2026-06-25"].make(tmp_path / "brokers")
+    (brokers.log_dir(2) / ".kafka_cleanshutdown").unlink()
+    for live in (False, True):
+        assert "d8 Redpanda 2026-06-25" not in named(verdict(brokers, live=live))
+
+
+def test_no_last_replica_was_lost_by_an_unclean_stop_where_all_stopped_in_order(tmp_path: Path) -> None:
+    """An older backup put in place of the last replica lacks what was committed, too."""
+    brokers = TREE_OF["d5 KIP-966"].make(tmp_path / "brokers")
+    (log_dir,) = [each for each in brokers.log_dirs if not (each / ".kafka_cleanshutdown").exists()]
+    (log_dir / ".kafka_cleanshutdown").write_bytes(b'{"version": 0, "brokerEpoch": 5}')
+    assert "d5 KIP-966" not in named(verdict(brokers))
+
+
+def test_what_was_expected_and_is_not_so_is_said_to_be_not_so(tmp_path: Path) -> None:
+    for tree in TREES:
+        for one in named(verdict(tree.make_near_miss(tmp_path / tree.key.replace("/", "-")))).values():
+            assert not any(text == condition for text in one.evidence["does_not_fit"] for condition in EXPECTED)
+
+
+EXPECTED = {each.text for one in signatures.SIGNATURES for each in one.conditions if each.weight is Weight.EXPECTED}
 
 
 def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -> None:
