@@ -87,6 +87,14 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+def _require_one_of(option: Any, args: list[str]) -> None:
+    """Raise UsageError where an option that is on or off, such as `--whole/--partial`, was given both ways."""
+    words = args[: args.index("--")] if "--" in args else args
+    both = [next((each for each in names if each in words), None) for names in (option.opts, option.secondary_opts)]
+    if None not in both:
+        raise UsageError(f"{both[0]} and {both[1]} contradict each other", hint="give one of them")
+
+
 class Command(TyperCommand):
     """A command that takes no option twice which can have one value: the parser would forget the first in silence."""
 
@@ -99,6 +107,7 @@ class Command(TyperCommand):
                 if each.param_type_name == "option" and not several and each in order[:number]:
                     pattern = "one pattern may match several, such as 'a*'" if each.metavar == "GLOB" else "it takes one value"
                     raise UsageError(f"{each.opts[0]} was given twice", hint=f"{pattern}; else run the command once for each")
+                _require_one_of(each, args)
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 

@@ -129,10 +129,10 @@ def summary_line(plans: Plans) -> str:
         parts.append(f"nobody can lead {what} hold{'s' if leaderless == 1 else ''} is at stake")
     if not parts:
         no_election = "no election" + (" of a broker that would start" if plans.refused else "")
-        parts.append(
-            f"{no_election} would lose anything"
-            + (" that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else "")
-        )
+        in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else ""
+        if any(one.kind == "unknown_bytes" for each in planned for one in each.plan.missing):
+            in_part = " that could be read of the copies here"
+        parts.append(f"{no_election} would lose anything{in_part}")
     if odd:
         parts.append("checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}"))
     if partitions > 1 and planned:

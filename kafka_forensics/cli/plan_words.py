@@ -357,7 +357,9 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
         whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else whoever
-        return f"{lead}. Nothing that the copies hold would be lost{whoever}."
+        unknown = any(one.kind == "unknown_bytes" for one in planned.plan.missing)
+        what = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
+        return f"{lead}. {what} would be lost{whoever}."
     told = "; ".join(loss_words(planned, one) for one in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""

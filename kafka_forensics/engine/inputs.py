@@ -158,8 +158,8 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
     """
     inputs = gather_log_dirs(paths, options.storage_options)
-    if not (elsewhere or inputs.incomplete):
-        require_asked(inputs, options)
+    if not elsewhere:
+        _require_or_note(inputs, options)
     compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
     for one in inputs.log_dirs:
         for directory in one.found.partitions:
@@ -182,6 +182,17 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     inputs.replicas.sort(key=_plan_order)
     inputs.internal.sort(key=_plan_order)
     return inputs
+
+
+def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:
+    """Raise UsageError if nothing is there that `options` ask for; a note where it may be in what could not be read."""
+    try:
+        require_asked(inputs, options)
+    except UsageError as error:
+        if not inputs.incomplete:
+            raise
+        hint = f"; {error.hint}" if error.hint else ""
+        logging.getLogger(__name__).warning("note: in what could be read %s%s", error, hint)
 
 
 def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
@@ -358,6 +369,9 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
     if base.endswith(".log"):
         segments = [SegmentFiles(int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0, log=entry)]
     topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
+    if parsed is None and segments:
+        told = "read as partition 0 of a topic of that name, as no partition has it"
+        logging.getLogger(__name__).warning("note: %s: lies in %s: %s", source.name, folder or base, told)
     directory = PartitionDirectory("", folder, topic, partition, None, None, segments, [], {}, [], [], [], [], legal=bool(segments))
     found = LogDirectory("", {}, [directory], [], [])
     name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))

@@ -1,6 +1,7 @@
 """Each exit status of the contract, provoked; and what stderr says then."""
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -208,3 +209,35 @@ def test_full_disk_is_told_in_a_line(scan: Scan) -> None:
     status, _, err = scan(unclean_result, "--output", "/dev/full")
     assert status == 2
     assert re.fullmatch(r"error: cannot write to /dev/full: .*\n", err)
+
+
+@pytest.mark.parametrize("both", [("--whole", "--partial"), ("--partial", "--whole"), ("--deep", "--no-deep")])
+def test_an_option_given_both_ways_is_a_wrong_command_line(both: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    sample = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy"
+    assert outcome(["scan", str(sample), *both]) == 2
+    assert "contradict each other" in capsys.readouterr().err
+    assert outcome(["scan", str(sample), both[0]]) == 0
+
+
+@pytest.mark.parametrize("command", ["scan", "plan"])
+def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copies = tmp_path / "copies"
+    shutil.copytree(Path(__file__).resolve().parents[2] / "sample_logs" / "healthy", copies)
+    (copies / "link").symlink_to("/nowhere")
+    assert outcome([command, str(copies), "--topic", "ordres"]) == 3
+    assert "note: in what could be read nothing fits --topic ordres" in capsys.readouterr().err
+    assert outcome([command, str(copies), "--topic", "orders"]) == 3
+    assert "nothing fits" not in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_log_are_not_planned_as_losing_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").mkdir()
+    log = tmp_path / "x" / f"{0:020d}.log"
+    log.write_bytes(b"no log at all " * 100)
+    assert outcome(["plan", str(log), "--format", "table"]) == 0
+    captured = capsys.readouterr()
+    assert "Nothing that could be read of the copies would be lost" in " ".join(captured.out.split())
+    assert f"note: {log}: lies in x: read as partition 0 of a topic of that name, as no partition has it" in captured.err
+    assert "no election would lose anything that could be read of the copies here" in " ".join(captured.err.split())
