@@ -82,16 +82,19 @@ def put_right(chunk: BatchChunk, offsets: Mapping[int, int]) -> BatchChunk:
 def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None, behind: int | None) -> list[Misplaced]:
     """Batches of a matrix of one segment that lie elsewhere than between two neighbours that leave just their room.
 
-    `before` is where the batch in front of the matrix ends, `behind` where the one behind it begins; None where that is not known.
+    `before` is where the batch in front of the matrix ends, `behind` where the one behind it begins, both int64; None where that is
+    not known. No offset follows the largest of int64.
     """
     good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
     if not good.size:
         return []
     base, last = columns[BatchColumn.BASE_OFFSET, good], columns[BatchColumn.LAST_OFFSET, good]
     size = last - base + 1
-    ends = np.concatenate(([base[0] if before is None else before], last[:-1] + 1))
-    begins = np.concatenate((base[1:], [last[-1] + 1 if behind is None else behind]))
-    wrong = np.flatnonzero((base != ends) & (ends + size == begins) & (size > 0))
+    ends, begins = np.empty_like(base), np.empty_like(base)
+    ends[1:], begins[:-1] = last[:-1] + 1, base[1:]
+    ends[:1] = base[:1] if before is None else before
+    begins[-1:] = last[-1:] + 1 if behind is None else behind
+    wrong = np.flatnonzero((base != ends) & (ends + size == begins) & (size > 0) & (ends >= 0) & (begins > ends))
     position = columns[BatchColumn.POSITION, good]
     facts = zip(*(column[wrong].tolist() for column in (position, size, base, ends, ends)), strict=True)
     return [Misplaced(segment, *each) for each in facts]
@@ -99,9 +102,8 @@ def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None
 
 def move(column: "NDArray[np.int64]", offset: int) -> None:
     """Give a batch, a column by BatchColumn, another base offset."""
-    behind = int(column[BatchColumn.LAST_OFFSET]) - int(column[BatchColumn.BASE_OFFSET])
-    column[BatchColumn.BASE_OFFSET] = offset
-    column[BatchColumn.LAST_OFFSET] = offset + behind
+    moved = column[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]]  # as arrays, which wrap around as the kernels do
+    column[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET]] = moved - moved[:1] + np.array([offset], np.int64)
 
 
 def out_of_line(runs: "Sequence[Run]") -> Iterator[Misplaced]:

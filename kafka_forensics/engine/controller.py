@@ -15,7 +15,7 @@ from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.witnesses import Witnesses
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.engine.malformed_records import MalformedRecords
-from kafka_forensics.engine.misplaced import rightly_placed
+from kafka_forensics.engine.misplaced import logs_of, rightly_placed
 from kafka_forensics.engine.unknown_kinds import UnknownKinds
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
@@ -32,7 +32,7 @@ from kafka_forensics.storage.archive import reading_order
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.parsers.log_dir import SegmentFiles
+    from kafka_forensics.analysis.misplaced import Misplaced
     from kafka_forensics.storage.source import ByteFile, Entry
 
 MAX_BATCH_BYTES: Final = 64 << 20
@@ -173,12 +173,10 @@ def _in_reading_order(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
 def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
     """Every good batch of a copy: its identity, and its records if no copy before held it."""
     rows: list[NDArray[np.int64]] = [np.empty((4, 0), np.int64)]
-    for segment in plan.directory.segments:
-        if segment.log is None:
-            continue
+    for segment, log, behind in logs_of(plan):
         try:
-            with plan.log_dir.source.open(segment.log.path) as file:
-                rows += _read_segment(reading, plan, segment, segment.log, file)
+            with plan.log_dir.source.open(log.path) as file:
+                rows += _read_segment(reading, plan, file, log.name, rightly_placed(plan, segment, file, behind))
         except SourceError as error:
             reading.inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
             reading.end_is_known = False
@@ -191,14 +189,15 @@ def _read_copy(reading: _Reading, plan: ReplicaPlan) -> MetadataCopy:
 
 
 def _read_segment(
-    reading: _Reading, plan: ReplicaPlan, segment: "SegmentFiles", log: "Entry", file: "ByteFile"
+    reading: _Reading, plan: ReplicaPlan, file: "ByteFile", name: str, placed: Iterator[tuple[BatchChunk, dict[int, "Misplaced"]]]
 ) -> Iterator["NDArray[np.int64]"]:
-    """(base offset, last offset, identity, leader epoch) of the good batches, chunk by chunk."""
-    for chunk, misplaced in rightly_placed(plan, segment, file):
+    """(base offset, last offset, identity, leader epoch) of the good batches of the file `name`, chunk by chunk."""
+    last = plan.directory.segments[-1].log
+    for chunk, misplaced in placed:
         columns = chunk.columns
         good = (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.MAGIC] >= 2)
         good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
-        if segment is plan.directory.segments[-1] and _ends_with_damage(chunk, good):
+        if last is not None and last.name == name and _ends_with_damage(chunk, good):
             reading.end_is_known = False
         columns = columns[:, good]
         if not columns.shape[1]:
@@ -217,7 +216,7 @@ def _read_segment(
             batch = reading.opened.get(key) or open_batch(data if wrong is None else wrong.rewritten(bytes(data)))
             reading.opened[key] = batch
             if any(record.problem is not None for _, record in batch.records):
-                place = (plan, log.name, int(columns[BatchColumn.POSITION, row]), len(data))
+                place = (plan, name, int(columns[BatchColumn.POSITION, row]), len(data))
                 held = reading.places.setdefault(key, [])
                 held += [place] if len(held) < NODES_NAMED else []
         yield np.stack([bases, columns[BatchColumn.LAST_OFFSET], identities, epochs])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.misplaced import put_right
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.dumping_log import portions
 from kafka_forensics.engine.finding_match import Conditions, holding, may_hold
@@ -145,10 +144,13 @@ class Search:
     _begun: int = 0
     _done: int = 0
     _progress: Progress | None = None
+    _plan_of: dict[int, ReplicaPlan] = field(init=False)
+    """Plans by the identity of their directories."""
 
     def __post_init__(self) -> None:
         """Add up what is to be searched."""
         self.bytes_total = sum(piece.size_in_bytes for piece in self.pieces)
+        self._plan_of = {id(plan.directory): plan for plan in self.plans}
 
     @property
     def stopped(self) -> bool:
@@ -248,12 +250,12 @@ class Search:
         placing = self._placing(piece, log, None if start else piece.segment.base_offset)
         for chunk in portions(reader, start, log.size_in_bytes, self.asked.offset_end):
             self.damaged_places += sum(one.kind not in _READ_NEVERTHELESS for one in chunk.damage)
-            moved = placing.misplaced(chunk)
+            right, moved = placing.put_right(chunk)
             found = [each for each in candidates.of(chunk) if each[0][BatchColumn.POSITION] not in moved]
             if moved:
-                right = put_right(chunk, {position: one.offset for position, one in moved.items()}).columns
-                rows = np.flatnonzero(self.asked.batches(right) & np.isin(right[BatchColumn.POSITION], list(moved)))
-                found = sorted([*found, *((column, None) for column in right[:, rows].T.tolist())], key=_position)
+                columns = right.columns
+                rows = np.flatnonzero(self.asked.batches(columns) & np.isin(columns[BatchColumn.POSITION], list(moved)))
+                found = sorted([*found, *((column, None) for column in columns[:, rows].T.tolist())], key=_position)
             for column, held in found:
                 position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
                 if held is None and size > MAX_COMPRESSED_BYTES:
@@ -266,7 +268,7 @@ class Search:
 
     def _placing(self, piece: _Piece, log: "ByteFile", before: int | None) -> Placing:
         """What tells which batches of a file are misplaced; no other file speaks for the end of a leftover."""
-        plan = next((one for one in self.plans if one.directory is piece.directory), None) if piece.leftover is None else None
+        plan = self._plan_of.get(id(piece.directory)) if piece.leftover is None else None
         return Placing(log, piece.segment.base_offset, before, piece.next_base_offset, plan)
 
     def _start(self, piece: _Piece, log: "ByteFile") -> int:

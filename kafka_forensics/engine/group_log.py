@@ -1,14 +1,12 @@
 """Reading `__consumer_offsets`: one replica of each partition, the longest, replayed into what groups committed."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.group_log import GroupReplay
-from kafka_forensics.analysis.misplaced import put_right
 from kafka_forensics.compiled import using_compiled
 from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.engine.log_records import MAX_BATCH_BYTES
-from kafka_forensics.engine.misplaced import Placing
+from kafka_forensics.engine.misplaced import Placing, logs_of
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
@@ -36,7 +34,6 @@ from kafka_forensics.parsers.consumer_offsets import (
 )
 from kafka_forensics.parsers.group_records import read_group_value
 from kafka_forensics.parsers.kernels.commits import Superseded
-from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.parsers.plain_records import plain_records
 from kafka_forensics.parsers.records import decode_batch
 from kafka_forensics.parsers.segment import SegmentReader
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafka_forensics.analysis.misplaced import Misplaced
     from kafka_forensics.storage.source import ByteFile
 
 MALFORMED_KEPT: Final = 1000
@@ -120,7 +118,10 @@ def replay_log(inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None 
 
 
 class _LogWalk:
-    """Hands every record of one replica's log to a replay, in file order."""
+    """Hands every record of one replica's log to a replay, in file order.
+
+    Records are decoded before it is known which batches bear wrong base offsets. If any did, the log is read once more.
+    """
 
     def __init__(self, inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None) -> None:
         self._inputs = inputs
@@ -131,31 +132,42 @@ class _LogWalk:
         self._keys_size = 0
         self._superseded = superseded
         self._file = ""
+        self._segment = 0
         self._batch = (0, 0)
+        self._misplaced: dict[tuple[int, int], Misplaced] = {}
 
     def replayed(self) -> GroupLog:
         """Read the whole log."""
-        source = self._plan.log_dir.source
-        segments = [one for one in self._plan.directory.segments if one.log is not None]
-        for segment, following in zip(segments, [*segments[1:], None], strict=False):
-            assert segment.log is not None
-            self._file = f"{self._plan.context.directory}/{segment.log.name}"
-            try:
-                with source.open(segment.log.path) as file:
-                    behind = None if following is None else following.base_offset
-                    placing = Placing(file, segment.base_offset, segment.base_offset, behind, self._plan)
-                    for chunk in self._chunks(file, segment, following):
-                        wrong = placing.misplaced(chunk)
-                        self._account(put_right(chunk, {position: one.offset for position, one in wrong.items()}))
-            except SourceError as error:
-                self._inputs.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
-                self._log.complete = False
+        unread = self._read()
+        if self._misplaced:
+            self._log = GroupLog(self._log.partition, self._log.broker, self._log.cluster_id)
+            self._replay = GroupReplay(self._log)
+            unread = self._read()
+        self._inputs.incomplete.extend(unread)
         return self._replay.finish()
 
-    def _chunks(self, file: "ByteFile", segment: SegmentFiles, following: SegmentFiles | None) -> Iterator[BatchChunk]:
-        limit = segment.base_offset + (1 << 31)
-        limit = limit if following is None else min(limit, following.base_offset)
-        return SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._alone).chunks()
+    def _read(self) -> list[Incomplete]:
+        """Hand over the records, those of batches known to be misplaced by their right offsets, and learn which are misplaced.
+
+        The answer is what could not be read.
+        """
+        source, unread = self._plan.log_dir.source, []
+        for segment, log, behind in logs_of(self._plan):
+            self._segment, self._file = segment.base_offset, f"{self._plan.context.directory}/{log.name}"
+            limit = segment.base_offset + (1 << 31)
+            limit = limit if behind is None else min(limit, behind)
+            try:
+                with source.open(log.path) as file:
+                    reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._alone)
+                    placing = Placing(file, segment.base_offset, segment.base_offset, behind, self._plan)
+                    for chunk in reader.chunks():
+                        right, wrong = placing.put_right(chunk)
+                        self._misplaced |= {batch.place: batch for batch in wrong.values()}
+                        self._account(right)
+            except SourceError as error:
+                unread.append(Incomplete(typed_path(source, log.path), error.reason))
+                self._log.complete = False
+        return unread
 
     def _account(self, chunk: BatchChunk) -> None:
         """Note how far the log goes, and whether it is whole."""
@@ -181,7 +193,7 @@ class _LogWalk:
             if magic == 2 and attributes & CONTROL_MASK:
                 self._marker(producer_id, control)
                 continue
-            data = buffer[at : at + size].tobytes()
+            data = self._rewritten(buffer[at : at + size].tobytes(), start)
             records = plain_records(data)
             if records is None:
                 self._open(data, start)
@@ -196,8 +208,13 @@ class _LogWalk:
             self._log.complete = False
             return []
         self._batch = (position, size)
-        self._open(file.read_at(position, size), position)
+        self._open(self._rewritten(file.read_at(position, size), position), position)
         return []
+
+    def _rewritten(self, data: bytes, position: int) -> bytes:
+        """A batch's bytes with the base offset that belongs to its place, as far as it is known to be another."""
+        misplaced = self._misplaced.get((self._segment, position)) if self._misplaced else None
+        return data if misplaced is None else misplaced.rewritten(data)
 
     def _open(self, data: bytes, position: int) -> None:
         """A batch that takes more than a plain walk: compressed, of an old format, with headers or faults."""

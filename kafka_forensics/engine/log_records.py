@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.engine.inputs import ReplicaPlan
-from kafka_forensics.engine.misplaced import rightly_placed
+from kafka_forensics.engine.misplaced import logs_of, rightly_placed
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.records import Record
 from kafka_forensics.parsers.plain_records import PlainRecord, plain_records
@@ -40,11 +40,9 @@ def logged_records(plan: ReplicaPlan, lost: list[tuple[int, int]]) -> Iterator[L
     (segment, position) of what was left out goes into `lost` before anything behind it is handed out; a tail that a crash leaves
     is none of it. Raises SourceError if a file cannot be read (further).
     """
-    for segment in plan.directory.segments:
-        if segment.log is None:
-            continue
-        with plan.log_dir.source.open(segment.log.path) as file:
-            for chunk, misplaced in rightly_placed(plan, segment, file):
+    for segment, log, behind in logs_of(plan):
+        with plan.log_dir.source.open(log.path) as file:
+            for chunk, misplaced in rightly_placed(plan, segment, file, behind):
                 good = _good(segment.base_offset, chunk, lost)
                 start, window = 0, b""
                 for position, size in chunk.columns[: BatchColumn.SIZE_IN_BYTES + 1, good].T.tolist():

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from kafka_forensics.analysis.misplaced import Misplaced, Witnessed, at_end, by_neighbours, put_right
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.ahead import never
@@ -15,14 +17,16 @@ from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.parsers.segment import SegmentReader
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from kafka_forensics.engine.scanning import Merged
     from kafka_forensics.parsers.log_dir import SegmentFiles
-    from kafka_forensics.storage.source import ByteFile
+    from kafka_forensics.storage.source import ByteFile, Entry
 
 _OFFSET_BYTES: Final = 8
+_SIZES_END: Final = 12
+"""Bytes of a batch's base offset and length."""
+_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
 _PAST_ALL: Final = 2**63
 """No offset, but what follows the largest; nothing stands behind it."""
 _ROUNDS: Final = 3
@@ -126,45 +130,79 @@ class Placing:
         self._before = before
         self._behind = behind
         self._plan = plan
+        self._position = 0
+        """Byte behind the last sound batch so far."""
 
-    def misplaced(self, chunk: BatchChunk) -> dict[int, Misplaced]:
-        """Those of the next chunk, by byte position. Raises SourceError."""
-        if not chunk.rows:
-            return {}
-        behind = self._behind
-        end = int(chunk.columns[BatchColumn.POSITION, -1] + chunk.columns[BatchColumn.SIZE_IN_BYTES, -1])
-        if end < self._file.size_in_bytes:
-            behind = int.from_bytes(self._file.read_at(end, _OFFSET_BYTES), "big", signed=True)
-        found = by_neighbours(chunk.columns, self._segment, self._before, behind)
-        if behind is None and self._plan is not None:
-            found += self._last(self._plan, put_right(chunk, {one.position: one.offset for one in found}))
-        wrong = {one.position: one for one in found}
-        last = wrong.get(int(chunk.columns[BatchColumn.POSITION, -1]))
-        before = int(chunk.columns[BatchColumn.LAST_OFFSET, -1]) + 1 if last is None else last.end_offset
-        self._before = before if before < _PAST_ALL else None
-        return wrong
+    def put_right(self, chunk: BatchChunk) -> tuple[BatchChunk, dict[int, Misplaced]]:
+        """The next chunk with the base offsets that belong there, and the batches where others are written, by byte position.
 
-    def _last(self, plan: ReplicaPlan, chunk: BatchChunk) -> list[Misplaced]:
-        """The last batch of the log, if the replica's other files say that its base offset is wrong."""
+        A chunk in which none is wrong is given as it is. Raises SourceError.
+        """
         columns = chunk.columns
-        before = self._before if chunk.rows == 1 else int(columns[BatchColumn.LAST_OFFSET, -2]) + 1
+        good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
+        if not good.size:
+            return chunk, {}
+        behind, is_end = self._behind_of(chunk)
+        wrong = by_neighbours(columns, self._segment, self._before, behind)
+        right = _moved(chunk, wrong)
+        if is_end and behind is None and self._plan is not None and good[-1] == chunk.rows - 1:
+            last = self._last(self._plan, right.columns[:, good])
+            wrong, right = [*wrong, *last], _moved(right, last)
+        before = int(right.columns[BatchColumn.LAST_OFFSET, good[-1]]) + 1
+        self._before = before if before < _PAST_ALL else None
+        self._position = _end_position(columns[:, good[-1]])
+        return right, {batch.position: batch for batch in wrong}
+
+    def _behind_of(self, chunk: BatchChunk) -> tuple[int | None, bool]:
+        """Base offset of the batch behind the chunk, None if it is not known, and whether the chunk's last batch is the file's."""
+        end = _end_position(chunk.columns[:, -1])
+        header = self._file.read_at(end, _SIZES_END) if end < self._file.size_in_bytes else b""
+        kinds = {damage.kind for damage in chunk.damage if damage.position >= end}
+        if kinds - _TAILS:
+            return None, False
+        if kinds or len(header) < _SIZES_END or int.from_bytes(header[_OFFSET_BYTES:], "big", signed=True) <= 0:
+            return self._behind, True
+        return int.from_bytes(header[:_OFFSET_BYTES], "big", signed=True), False
+
+    def _last(self, plan: ReplicaPlan, columns: "NDArray[np.int64]") -> list[Misplaced]:
+        """The last batch of the log, if the replica's other files say that its base offset is wrong.
+
+        `columns` are of sound batches; one behind damage may have begun anywhere.
+        """
+        position = int(columns[BatchColumn.POSITION, -1])
+        alone = columns.shape[1] == 1
+        before = self._before if alone else int(columns[BatchColumn.LAST_OFFSET, -2]) + 1
+        joins = position == (self._position if alone else _end_position(columns[:, -2]))
         base = int(columns[BatchColumn.BASE_OFFSET, -1])
-        sound = columns[BatchColumn.CRC, -1] == columns[BatchColumn.CRC_COMPUTED, -1] and not chunk.damage
-        if before is None or before == base or not sound:
-            return []
         offsets = int(columns[BatchColumn.LAST_OFFSET, -1]) - base + 1
-        doubted = Misplaced(self._segment, int(columns[BatchColumn.POSITION, -1]), offsets, base, before, before)
+        if before is None or before == base or not joins or before < 0 or offsets <= 0 or before + offsets > _PAST_ALL:
+            return []
+        doubted = Misplaced(self._segment, position, offsets, base, before, before)
         wrong = at_end(doubted, witnessed_by(plan, doubted), cleaned=plan.context.compacted)
         return [] if wrong is None else [wrong]
 
 
+def _moved(chunk: BatchChunk, batches: list[Misplaced]) -> BatchChunk:
+    return put_right(chunk, {batch.position: batch.offset for batch in batches}) if batches else chunk
+
+
+def _end_position(batch: "NDArray[np.int64]") -> int:
+    """Byte behind a batch, a column by BatchColumn."""
+    return int(batch[BatchColumn.POSITION] + batch[BatchColumn.SIZE_IN_BYTES])
+
+
 def rightly_placed(
-    plan: ReplicaPlan, segment: "SegmentFiles", file: "ByteFile"
+    plan: ReplicaPlan, segment: "SegmentFiles", file: "ByteFile", behind: int | None
 ) -> Iterator[tuple[BatchChunk, dict[int, Misplaced]]]:
     """The chunks of a replica's `.log` with the base offsets that belong there, and the batches where others are written, by byte
-    position. Raises SourceError."""
-    later = [one.base_offset for one in plan.directory.segments if one.log is not None and one.base_offset > segment.base_offset]
-    placing = Placing(file, segment.base_offset, segment.base_offset, min(later, default=None), plan)
-    for chunk in SegmentReader(file).chunks():
-        wrong = placing.misplaced(chunk)
-        yield put_right(chunk, {position: one.offset for position, one in wrong.items()}) if wrong else chunk, wrong
+    position. `behind` is the next segment's first offset, None of the last. Raises SourceError."""
+    placing = Placing(file, segment.base_offset, segment.base_offset, behind, plan)
+    yield from map(placing.put_right, SegmentReader(file).chunks())
+
+
+def logs_of(plan: ReplicaPlan) -> "Iterator[tuple[SegmentFiles, Entry, int | None]]":
+    """The replica's segments that have a `.log`, in order: the segment, the file, and the base offset of the next."""
+    logs = [(segment, segment.log) for segment in plan.directory.segments if segment.log is not None]
+    following = [segment.base_offset for segment, _ in logs[1:]]
+    for (segment, log), behind in zip(logs, [*following, None], strict=False):
+        yield segment, log, behind

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafka_forensics.engine.inputs import ReplicaPlan
-from kafka_forensics.engine.misplaced import rightly_placed
+from kafka_forensics.engine.misplaced import logs_of, rightly_placed
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 
@@ -13,11 +13,9 @@ from kafka_forensics.model.constants import CONTROL_COMMIT, CONTROL_MASK, TRANSA
 def transactional_batches(plan: ReplicaPlan) -> Iterator[list[int]]:
     """The transactional batches and markers of a log in file order, good ones, as lists by BatchColumn, with the offsets that
     belong to their places. Raises SourceError."""
-    for segment in plan.directory.segments:
-        if segment.log is None:
-            continue
-        with plan.log_dir.source.open(segment.log.path) as file:
-            for chunk, _ in rightly_placed(plan, segment, file):
+    for segment, log, behind in logs_of(plan):
+        with plan.log_dir.source.open(log.path) as file:
+            for chunk, _ in rightly_placed(plan, segment, file, behind):
                 columns = chunk.columns
                 attributes, control = columns[BatchColumn.ATTRIBUTES], columns[BatchColumn.CONTROL_RECORD_TYPE]
                 is_marker = (attributes & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)

@@ -7,12 +7,22 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine.controller_events import controller_events
-from kafka_forensics.engine.group_log import read_group_history
+from kafka_forensics.engine.finding import search
+from kafka_forensics.engine.finding_match import Conditions
+from kafka_forensics.engine.group_log import read_group_history, replay_log
 from kafka_forensics.engine.inputs import gather
+from kafka_forensics.engine.misplaced import Placing
 from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.planning import PlanOptions, make_plans
 from kafka_forensics.engine.transaction_log import read_transaction_log
 from kafka_forensics.engine.transactions_listing import transactions
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.group_log import GroupLog
+from kafka_forensics.parsers.kernels.commits import Superseded
 from tests.support.flipped_offsets import batches_of, flipped
+from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
+from tests.support.memory import MemoryFile
+from tests.support.segments import batch, chunk_of, columns_of
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_logs" / "healthy" / "broker-2"
 BITS = (7, 0, 3, 1, 2, 5, 0, 6)
@@ -29,11 +39,14 @@ def transaction_log(path: Path) -> object:
     return read_transaction_log(gather([str(path)], ScanOptions()))
 
 
-def group_ends(path: Path) -> object:
-    """Where the coordinators' log of groups ends."""
-    history = read_group_history(gather([str(path)], ScanOptions()))
+def groups(path: Path) -> list[GroupLog]:
+    """All that the coordinators' log of groups tells, by record offsets, where every batch is looked at and where few are."""
+    inputs = gather([str(path)], ScanOptions())
+    history = read_group_history(inputs)
     assert history is not None
-    return [(one.partition, one.end_offset, one.complete) for one in history.logs]
+    skipping = [replay_log(inputs, plan, Superseded()) for plan in inputs.internal if plan.context.topic == "__consumer_offsets"]
+    assert skipping == history.logs
+    return history.logs
 
 
 def listed(path: Path) -> object:
@@ -46,7 +59,7 @@ def listed(path: Path) -> object:
     [
         ("__cluster_metadata-0", controllers),
         ("__transaction_state-0", transaction_log),
-        ("__consumer_offsets-0", group_ends),
+        ("__consumer_offsets-0", groups),
         ("payments-0", listed),
     ],
 )
@@ -59,3 +72,82 @@ def test_one_copy_alone_tells_what_it_told(tmp_path: Path, directory: str, ask: 
         for number in (0, len(batches) // 2):
             with flipped(batches[number], byte, bit):
                 assert ask(path) == before, (byte, number)
+
+
+KEY, OTHER = commit_key(), commit_key("audit")
+
+
+@pytest.mark.parametrize("bit", [0, 1, 4, 33, 61, 62, 63])
+def test_a_plain_commit_behind_a_transactions_misplaced_batch_stays_in_force(tmp_path: Path, bit: int) -> None:
+    log = log_of((OTHER, commit_value(1)), (OTHER, commit_value(2)))
+    log += transaction_of((KEY, commit_value(9)), start=2) + log_of((KEY, commit_value(6)), start=3)
+    log += transaction_of(start=4, commit=True) + log_of((OTHER, commit_value(3)), start=5)
+    directory = put_offsets(tmp_path / "b1", log).parent
+    (before,) = groups(tmp_path / "b1")
+    assert [(one.group, one.last.offset, one.record_offset) for one in before.committed] == [("audit", 3, 5), ("billing", 6, 3)]
+    for place in batches_of(directory):
+        if place.base_offset in (2, 3):
+            with flipped(place, 7 - bit // 8, bit % 8):
+                assert groups(tmp_path / "b1") == [before]
+
+
+def test_a_malformed_record_of_a_misplaced_batch_is_told_where_it_belongs(tmp_path: Path) -> None:
+    log = log_of((KEY, commit_value(1))) + log_of((KEY, b"\0\1"), start=1) + log_of((OTHER, commit_value(2)), start=2)
+    directory = put_offsets(tmp_path / "b1", log).parent
+    (before,) = groups(tmp_path / "b1")
+    assert [record.offset for record in before.malformed] == [1]
+    with flipped(batches_of(directory)[1], 3, 4):
+        assert groups(tmp_path / "b1") == [before]
+
+
+INT64_MAX = 2**63 - 1
+
+
+def test_no_offset_follows_the_largest() -> None:
+    data = INT64_MAX.to_bytes(8) + batch(0)[8:] + batch(7)
+    size = len(batch(7))
+    placing = Placing(MemoryFile(data), 0, None, None, None)
+    for number, offset in enumerate((INT64_MAX, 7)):
+        row = {
+            BatchColumn.POSITION: number * size,
+            BatchColumn.SIZE_IN_BYTES: size,
+            BatchColumn.BASE_OFFSET: offset,
+            BatchColumn.LAST_OFFSET: offset,
+        }
+        chunk = chunk_of(columns_of([row]))
+        right, wrong = placing.put_right(chunk)
+        assert wrong == {}
+        assert right is chunk
+
+
+HOSTILE = (INT64_MAX, INT64_MAX - 1, -(2**63), -1, 2**62, -(2**63) + 1, 2**53 + 1)
+
+
+@pytest.mark.parametrize("first", HOSTILE)
+@pytest.mark.parametrize("second", HOSTILE)
+def test_hostile_offsets_stop_no_command(tmp_path: Path, first: int, second: int) -> None:
+    path = tmp_path / "broker-2"
+    for directory, commits in (("__consumer_offsets-0", True), ("payments-0", False)):
+        (path / directory).mkdir(parents=True)
+        log = b""
+        for start in (0, first, second, 3):
+            own = log_of((KEY, commit_value(5)), (OTHER, commit_value(6))) if commits else batch(0, 2)
+            log += start.to_bytes(8, "big", signed=True) + own[8:]
+        (path / directory / f"{0:020d}.log").write_bytes(log)
+    (path / "meta.properties").write_text("version=1\nbroker.id=2\ncluster.id=c\n")
+    assert groups(path)
+    assert listed(path) == []
+    list(search([str(path)], ScanOptions("payments"), Conditions(offset_start=0, offset_end=9)).rows())
+    make_plans([str(path)], ScanOptions("payments", 0), PlanOptions())
+
+
+def test_what_a_row_with_a_wrong_crc_says_is_no_log_end() -> None:
+    rows = [{BatchColumn.BASE_OFFSET: offset} for offset in (0, 1, 2)]
+    rows[2] |= {BatchColumn.LAST_OFFSET: INT64_MAX, BatchColumn.CRC_COMPUTED: 1}
+    placing = Placing(MemoryFile(b""), 0, 0, None, None)
+    placing.put_right(chunk_of(columns_of(rows)))
+    more = chunk_of(columns_of([{BatchColumn.POSITION: 300, BatchColumn.BASE_OFFSET: 2**40}, {BatchColumn.POSITION: 400}]))
+    more.columns[[BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET], 1] = 3
+    right, wrong = placing.put_right(more)
+    assert [(position, batch.offset) for position, batch in wrong.items()] == [(300, 2)]
+    assert right.columns[BatchColumn.BASE_OFFSET].tolist() == [2, 3]
