@@ -96,9 +96,13 @@ def as_endings(rows: "NDArray[np.int64]") -> list[Ending]:
 
 def paired(endings: "NDArray[np.int64]", entries: "NDArray[np.int64]") -> "tuple[NDArray[np.bool_], ...]":
     """Which endings and which entries are one another's only ones by producer and marker, and agree; and which endings any entry
-    names. `entries` are rows of producer id, first offset and marker; the masks are (of endings, of entries, of endings named)."""
+    names. `entries` are rows of producer id, first offset and marker; the masks are (of endings, of entries, of endings named).
+
+    An abort of nothing agrees with the entry that brokers before 2.8 write, in which it begins with itself (KAFKA-10702).
+    """
     count = len(endings)
     ours = endings[:, [PRODUCER_ID, LAST_OFFSET, FIRST_OFFSET]]
+    ours[:, 2] = np.where(ours[:, 2] < 0, ours[:, 1], ours[:, 2])
     ours[:, 2] = np.where(endings[:, IS_ABORT] != 0, ours[:, 2], -2)
     together = np.concatenate((ours, entries[:, [0, 2, 1]]))
     order = np.lexsort((together[:, 0], together[:, 1]))
