@@ -377,3 +377,26 @@ def test_a_sentence_that_begins_with_a_path_has_it_as_it_is(kind: str) -> None:
     place = Place(log_dir="/etc", file="alternatives/ABORT.7.gz")
     assert wording.message(finding(kind, place=place, evidence={})).startswith("alternatives/ABORT.7.gz ")
     assert wording.message(finding(kind, place=Place(), evidence={})).startswith("A file ")
+
+
+@pytest.mark.parametrize(("severity", "holders"), [(Severity.ERROR, [1, 3]), (Severity.CRITICAL, [1, 3]), (Severity.ERROR, [1])])
+def test_others_are_spoken_of_behind_those_that_are_named(severity: Severity, holders: list[int]) -> None:
+    one = finding("LOG_HEAD_MISSING", PLACE, {"held_by": holders, "log_start_offset": 370}, severity=severity)
+    told = wording.advice(one) or ""
+    assert ("those of the other brokers" in told) == told.startswith(
+        ("Copy the log directories of brokers", "Leave broker 1 stopped")
+    )
+    assert "of all brokers elsewhere" in told or "those of the other brokers" in told
+    assert ("To repair broker 2, " in told) == (len(holders) > 1)
+    assert "kafka-forensics compare" not in told, "which shows nothing of a head that is absent"
+
+
+@pytest.mark.parametrize(("replicas", "said"), [(8, "(among them a-0 and a-1)"), (2, "(a-0 and a-1)")])
+def test_examples_are_among_more(replicas: int, said: str) -> None:
+    evidence = {"replicas": replicas, "examples": ["a-0", "a-1"]}
+    assert said in wording.message(finding("LOG_DIR_WIPED", Place(broker=1, log_dir="/b"), evidence))
+
+
+def test_a_pipe_is_called_what_it_may_be() -> None:
+    told = wording.message(finding("NON_REGULAR_SKIPPED", Place(log_dir="/b", file="p"), {"entry_kind": "other"}))
+    assert told == "p is no regular file (a pipe, socket or device) and was not opened."

@@ -51,8 +51,9 @@ def summary_lines(result: SnapshotsResult) -> list[str]:
     found = by_severity(result.findings)
     names = list(map(printable, result.snapshots))
     spanned = " and ".join(names) if len(names) == 2 else f"{names[0]} to {names[-1]}"
+    nothing = "nothing found" if result.verdict == "clean" else "nothing new"
     return [
-        f"{result.verdict}: {found or 'nothing found'} between {plural(len(names), 'snapshot')}, {spanned}{_within_newest(result)}",
+        f"{result.verdict}: {found or nothing} between {plural(len(names), 'snapshot')}, {spanned}{_within_newest(result)}",
         f"changes: {told}",
     ]
 

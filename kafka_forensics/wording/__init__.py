@@ -2,7 +2,8 @@
 
 Each module beside this one has the prose of one subject, a block a kind: `KIND: title`, the indented message, and behind `>`
 advice that is always safe to follow. `{name}` or `{name:format}` is a number of the evidence or the place, `<held>`, `<look>`
-and `<weigh>` are phrases below, and `[first|second]` keeps the first alternative whose numbers are all known, else nothing.
+and `<weigh>` are phrases below, `<repair>` ends advice to which the steps of a repair belong, and `[first|second]` keeps the first
+alternative whose numbers are all known, else nothing.
 Evidence may be incomplete or hostile: nothing here raises for it, text is freed of control characters and cut, and bytes are
 never shown.
 """
@@ -146,8 +147,9 @@ def _parse(prose: str) -> dict[str, _Words]:
         text, _, step = " ".join(lines).strip().partition(" > ")
         if not step and CATALOGUE[kind].severity is not Severity.INFO:
             step = "<look>"
-        advised = step.replace("<look>", _LOOK).replace("<weigh>", _WEIGH).replace("<only>", _ONLY)
-        table[kind] = _Words(name, text.replace("<held>", _HELD), advised, "<held>" in text)
+        repairable = "<held>" in text or "<repair>" in step
+        advised = step.replace(" <repair>", "").replace("<look>", _LOOK).replace("<weigh>", _WEIGH).replace("<only>", _ONLY)
+        table[kind] = _Words(name, text.replace("<held>", _HELD), advised, repairable)
     return table
 
 
@@ -160,6 +162,8 @@ def _fill(template: str, finding: Finding) -> str:
         value = finding.evidence.get(name)
         if value is None or (isinstance(value, int) and (value == -1 or (value == 0 and name == "batches_recovered"))):
             return None
+        if name == "entry_kind" and value == "other":
+            return "a pipe, socket or device"
         if name in _CODES and isinstance(value, str) and _CODE.fullmatch(value):
             return value.replace("_", " ")
         return _FORMATS[form](value) if form in _FORMATS else amount(value, form)
@@ -173,6 +177,14 @@ def _fill(template: str, finding: Finding) -> str:
         return "unknown" if match[2] else ""
 
     return _TOKEN.sub(token, template)
+
+
+def _among(finding: Finding) -> str:
+    """What stands before examples that are not all there is."""
+    counts = [finding.evidence.get(name) for name in ("replicas", "may_have_held")]
+    total = max((each for each in counts if isinstance(each, int)), default=0)
+    examples = finding.evidence.get("examples")
+    return "among them " if isinstance(examples, list) and total > len(examples) else ""
 
 
 def _offsets(finding: Finding) -> str | None:
@@ -222,9 +234,10 @@ def _kept(finding: Finding) -> str | None:
 
 
 def _others(finding: Finding) -> str | None:
-    """Nothing, where the guard names the holders of a good copy."""
+    """Nothing, where a guard stands before it that names the holders of a good copy."""
     holders = finding.evidence.get("held_by")
-    return "" if finding.severity is not Severity.INFO and isinstance(holders, list) and holders else None
+    guarded = isinstance(holders, list) and (len(holders) == 1 or (len(holders) > 1 and finding.severity is Severity.CRITICAL))
+    return "" if guarded and finding.severity is not Severity.INFO else None
 
 
 def _stops(finding: Finding) -> str | None:
@@ -267,6 +280,7 @@ _DERIVED: Final[Mapping[str, Callable[[Finding], str | None]]] = {
 } | {
     each.__name__.removeprefix("_"): each
     for each in (
+        _among,
         _batch,
         _bytes,
         _compare,

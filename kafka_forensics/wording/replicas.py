@@ -80,12 +80,13 @@ PARTIAL_COPY: log directory copied in part
     > If the log directory was copied whole, say --whole: then what is not there is gone.
 LOG_DIR_WIPED: log directory that holds its identity alone
     this log directory holds meta.properties and nothing else[, though the controller's log gives it {replicas:replica}|, and may
-    have held replicas of {may_have_held:partition}][ ({examples:list})][, which is harmless if {harmless_if}]
+    have held replicas of {may_have_held:partition}][ ({among}{examples:list})][, which is harmless if {harmless_if}]
     > Do not start this broker before the other replicas are copied elsewhere: it would begin with empty logs. If the directory was
     copied in part, say --partial.
 LOG_HEAD_MISSING: first records of a log that are gone
     this log begins at offset [{log_start_offset}|unknown], and [{offsets}|some offsets] before it are on {held_by:brokers}; neither
     retention nor DeleteRecords explains it[ (retention.ms {retention_ms}, retention.bytes {retention_bytes})][; when this replica
     leads, readers lose them and followers delete theirs][, which is harmless if {harmless_if}]
-    > <weigh>
+    > [{others}Copy those of the other brokers, too, before any of them starts. |Copy the log directories of all brokers elsewhere
+    before any of them starts. ]Weigh what each election would cost with {plan} <repair>
 """

@@ -68,7 +68,7 @@ def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
     assert changed == [*grew, *(("audit", broker, "created") for broker in (1, 2, 3))]
     assert (document["findings"], document["notes"]) == ([], [])
     assert err.splitlines()[0] == (
-        "critical: nothing found between 2 snapshots, healthy and unclean-election; unclean-election by itself is critical"
+        "critical: nothing new between 2 snapshots, healthy and unclean-election; unclean-election by itself is critical"
         " (1 critical, 12 info): `kafka-forensics scan PATH...` of that snapshot shows it"
     )
     assert document["summary"]["verdict"] == "critical"
