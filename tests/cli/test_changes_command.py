@@ -75,7 +75,7 @@ def test_the_samples_of_one_cluster_at_two_times(run: Run) -> None:
     status, _, err = run(AFTER, BEFORE, "--format", "tsv")
     assert status == 0
     assert err.splitlines()[0] == (
-        "info: nothing found between 2 snapshots, unclean-election and healthy; healthy by itself is info (6 info):"
+        "info: nothing new between 2 snapshots, unclean-election and healthy; healthy by itself is info (6 info):"
         " `kafka-forensics scan PATH...` of that snapshot shows it"
     )
 
