@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.misplaced import Misplaced, Witnessed, at_end, by_neighbours, put_right
+from kafka_forensics.analysis.continuity import ContinuityFold
+from kafka_forensics.analysis.misplaced import Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.ahead import never
 from kafka_forensics.engine.folding import Folded, fold_split, read_indexes
@@ -145,6 +146,9 @@ class Placing:
         behind, is_end = self._behind_of(chunk)
         wrong = by_neighbours(columns, self._segment, self._before, behind)
         right = _moved(chunk, wrong)
+        if self._plan is not None and self._plan.context.compacted:
+            cleaned = self._out_of_line(right)
+            wrong, right = [*wrong, *cleaned], _moved(right, cleaned)
         if is_end and behind is None and self._plan is not None and good[-1] == chunk.rows - 1:
             last = self._last(self._plan, right.columns[:, good])
             wrong, right = [*wrong, *last], _moved(right, last)
@@ -163,6 +167,13 @@ class Placing:
         if kinds or len(header) < _SIZES_END or int.from_bytes(header[_OFFSET_BYTES:], "big", signed=True) <= 0:
             return self._behind, True
         return int.from_bytes(header[:_OFFSET_BYTES], "big", signed=True), False
+
+    def _out_of_line(self, chunk: BatchChunk) -> list[Misplaced]:
+        """Batches of a cleaned log's chunk that contradict the order of the others in it; the first may join a chunk before."""
+        fold = ContinuityFold(self._segment, compacted=True)
+        fold.step(chunk.columns, chunk.damage)
+        first = int(chunk.columns[BatchColumn.POSITION, 0]) if self._position else None
+        return [batch for batch in out_of_line(fold.runs) if batch.position != first]
 
     def _last(self, plan: ReplicaPlan, columns: "NDArray[np.int64]") -> list[Misplaced]:
         """The last batch of the log, if the replica's other files say that its base offset is wrong.

@@ -151,3 +151,44 @@ def test_what_a_row_with_a_wrong_crc_says_is_no_log_end() -> None:
     right, wrong = placing.put_right(more)
     assert [(position, batch.offset) for position, batch in wrong.items()] == [(300, 2)]
     assert right.columns[BatchColumn.BASE_OFFSET].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("bit", range(14, 64))
+def test_a_batch_of_a_cleaned_log_counts_where_there_is_room(tmp_path: Path, bit: int) -> None:
+    starts = (3, 5, 9, 20, 33)
+    log = b"".join(log_of((commit_key(f"group-{start}"), commit_value(start)), start=start) for start in starts)
+    directory = put_offsets(tmp_path / "b1", log).parent
+    before = groups(tmp_path / "b1")
+    assert [one.record_offset for one in sorted(before[0].committed, key=lambda one: one.record_offset)] == list(starts)
+    for place in batches_of(directory)[:-1]:
+        with flipped(place, 7 - bit // 8, bit % 8):
+            assert groups(tmp_path / "b1") == before, place
+
+
+TAILS = {"clean": b"", "zeros": bytes(4096), "few zeros": bytes(5), "torn": b"\0\0\0\1\0", "torn batch": batch(10**6)[:70]}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize(("byte", "bit"), [(0, 7), (0, 0), (2, 3), (4, 5), (5, 7)])
+def test_the_last_batch_counts_where_it_stands_whatever_tail_a_crash_left(tmp_path: Path, tail: str, byte: int, bit: int) -> None:
+    path = tmp_path / "broker-2"
+    shutil.copytree(SAMPLE, path)
+    place = batches_of(path / "payments-0")[-1]
+    with place.log.open("ab") as log:
+        log.write(TAILS[tail])
+    before = listed(path)
+    assert before
+    with flipped(place, byte, bit):
+        assert listed(path) == before
+
+
+def test_damage_further_up_hides_no_misplaced_last_batch(tmp_path: Path) -> None:
+    path = tmp_path / "broker-2"
+    shutil.copytree(SAMPLE, path)
+    batches = batches_of(path / "payments-0")
+    data = bytearray(batches[0].log.read_bytes())
+    data[batches[1].position + 61] ^= 1
+    batches[0].log.write_bytes(data)
+    before = listed(path)
+    with flipped(batches[-1], 3, 4):
+        assert listed(path) == before
