@@ -104,11 +104,13 @@ def test_a_malformed_record_of_a_misplaced_batch_is_told_where_it_belongs(tmp_pa
 INT64_MAX = 2**63 - 1
 
 
-def test_no_offset_follows_the_largest() -> None:
-    data = INT64_MAX.to_bytes(8) + batch(0)[8:] + batch(7)
-    size = len(batch(7))
-    placing = Placing(MemoryFile(data), 0, None, None, None)
-    for number, offset in enumerate((INT64_MAX, 7)):
+@pytest.mark.parametrize("behind", [7, INT64_MAX, -(2**63) + 1])
+def test_no_offset_follows_the_largest(behind: int) -> None:
+    offsets, size = (INT64_MAX, 7, behind), len(batch(0))
+    placing = Placing(
+        MemoryFile(b"".join(offset.to_bytes(8, signed=True) + batch(0)[8:] for offset in offsets)), 0, None, None, None
+    )
+    for number, offset in enumerate(offsets):
         row = {
             BatchColumn.POSITION: number * size,
             BatchColumn.SIZE_IN_BYTES: size,
