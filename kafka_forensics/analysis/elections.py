@@ -20,6 +20,8 @@ from kafka_forensics.model.controller import NO_LEADER, PartitionControl, Partit
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
+MADE_IN_TURN: Final = "the copies were made one after another while brokers ran, this one before the others"
+
 MAX_ELECTIONS: Final = 16
 """Unclean elections told of one partition, the newest."""
 _COSTS: Final = ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW")
@@ -262,7 +264,7 @@ def _short_members(replicas: list[Replica], conflicts: Conflicts, control: Parti
         }
         stopped = one.context.clean_shutdown
         if not stopped:
-            evidence["harmless_if"] = "the copies were made one after another while brokers ran, this one before the others"
+            evidence["harmless_if"] = MADE_IN_TURN
         kind = "LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED"
         found.append(finding(kind, place, evidence, confidence=None if stopped else Confidence.SUSPECTED))
     return found

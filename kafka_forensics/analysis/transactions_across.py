@@ -1,11 +1,13 @@
 """Transactions as all partitions and the coordinators' log show them together: hanging, torn, lost in part, or merely open."""
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.marker_witness import Decided, committed_beyond, completed
 from kafka_forensics.analysis.transaction_log import describes
 from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_decided import Commits, Contradiction, contradictions
@@ -77,8 +79,27 @@ class TransactionsAcross:
         judged += [_contradicted(one, facts[one.topic_partition], self._log) for one in torn]
         if self._log is None:
             judged += disagreements(facts, self._sure_as_of)
+        else:
+            judged += self._unreached(facts, partitions, judged, completed(self._log))
         _bring_up_to_date(partitions, findings, judged, set(hanging))
         return judged
+
+    def _unreached(
+        self,
+        facts: dict[TopicPartition, PartitionFacts],
+        partitions: list[PartitionSummary],
+        findings: list[Finding],
+        decided: Decided,
+    ) -> Iterator[Finding]:
+        """What electable replicas lack that a marker proves committed."""
+        concerned = {key for key, of in facts.items() if of.beyond}
+        told: dict[TopicPartition, list[Finding]] = {key: [] for key in concerned}
+        for one in findings if concerned else ():
+            if (key := (one.place.topic or "", one.place.partition or 0)) in concerned:
+                told[key].append(one)
+        for summary in partitions if concerned else ():
+            if (key := (summary.topic, summary.partition)) in concerned:
+                yield from committed_beyond(facts[key], summary, decided, told[key])
 
     def _open(self, one: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
         """An open transaction as everything known about it shows it."""
@@ -312,7 +333,12 @@ def _bring_up_to_date(
     partitions: list[PartitionSummary], before: list[Finding], after: list[Finding], hanging: set[tuple[TopicPartition, int]]
 ) -> None:
     """Verdicts of the partitions whose findings changed, and how many transactions hang on each replica."""
-    changed = {(one.place.topic, one.place.partition) for one in [*before, *after] if one.kind.startswith("TXN_")}
+    known = {id(one) for one in before}
+    changed = {
+        (one.place.topic, one.place.partition)
+        for one in [*before, *after]
+        if one.kind.startswith("TXN_") or (id(one) not in known and one.place.topic is not None)
+    }
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {key: [] for key in changed}
     for one in after:
         if (one.place.topic, one.place.partition) in by_partition:

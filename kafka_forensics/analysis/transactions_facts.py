@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.analysis.elections import electable
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions import OpenTransaction
@@ -23,8 +24,20 @@ if TYPE_CHECKING:
 
 ROWS_KEPT: Final = 1 << 18
 """Markers and ended transactions held over all partitions, 120 bytes each at most."""
+MARKERS_TRIED: Final = 64
+"""Last markers of a copy that may prove something of a replica which ends before them."""
 OPEN_KEPT: Final = 1024
 """Open transactions of a partition that are looked into, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersBeyond:
+    """The last markers of one copy that lie beyond the end of a replica which may be elected, and beyond every high watermark."""
+
+    broker: int | str
+    log_end_offset: int
+    rows: "NDArray[np.int64]"
+    """Columns of `transaction_markers`, in file order."""
 
 
 @dataclass(slots=True)
@@ -68,6 +81,7 @@ class PartitionFacts:
     """The same as `whole`, of every copy."""
     entire_since: int | None = None
     """Time, in ms, from which on the markers held are all that were ever written; None: some may be gone as they should be."""
+    beyond: list[MarkersBeyond] = field(default_factory=list)
     _rows_of: "dict[tuple[int, int], list[int]]" = field(default_factory=dict)
 
     @property
@@ -161,6 +175,7 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         alike=[one.context.node for one in replicas if one is best or (_is_whole(one) and _end(one) == end)],
         all_whole=all(map(_is_whole, replicas)),
         entire_since=since,
+        beyond=_markers_beyond(replicas),
     )
     ours = {(one.producer_id, one.first_offset) for one in opened.values()}
     for other in replicas:
@@ -174,6 +189,25 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
                 if ((ended[:, 6] == one.producer_id) & (ended[:, 8] == one.first_offset)).any():
                     facts.ended_elsewhere.setdefault(one.producer_id, []).append(other.broker)
     return facts
+
+
+def _markers_beyond(replicas: Sequence[Replica]) -> list[MarkersBeyond]:
+    """Of each copy the markers that could prove that an electable replica lacks something; none of live copies, nor where no
+    controllers' log says who may be elected."""
+    control = replicas[0].context.control
+    if control is None or any(one.context.live or not one.end_is_known for one in replicas):
+        return []
+    members = electable(control)
+    ends = [one.log_end_offset for one in replicas if one.context.node in members]
+    known = max(min(one.context.high_watermark or 0, one.log_end_offset) for one in replicas)
+    floor = max(min(ends, default=0), known)
+    found = []
+    for one in replicas if ends else ():
+        rows = one.state.transactions.last_markers.markers.rows
+        rows = rows[rows[:, OFFSET] >= floor][-MARKERS_TRIED:]
+        if len(rows):
+            found.append(MarkersBeyond(one.broker, one.log_end_offset, rows.copy()))
+    return found
 
 
 def best_copy(replicas: Sequence[Replica]) -> Replica:

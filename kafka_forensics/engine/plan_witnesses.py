@@ -1,14 +1,11 @@
 """What proves records of one replica's log committed, beside its own high watermark: groups' offsets, transactions' markers."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from kafka_forensics.analysis.marker_witness import completed, proven_by
 from kafka_forensics.analysis.replica import Replica
-from kafka_forensics.analysis.transaction_markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
-from kafka_forensics.analysis.transactions_decided import SKEW_MS, TV2
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import CONTROL_COMMIT
-from kafka_forensics.model.transaction_log import Decision, TransactionLog
+from kafka_forensics.model.transaction_log import TransactionLog
 from kafka_forensics.replication.plans import Witness
 
 if TYPE_CHECKING:
@@ -44,28 +41,8 @@ def _group_offset(one: Replica, reader: "LogReader", *, conflicts: bool) -> Witn
 
 
 def _marker(one: Replica, log: TransactionLog) -> Witness | None:
-    """A coordinator completes a transaction when every partition's leader has its marker from the whole ISR, so that all up to the
-    marker is committed. From transaction version 2 on each transaction has its own epoch; before, the marker must be older than a
-    later completion of its producer, by more than clocks differ. A leader that is replaced before it answers may leave a marker
-    that nobody else has, and the next one is sent another: where logs part nothing tells which of them was answered for."""
     rows = one.state.transactions.last_markers.markers.rows
     if not len(rows):
         return None
-    decisions: dict[tuple[int, int], list[Decision]] = {}
-    for each in log.decisions:
-        decisions.setdefault((each.producer_id, each.producer_epoch), []).append(each)
-    listed = (one.context.topic, one.context.partition)
-    for row in rows[rows[:, OFFSET].argsort()[::-1]].tolist():
-        if row[OFFSET] >= one.log_end_offset:
-            continue
-        for decision in _completed(decisions.get((row[PRODUCER_ID], row[PRODUCER_EPOCH]), ())):
-            assert decision.completed_timestamp is not None
-            same = decision.client_transaction_version >= TV2 and decision.commit == (row[TYPE] == CONTROL_COMMIT)
-            older = 0 <= row[TIMESTAMP] <= decision.completed_timestamp - SKEW_MS
-            if older or (same and listed in decision.partitions):
-                return Witness(row[OFFSET] + 1, "transaction_marker", one.broker, decision.transactional_id)
-    return None
-
-
-def _completed(decisions: "list[Decision] | tuple[()]") -> Iterator[Decision]:
-    return (one for one in decisions if one.completed_timestamp is not None)
+    proof = proven_by(rows, one.log_end_offset, (one.context.topic, one.context.partition), completed(log))
+    return None if proof is None else Witness(proof.end_offset, "transaction_marker", one.broker, proof.transactional_id)
