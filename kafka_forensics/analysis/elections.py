@@ -39,16 +39,18 @@ def judged_by_controller(
     findings: list[Finding],
     reader: BatchReader,
     nodes_given: frozenset[int] | None = None,
+    known: tuple[int | None, str | None] = (None, None),
 ) -> list[Finding]:
     """`findings` about replicas that were compared, with what the controller's log adds to them; as they are without it.
 
     `nodes_given`: ids of all nodes of which a log directory is among the copies; None where not every directory says whose it is.
+    `known`: up to where all of them together say that records were committed, and by what; groups' offsets say so, too.
     """
     control = replicas[0].context.control if replicas else None
     if control is None:
         return findings
     judged = [_with_election(replicas, control, one) for one in findings]
-    short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader)
+    short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader, known)
     told = {one.place.broker for one in short}
     nodes = {one.broker: one.context.node for one in replicas}
     judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
@@ -230,7 +232,13 @@ def last_leader(control: PartitionControl) -> int | None:
     return None if last is None or last < 0 else last
 
 
-def _short_members(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, reader: BatchReader) -> list[Finding]:
+def _short_members(
+    replicas: list[Replica],
+    conflicts: Conflicts,
+    control: PartitionControl,
+    reader: BatchReader,
+    known: tuple[int | None, str | None],
+) -> list[Finding]:
     """Replicas that may be elected cleanly though they lack committed records; said of logs that agree as far as they go."""
     members = electable(control)
     nodes = [one.context.node for one in replicas]
@@ -240,7 +248,7 @@ def _short_members(replicas: list[Replica], conflicts: Conflicts, control: Parti
             continue
         if nodes.count(nodes[index]) > 1:
             continue  # copies of one broker from different times: which one it has is not known
-        committed = _committed(replicas, conflicts, control, index)
+        committed = _beyond(_committed(replicas, conflicts, control, index), replicas, conflicts, one, known)
         if committed is None or not _seen_by_controller(replicas, committed, one, control, reader):
             continue
         start = kept_from(one.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
@@ -286,6 +294,22 @@ def _committed(replicas: list[Replica], conflicts: Conflicts, control: Partition
     apart |= {k for pair in conflicts if best in pair for k in pair} | {index}
     holders = [other.broker for k, other in enumerate(replicas) if (k == best or k not in apart) and other.log_end_offset >= end]
     return _Committed(end, f"replication-offset-checkpoint of broker {replicas[best].broker}", holders) if holders else None
+
+
+def _beyond(
+    committed: _Committed | None,
+    replicas: list[Replica],
+    conflicts: Conflicts,
+    one: Replica,
+    known: tuple[int | None, str | None],
+) -> _Committed | None:
+    """`committed`, or what a group's offset says beyond every checkpoint, in logs that agree as far as they go."""
+    end, witness = known
+    checkpoints = max((each.context.high_watermark or 0 for each in replicas), default=0)
+    if end is None or witness is None or conflicts or end <= max(checkpoints, one.log_end_offset):
+        return committed
+    holders = [each.broker for each in replicas if each.log_end_offset >= end]
+    return _Committed(end, witness, holders) if holders else committed
 
 
 def outlived(replica: Replica, control: PartitionControl, replicas: list[Replica]) -> bool:

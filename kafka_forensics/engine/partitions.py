@@ -74,7 +74,8 @@ def judge_partition(
         reader.problems.clear()
         found = [*(one for number in group for one in own[number]), *compared.findings, *problems, *of_groups]
         held = with_holders(members, found, compared, all_read=all(one.read is Read.WHOLE for one in every))
-        judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs))
+        known = compared.high_watermark, compared.witness
+        judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs), known)
         findings += with_absent_members(members, judged, reader) if members else judged
         findings += head_findings(missing_heads(members, compared.conflicts, reader), findings)
         comparisons.append(compared)

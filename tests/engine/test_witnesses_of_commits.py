@@ -1,4 +1,4 @@
-"""Electable replicas that lack what a transaction's marker proves committed: told by a scan as a plan counts it, and by no less."""
+"""Electable replicas that lack what a marker or a group's offset proves committed: a scan tells it as a plan counts it."""
 
 from pathlib import Path
 
@@ -10,7 +10,11 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic
+from tests.support.faults import TOPIC_ID
+from tests.support.group_records import commit_key, commit_value, log_of, put_offsets
 from tests.support.plan_law import broken_laws
+from tests.support.replicas import put_replica
+from tests.support.segments import BASE_TIMESTAMP, batch
 from tests.support.transaction_logs import CoordinatorLog, DataLog, Logs, ms, write_cluster
 
 MISSING = "ISR_MEMBER_MISSING_COMMITTED"
@@ -90,3 +94,36 @@ def test_where_nothing_proves_it_nothing_is_said(tmp_path: Path, otherwise: dict
     """Not completed; a marker of whatever transaction; another log; a controllers' log older than the marker; nobody who may be
     elected; copies of running brokers."""
     assert told(tmp_path, **otherwise) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("offset", "at_ms", "isr", "kinds"),
+    [
+        (8, 100, (1, 2), [MISSING]),
+        (8, 100, (1,), ["LRS_RISK"]),
+        (8, 100, (2,), []),
+        (6, 100, (1, 2), []),
+        (8, -100, (1, 2), []),
+        (10, 100, (1, 2), []),
+    ],
+    ids=["in sync", "alone in sync", "not in sync", "it has them", "older than the record", "beyond every log"],
+)
+def test_what_a_group_committed_was_committed(
+    tmp_path: Path, offset: int, at_ms: int, isr: tuple[int, ...], kinds: list[str]
+) -> None:
+    """Broker 1 ends at 6, broker 2 at 9; checkpoints know no watermark."""
+    first = put_replica(tmp_path, 1, batch(0, 6), partition="t-0", topic_id=TOPIC_ID)
+    second = put_replica(tmp_path, 2, batch(0, 6) + batch(6, 3), partition="t-0", topic_id=TOPIC_ID)
+    put_offsets(second, log_of((commit_key(), commit_value(offset, timestamp=BASE_TIMESTAMP + at_ms))))
+    for log_dir in (first, second):
+        (log_dir / ".kafka_cleanshutdown").write_bytes(b"{}")
+    controllers = ControllerLog().lead([CONTROLLER]).append(topic())
+    controllers.append(partition([*isr], isr[0], replicas=[1, 2])).put(tmp_path / f"c{CONTROLLER}")
+    plans = make_plans([str(path) for path in sorted(tmp_path.iterdir())], ScanOptions(topic_glob="t"), PlanOptions())
+    assert plans.result is not None
+    assert list(broken_laws(plans)) == []
+    found = [one for one in plans.result.findings if one.kind in (MISSING, "LRS_RISK")]
+    assert [one.kind for one in found] == kinds
+    for one in found:
+        assert (one.place.broker, one.place.offset_start, one.place.offset_end, one.evidence["held_by"]) == (1, 6, 8, [2])
+        assert "once committed according to offset 8 committed by group" in message(one)
