@@ -47,12 +47,10 @@ def _row(planned: Planned) -> list[str]:
 def order_lines(plans: Plans) -> Iterator[str]:
     """In which order to start the brokers, which start for all their partitions at once; nothing where it makes no difference."""
     order = plans.start_order
-    if order is None:
+    if order is None or len(order.brokers) < 2:
         return
     listed = ", then ".join(words.brokers([broker]) for broker in order.brokers)
     lead = "A broker starts for all its partitions at once"
-    if len(order.brokers) < 2:
-        return
     each = "each when those before it lead what they can"
     if not order.against:
         yield f"{lead}. Start {listed}, {each}: so every partition comes to lose as little as it can."
@@ -121,12 +119,10 @@ def summary_line(plans: Plans) -> str:
     odd = sum(any(follower.disagrees for one in each.plan.candidates for follower in one.followers) for each in planned)
     alone = partitions == 1
     parts = ["an election could lose records" + ("" if alone else f" of {costly}")] if costly else []
-    if strays:
-        what = "it, so that all it" if alone else f"{strays}, so that all " + ("it" if strays == 1 else "they")
-        parts.append(f"the controller's log does not know {what} hold{'s' if strays == 1 else ''} is at stake")
-    if leaderless:
-        what = "it, so that all it" if alone else f"{leaderless}, so that all " + ("it" if leaderless == 1 else "they")
-        parts.append(f"nobody can lead {what} hold{'s' if leaderless == 1 else ''} is at stake")
+    for count, why in ((strays, "the controller's log does not know"), (leaderless, "nobody can lead")):
+        if count:
+            which, they = "it" if alone else str(count), "it holds" if count == 1 else "they hold"
+            parts.append(f"{why} {which}, so that all {they} is at stake")
     if not parts:
         no_election = "no election" + (" of a broker that would start" if plans.refused else "")
         in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else ""

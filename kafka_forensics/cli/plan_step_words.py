@@ -172,7 +172,7 @@ def _forced(planned: Planned, candidate: Candidate) -> str:
     reason = "It is not in sync" if known else "If the partition has no leader then, it was not in sync"
     if planned.plan.truncate_by == "high-watermark":
         return f"{reason}: allow unclean elections for the topic until it leads, and forbid them again."
-    return f"{reason}: have it elected uncleanly (Kafka 2.4 and later)."
+    return f"{reason}: have it elected uncleanly (with Kafka before 2.4: allow unclean elections for the topic until it leads)."
 
 
 def commands(planned: Planned, candidate: Candidate) -> list[str]:

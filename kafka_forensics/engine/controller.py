@@ -18,7 +18,7 @@ from kafka_forensics.engine.malformed_records import MalformedRecords
 from kafka_forensics.engine.misplaced import logs_of, rightly_placed
 from kafka_forensics.engine.unknown_kinds import UnknownKinds
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataRecord, MetadataSnapshot
 from kafka_forensics.model.findings import Finding
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 MAX_BATCH_BYTES: Final = 64 << 20
 """A batch larger than this is passed over; no controller writes one."""
 BLOCK_BYTES: Final = 4 << 20
-HARMLESS_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
-"""What a log may end with whose broker was stopped while it wrote."""
 NO_OP_BYTES: Final = 72
 """Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VOTERS = 2, 3, 4, 6

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
 from kafka_forensics.analysis.elections import electable
-from kafka_forensics.engine.incomplete import may_hide_log_directory
 from kafka_forensics.engine.inputs import Inputs, LogDir
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import is_alone
@@ -117,11 +116,13 @@ def absence_findings(
     partitions: Sequence[PartitionSummary],
     options: ScanOptions,
     incomplete: Sequence[Incomplete],
+    *,
+    hidden: bool,
 ) -> list[Finding]:
     """What is said of replicas without a copy; `partitions` are brought up to date where records are in no copy.
 
     Absence alone proves no loss: it takes a checkpoint that says what was there, and that no copy is where nobody looked: neither
-    on a broker that was not given, nor in what may be another log directory and could not be read.
+    on a broker that was not given, nor `hidden` in what may be another log directory and could not be read.
     """
     rows = list(ledger.without_copy())
     found = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
@@ -129,10 +130,9 @@ def absence_findings(
     by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in rows:
         by_key.setdefault(row.key, []).append(row)
-    nothing_hidden = not may_hide_log_directory(inputs)
-    if options.broker is None and nothing_hidden:
+    if options.broker is None and not hidden:
         found += [each for each in _lost_everywhere(inputs, ledger, by_key) if concerns(each.place, options)]
-    if options.broker is None and nothing_hidden and not options.live:
+    if options.broker is None and not hidden and not options.live:
         found += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
     found += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
     return found + _unknown_to_controller(inputs, partitions, options)

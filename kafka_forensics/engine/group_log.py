@@ -8,7 +8,7 @@ from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, broker_order, typ
 from kafka_forensics.engine.log_records import MAX_BATCH_BYTES
 from kafka_forensics.engine.misplaced import Placing, logs_of
 from kafka_forensics.errors import SourceError
-from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     CONSUMER_OFFSETS_TOPIC,
     CONTROL_ABORT,
@@ -60,7 +60,6 @@ _ROW_FACTS: Final = (
 )
 _NOT_TAKEN_APART: Final = frozenset({"kind", "oversized"})
 """Reasons for which a value is only named and measured."""
-_HARMLESS: Final = frozenset({"SEG_ZERO_TAIL", "SEG_TORN_TAIL"})
 
 
 def read_group_history(inputs: Inputs) -> GroupHistory | None:
@@ -175,7 +174,7 @@ class _LogWalk:
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         if good.any():
             self._log.end_offset = max(self._log.end_offset, int(columns[BatchColumn.LAST_OFFSET, good].max()) + 1)
-        if not good.all() or any(one.kind not in _HARMLESS for one in chunk.damage):
+        if not good.all() or any(one.kind not in HARMLESS_TAILS for one in chunk.damage):
             self._log.complete = False
 
     def _inspect(

@@ -8,7 +8,7 @@ import numpy as np
 
 from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.misplaced import logs_of, rightly_placed
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
 from kafka_forensics.model.records import Record
 from kafka_forensics.parsers.plain_records import PlainRecord, plain_records
 from kafka_forensics.parsers.records import decode_batch
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 MAX_BATCH_BYTES = 64 << 20
 """A batch larger than this is passed over; no broker writes one to an internal topic."""
 WINDOW_BYTES = 1 << 20
-_TAILS = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +66,5 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
     good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
     lost += [(segment, int(one)) for one in columns[BatchColumn.POSITION, ~good]]
-    lost += [(segment, one.position) for one in chunk.damage if one.kind not in _TAILS]
+    lost += [(segment, one.position) for one in chunk.damage if one.kind not in HARMLESS_TAILS]
     return np.flatnonzero(good)

@@ -14,7 +14,7 @@ from kafka_forensics.engine.inputs import ReplicaPlan
 from kafka_forensics.engine.merging import merge_replica
 from kafka_forensics.engine.reader import LogReader
 from kafka_forensics.engine.splits import Split, splits_of
-from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
 from kafka_forensics.parsers.segment import SegmentReader
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _OFFSET_BYTES: Final = 8
 _SIZES_END: Final = 12
 """Bytes of a batch's base offset and length."""
-_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
 _PAST_ALL: Final = 2**63
 """No offset, but what follows the largest; nothing stands behind it."""
 _ROUNDS: Final = 3
@@ -162,7 +161,7 @@ class Placing:
         end = _end_position(chunk.columns[:, -1])
         header = self._file.read_at(end, _SIZES_END) if end < self._file.size_in_bytes else b""
         kinds = {damage.kind for damage in chunk.damage if damage.position >= end}
-        if kinds - _TAILS:
+        if kinds - HARMLESS_TAILS:
             return None, False
         if kinds or len(header) < _SIZES_END or int.from_bytes(header[_OFFSET_BYTES:], "big", signed=True) <= 0:
             return self._behind, True

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from kafka_forensics.engine.controller import HARMLESS_TAILS
 from kafka_forensics.errors import SourceError
+from kafka_forensics.model.batches import HARMLESS_TAILS
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.parsers.segment import SegmentReader
 from kafka_forensics.replication.plans import NO_WORD

@@ -143,8 +143,6 @@ class Plans:
     """Why the controller does not say what replicas there are, see `Missing` → partitions."""
     refused: Counter[int | str] = field(default_factory=Counter)
     """Broker that would not start on its copy → partitions of which that has replicas."""
-    others: int = 0
-    """Partitions with a directory in what was given, which were not asked for."""
     by_raft: int = 0
     """Partitions of the controllers' log, which elect among themselves."""
     result: ScanResult | None = None
@@ -220,9 +218,8 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         if each.legal and not each.suffix and each.topic != CLUSTER_METADATA_TOPIC
     }
     found.result = scan_inputs(inputs, options, progress, look, witnesses)
-    found.others = max(len(there) - found.partitions, 0)
     for each in found.planned if found.partitions == 1 else ():
-        each.others = found.others
+        each.others = max(len(there) - 1, 0)
     return found
 
 

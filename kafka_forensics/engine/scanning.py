@@ -115,9 +115,11 @@ class Scan:
         """The answer, once every partition has been taken."""
         inputs, controller = self.inputs, self.witnesses.controller
         around = [one for one in environment_findings(inputs) if concerns(one.place, self.options)]
-        absent = absence_findings(inputs, self.ledger, self.partitions, self.options, [*inputs.incomplete, *self.incomplete])
+        gaps = [*inputs.incomplete, *self.incomplete]
+        hidden = may_hide_log_directory(inputs)
+        absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
         findings = around + absent + self.witnesses.findings + self.findings
-        if may_hide_log_directory(inputs):
+        if hidden:
             findings = [_unless_hidden(one) for one in findings]
         findings = self._across.finish(findings, self.partitions) + self._placements.finish()
         self._placements.tell(self.partitions)

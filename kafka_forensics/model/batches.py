@@ -6,7 +6,7 @@ Arrow array without a copy; `schemas.BATCHES` says the narrower type a column ha
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +71,10 @@ class Damage:
     base_offset: int = -1
     last_offset: int = -1
     detail: dict[str, int | str | bool | list[int]] = field(default_factory=dict)
+
+
+HARMLESS_TAILS: Final = frozenset({"SEG_TORN_TAIL", "SEG_ZERO_TAIL"})
+"""Damage that a broker's crash leaves at the end of a log, and that takes no whole batch with it."""
 
 
 @dataclass(slots=True)

@@ -119,8 +119,8 @@ def advice(finding: Finding) -> str | None:
     if isinstance(holders, list) and finding.severity is not Severity.INFO:
         if len(holders) < 2 or finding.severity is Severity.CRITICAL:
             parts.insert(0, _fill(_GUARDS[min(len(holders), 2)], finding))
-        broker = finding.place.broker
-        if words.repairable and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
+        broker, there = finding.place.broker, not finding.evidence.get("absent")
+        if words.repairable and there and len(holders) > 1 and broker is not None and clean(broker) not in map(clean, holders):
             parts.append(f"To repair broker {clean(broker)}, {_fill(_REPAIR, finding)}")
     return " ".join(part for part in parts if part) or None
 

@@ -37,11 +37,12 @@ TXN_OPEN: open transaction
     {transaction_timeout_ms:duration}, so that its coordinator should have ended it|{late:if}; at {as_of:time} nothing had been
     written to it for {age_ms:duration}, longer than a transaction may last by default]
     > [{overdue:if}These copies cannot tell whether it is safe to abort: see first whether it is still open on the running cluster,
-    and let kafka-transactions.sh find-hanging judge it there.|{not_judged:if}These copies cannot tell whether it is safe to abort:
-    add __transaction_state of every broker to them and scan again, or let kafka-transactions.sh find-hanging judge it on the
-    running cluster.|Normal while the producer works; if it stays, let kafka-transactions.sh find-hanging judge it on the running
-    cluster.]
+    and let kafka-transactions.sh find-hanging (Kafka 3.0 or later) judge it there.|{not_judged:if}These copies cannot tell whether
+    it is safe to abort: add __transaction_state of every broker to them and scan again, or let kafka-transactions.sh find-hanging
+    (Kafka 3.0 or later) judge it on the running cluster.|Normal while the producer works; if it stays, let
+    kafka-transactions.sh find-hanging (Kafka 3.0 or later) judge it on the running cluster.]
 TXN_LATE_WRITE: transactional data after its own marker
     {batch} was written[ by producer {producer_id}, epoch {producer_epoch},] after the marker that fenced it[ (epoch {later_epoch})]
-    > On the running cluster look at this producer with kafka-transactions.sh describe-producers before aborting anything.
+    > On the running cluster look at this producer with kafka-transactions.sh describe-producers (Kafka 3.0 or later) before
+    aborting anything.
 """

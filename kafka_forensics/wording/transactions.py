@@ -8,8 +8,8 @@ TXN_HANGING: hanging transaction
     producer snapshot only,] that no coordinator will ever end[ ({reason})], so that read_committed readers wait for good[ at offset
     {last_stable_offset}][, {hidden_records:offset} held back]
     > [{committed_in:list} has a commit that may be of the same transaction, so ending it here may lose committed records: keep
-    every copy and find out first|On the running cluster let kafka-transactions.sh find-hanging confirm it, and end it with
-    {end_transaction}|On the running cluster let kafka-transactions.sh find-hanging judge it].
+    every copy and find out first|On the running cluster (Kafka 3.0 or later) let kafka-transactions.sh find-hanging confirm it, and
+    end it with {end_transaction}|On the running cluster (Kafka 3.0 or later) let kafka-transactions.sh find-hanging judge it].
 TXN_TORN: transaction that ended in two ways
     the coordinator decided to [{decision}|end] a transaction[ of producer {producer_id}][ over {partitions_of_transaction:list}],
     but this partition shows it otherwise[ ({reason})][ at {offsets}]

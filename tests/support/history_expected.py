@@ -7,6 +7,7 @@ present leader is, by the disks, the longest log of those that name the latest e
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kafka_forensics.model.transaction_log import TransactionMetadata
 from kafka_forensics.simulation.cluster import Batch, Change, Cluster, Partition, Replica
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.support import history_truth as told
@@ -222,15 +223,39 @@ def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -
     written = [each for one in partition.replicas.values() for each in one.batches if each.marker is not None]
     begun = {one.producer_id: one.first_offset for one in transactions(batches) if one.state == "open"}
     found = set()
-    for number, (decided, name, state) in enumerate(coordinator.log):
+    for state, decided, completed in _completions(coordinator, partition):
         first = begun.get(state.producer_id)
-        if first is None or not state.state.startswith("Prepare") or partition.name not in state.partitions:
+        if first is None:
             continue
-        after = (when for when, other, each in coordinator.log[number + 1 :] if other == name and each.state.startswith("Complete"))
-        completed = next(after, -1)
         markers = (one for one in written if one.producer_id == state.producer_id)
         data = next(one for one in batches if one.base_offset == first)
         of_it = data.timestamp_ms <= decided and data.producer_epoch <= state.producer_epoch
-        if completed >= 0 and of_it and not any(decided <= one.timestamp_ms <= completed for one in markers):
+        if of_it and not any(decided <= one.timestamp_ms <= completed for one in markers):
             found.add((state.producer_id, first))
     return found
+
+
+def short_of_markers(coordinator: Coordinator, disk: Disk) -> set[Told]:
+    """Members of the ISR or ELR that end before a marker whose transaction was completed, so that all before it was committed."""
+    members = disk.partition.isr | disk.partition.elr
+    kind = "LRS_RISK" if len(members) == 1 else "ISR_MEMBER_MISSING_COMMITTED"
+    completions = list(_completions(coordinator, disk.partition))
+    ends = {
+        marker.base_offset + 1
+        for replica in disk.partition.replicas.values()
+        for marker in replica.batches
+        for state, decided, completed in completions
+        if marker.marker is not None and marker.producer_id == state.producer_id and decided <= marker.timestamp_ms <= completed
+    }
+    return {(kind, one, len(disk.logs[one]), end) for end in ends for one in members if len(disk.logs[one]) < end}
+
+
+def _completions(coordinator: Coordinator, partition: Partition) -> Iterator[tuple[TransactionMetadata, int, int]]:
+    """What the coordinator decided of transactions over this partition, when, and when it knew all markers written."""
+    for number, (decided, name, state) in enumerate(coordinator.log):
+        if state.state.startswith("Prepare") and partition.name in state.partitions:
+            after = (
+                when for when, other, each in coordinator.log[number + 1 :] if other == name and each.state.startswith("Complete")
+            )
+            if (completed := next(after, -1)) >= 0:
+                yield state, decided, completed
