@@ -90,6 +90,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
     "PARTIAL_COPY": Kind(_INFO, _INFERRED),
     "LOG_DIR_WIPED": Kind(_WARNING, _INFERRED),
     "EMPTY_REPLICA_MAY_LEAD": Kind(_CRITICAL, _SUSPECTED),
+    "ALL_LOGS_EMPTY": Kind(_INFO, _SUSPECTED),
     "LOG_HEAD_MISSING": Kind(_ERROR, _INFERRED),
     "READERS_HELD_BACK": Kind(_INFO, _INFERRED),
     # elections and settings, by the controller's log

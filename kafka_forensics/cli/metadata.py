@@ -10,6 +10,7 @@ from kafka_forensics.cli.streams import check_output, chosen_format, destination
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.engine.controller_events import ControllerEvents, EventRow
+    from kafka_forensics.model.controller import PartitionState
 
 _STATE: Final = (
     "leader",
@@ -162,16 +163,7 @@ def _changes(row: "EventRow") -> Iterator[str]:
     if event.kind != "changed" or before is None:
         yield "from a snapshot" if event.kind == "snapshot" else event.kind
     else:
-        if state.leader != before.leader:
-            yield "no leader" if state.leader == -1 else f"leader {state.leader}"
-        elif state.leader_epoch != before.leader_epoch:
-            yield "new epoch of the same leader"
-        for name, now, then in (("ISR", state.isr, before.isr), ("ELR", state.elr, before.elr)):
-            yield from (f"{name} {sign}{_numbers(some)}" for sign, some in _difference(now, then))
-        if state.replica_assignment != before.replica_assignment:
-            yield "replicas reassigned"
-        if before.leader_recovery_state == 1 and state.leader_recovery_state == 0:
-            yield "leader recovered"
+        yield from list(_state_changes(state, before)) or ["nothing but the partition epoch"]
     if event.is_unclean:
         lost = f"cost offsets {offset_range(row.cost_start_offset or 0, row.cost_end_offset or 0)}"
         yield f"UNCLEAN election: {_COSTS.get(row.cost or '', lost).replace('{leader}', str(event.previous_leader))}"
@@ -179,6 +171,45 @@ def _changes(row: "EventRow") -> Iterator[str]:
         yield "NOT COMMITTED: on no majority of the voters"
     if event.unknown_after is not None:
         yield f"unknown what changed after offset {event.unknown_after - 1}"
+
+
+def _state_changes(state: "PartitionState", before: "PartitionState") -> Iterator[str]:
+    if state.leader != before.leader:
+        yield "no leader" if state.leader == -1 else f"leader {state.leader}"
+    elif state.leader_epoch != before.leader_epoch:
+        yield "new epoch of the same leader"
+    for name, now, then in (
+        ("ISR", state.isr, before.isr),
+        ("ELR", state.elr, before.elr),
+        ("last known ELR", state.last_known_elr, before.last_known_elr),
+    ):
+        yield from (f"{name} {sign}{_numbers(some)}" for sign, some in _difference(now, then))
+    if state.replica_assignment != before.replica_assignment:
+        yield "replicas reassigned"
+    else:
+        yield from _moved(state, before)
+    if before.leader_recovery_state == 1 and state.leader_recovery_state == 0:
+        yield "leader recovered"
+
+
+def _moved(state: "PartitionState", before: "PartitionState") -> Iterator[str]:
+    """Replicas that are to come or go, and log directories that replicas came into; the brokers are the same."""
+    for name, now, then in (
+        ("adding", state.adding_replicas, before.adding_replicas),
+        ("removing", state.removing_replicas, before.removing_replicas),
+    ):
+        if now != then:
+            yield f"{name} {_numbers(now)}" if now else f"no longer {name} {_numbers(then)}"
+    from kafka_forensics.evidence.ledger import RESERVED_DIRECTORY_IDS
+
+    known = before.directories or ("",) * len(state.replica_assignment)
+    where = list(zip(state.replica_assignment, state.directories, known, strict=False))
+    told = [node for node, now, then in where if now != then and (not then or then in RESERVED_DIRECTORY_IDS)]
+    elsewhere = [node for node, now, then in where if now != then and node not in told]
+    if told:
+        yield f"log directory of {_numbers(told)} told"
+    if elsewhere:
+        yield f"log directory of {_numbers(elsewhere)} changed"
 
 
 def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[str, list[int]]]:

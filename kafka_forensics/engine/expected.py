@@ -135,6 +135,8 @@ def absence_findings(
     if options.broker is None and not hidden and not options.live:
         found += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
     found += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
+    if (options.topic_glob, options.partition, options.broker) == (None, None, None):
+        found += _all_empty(inputs, partitions)
     return found + _unknown_to_controller(inputs, partitions, options)
 
 
@@ -308,6 +310,23 @@ def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedRepli
     evidence |= {"may_have_held": len(gone)} if gone else {}
     evidence |= {"harmless_if": "the broker is new, or the disk was just added, and held nothing yet"}
     return finding("LOG_DIR_WIPED", place, evidence, confidence=Confidence.SUSPECTED)
+
+
+def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
+    """`ALL_LOGS_EMPTY`: no log that was looked at ever got a record, as far as files show, though leaders came and went."""
+    looked_at = [each for each in partitions if each.topic != CLUSTER_METADATA_TOPIC]
+    if any(replica.log_end_offset != 0 for each in looked_at for replica in each.replicas):
+        return []
+    keys = {(each.topic, each.partition) for each in looked_at}
+    contexts = [plan.context for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in keys]
+    begun = [entry for each in contexts if each.leader_epochs for entry in each.leader_epochs.entries]
+    epoch = max((entry.leader_epoch for entry in begun), default=0)
+    if epoch <= 0:
+        return []
+    clients = sorted({each.topic for each in looked_at} & INTERNAL_TOPICS)
+    return [
+        finding("ALL_LOGS_EMPTY", Place(), {"partitions": len(keys), "leader_epoch": epoch, "internal_topics": clients or None})
+    ]
 
 
 def _held(directory: GivenDirectory) -> int:

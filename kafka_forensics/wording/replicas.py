@@ -83,6 +83,11 @@ LOG_DIR_WIPED: log directory that holds its identity alone
     have held replicas of {may_have_held:partition}][ ({among}{examples:list})][, which is harmless if {harmless_if}]
     > Do not start this broker before the other replicas are copied elsewhere: it would begin with empty logs. If the directory was
     copied in part, say --partial.
+ALL_LOGS_EMPTY: no record anywhere
+    [every log of {partitions:partition}|every log] here ends at offset 0, in leader epochs up to [{leader_epoch}|unknown][; among
+    them {internal_topics:list}, which brokers create when clients come]: either nothing was ever written, or all of it was cut off
+    without a trace, as when the only replica in sync starts with empty disks
+    > If there were records, keep these copies and look for older ones: backups, and disks that were replaced.
 LOG_HEAD_MISSING: first records of a log that are gone
     this log begins at offset [{log_start_offset}|unknown], and [{offsets}|some offsets] before it are on {held_by:brokers}; neither
     retention nor DeleteRecords explains it[ (retention.ms {retention_ms}, retention.bytes {retention_bytes})][; when this replica

@@ -125,6 +125,18 @@ def test_what_changed_in_words(run: Run, tmp_path: Path) -> None:
         assert line.endswith(f"  {expected}")
 
 
+def test_no_change_is_left_without_a_word(run: Run, tmp_path: Path) -> None:
+    one, other, unassigned = b"1" * 16, b"2" * 16, bytes(16)
+    made = (topic(), partition([1, 2], 1), change(directories=[unassigned, one]), change(directories=[other, one]))
+    moved = (change(directories=[other, other]), change(adding_replicas=[3]), change(adding_replicas=[]), change(isr=[1, 2]))
+    path = controller(tmp_path, *made, *moved, change(last_known_elr=[2]))
+    _, out, _ = run(path, "--format", "table")
+    words = ["created", "log directory of 1,2 told", "log directory of 1 told", "log directory of 2 changed", "adding 3"]
+    words += ["no longer adding 3", "nothing but the partition epoch", "last known ELR +2"]
+    for line, expected in zip(out.splitlines()[1:], words, strict=True):
+        assert line.endswith(f"  {expected}")
+
+
 def test_without_a_controllers_log_it_says_so(run: Run, tmp_path: Path) -> None:
     status, out, err = run(SAMPLES / "silent-divergence" / "broker-1", "--format", "table")
     assert (status, out) == (0, "")

@@ -13,8 +13,10 @@ from kafka_forensics.engine.local import scan
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.planning import Planned, PlanOptions, make_plans
 from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.plans import costs_of
 from kafka_forensics.wording import message
+from kafka_forensics.writers.checkpoints import write_leader_epochs
 from tests.support.controller_log import (
     CONTROLLER,
     ControllerLog,
@@ -38,6 +40,8 @@ from tests.support.faults import (
     write_checkpoint,
 )
 from tests.support.faults_verdict import offsets, only, said
+from tests.support.replicas import put_replica
+from tests.support.segments import batch
 from tests.support.snapshot_trees import cut
 
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAABQ"
@@ -326,6 +330,32 @@ def test_a_topic_that_the_controllers_deleted_is_gone_as_it_should_be(tmp_path: 
     for broker in (1, 2, 3):
         shutil.rmtree(brokers.log_dir(broker) / "t-0")
     assert told(brokers) == []
+
+
+@pytest.mark.parametrize(
+    ("epoch", "batches", "asked", "told"),
+    [
+        (6, b"", ScanOptions(), True),
+        (0, b"", ScanOptions(), False),
+        (6, batch(0, 1), ScanOptions(), False),
+        (6, b"", ScanOptions(topic_glob="t"), False),
+        (6, b"", ScanOptions(broker="1"), False),
+    ],
+    ids=["empty", "a new cluster", "one record somewhere", "one topic alone", "one broker alone"],
+)
+def test_logs_that_are_all_empty_are_told(tmp_path: Path, epoch: int, batches: bytes, asked: ScanOptions, told: bool) -> None:
+    """As after a start of the only replica in sync with empty disks, which leaves nothing else."""
+    for broker in (1, 2):
+        for name, held in (("t-0", b""), ("u-0", batches if broker == 2 else b""), ("__consumer_offsets-0", b"")):
+            log_dir = put_replica(tmp_path, broker, held, partition=name)
+            (log_dir / name / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(epoch, 0)]))
+    result = scan([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], asked)
+    found = [one for one in result.findings if one.kind == "ALL_LOGS_EMPTY"]
+    assert [one.evidence for one in found] == (
+        [{"partitions": 3, "leader_epoch": 6, "internal_topics": ["__consumer_offsets"]}] if told else []
+    )
+    if told:
+        assert message(found[0]).startswith("Every log of 3 partitions here ends at offset 0, in leader epochs up to 6; among them")
 
 
 def test_a_wiped_disk_alone_is_told(tmp_path: Path) -> None:
