@@ -9,7 +9,7 @@ from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import lone_file_name, members_left_out, not_listed, open_paths, typed_path
 from kafka_forensics.engine.record_states import later_segments
-from kafka_forensics.engine.selection import fits, nothing_there
+from kafka_forensics.engine.selection import fits, nothing_there, raise_unless_hidden
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
@@ -141,8 +141,8 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
             _take_log_directory(inputs, source, log_directory, options)
             there += _places(log_directory)
     chosen = options.topic_glob is not None or options.partition is not None
-    if chosen and not inputs.files and not inputs.incomplete and not any(fits(one, _asked(options)) for one in there):
-        raise nothing_there(set(there), _asked(options))
+    if chosen and not inputs.files and not any(fits(one, _asked(options)) for one in there):
+        raise_unless_hidden(nothing_there(set(there), _asked(options)), hidden=bool(inputs.incomplete))
     use_compiled(worth_compiling(sum(file.size_in_bytes for file in inputs.files if file.kind in LOG_KINDS)))
     return inputs
 

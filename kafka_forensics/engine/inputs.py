@@ -5,13 +5,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.code_cache import keep_out_of
 from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.engine.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
-from kafka_forensics.engine.selection import listed, require_match
+from kafka_forensics.engine.selection import listed, raise_unless_hidden, require_match
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
@@ -49,6 +49,7 @@ CHECKPOINTS = (
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
+_READ_AS: Final = "read as partition 0 of a topic of that name, as no partition has it"
 
 
 @dataclass(slots=True)
@@ -189,10 +190,7 @@ def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:
     try:
         require_asked(inputs, options)
     except UsageError as error:
-        if not inputs.incomplete:
-            raise
-        hint = f"; {error.hint}" if error.hint else ""
-        logging.getLogger(__name__).warning("note: in what could be read %s%s", error, hint)
+        raise_unless_hidden(error, hidden=bool(inputs.incomplete))
 
 
 def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
@@ -211,7 +209,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
         inputs.sources.append(source)
         inputs.incomplete += not_listed(source, found) + members_left_out(source)
         for log_directory in found.log_directories:
-            inputs.log_dirs.append(_read_log_dir(inputs, source, log_directory, given))
+            inputs.log_dirs.append(_read_log_dir(inputs, source, _named_by_folder(source, log_directory), given))
         for entry in found.files:
             inputs.log_dirs.append(_lone_file(inputs, source, entry, given))
         inputs.not_read += _not_read(source, found, inputs.log_dirs[before:])
@@ -283,9 +281,8 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
-    alone = any(one.path == found.path for one in found.partitions) and parse_partition_name(folder) is not None
     around = None
-    if alone:
+    if any(one.path == found.path and one.legal for one in found.partitions):
         folder, around = _folder_around(source, name) or folder, _log_dir_around(inputs, source, name)
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     log_dir.has_snapshots = any(one.snapshots for one in found.partitions)
@@ -306,6 +303,15 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
         if parsed is not None:
             log_dir.checkpoints[checkpoint] = parsed
     return log_dir
+
+
+def _named_by_folder(source: ByteSource, found: LogDirectory) -> LogDirectory:
+    """A directory of segments that was found by itself and is called like no partition, as partition 0 of a topic of that name."""
+    if not any(one.path == found.path and not one.legal and one.segments for one in found.partitions):
+        return found
+    (one,) = found.partitions
+    logging.getLogger(__name__).warning("note: %s: %s", typed_path(source, found.path), _READ_AS)
+    return replace(found, partitions=[replace(one, topic=one.name, partition=0, legal=True)])
 
 
 def _identify(log_dir: LogDir, given: int | str | None) -> None:
@@ -370,8 +376,7 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
         segments = [SegmentFiles(int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0, log=entry)]
     topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
     if parsed is None and segments:
-        told = "read as partition 0 of a topic of that name, as no partition has it"
-        logging.getLogger(__name__).warning("note: %s: lies in %s: %s", source.name, folder or base, told)
+        logging.getLogger(__name__).warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
     directory = PartitionDirectory("", folder, topic, partition, None, None, segments, [], {}, [], [], [], [], legal=bool(segments))
     found = LogDirectory("", {}, [directory], [], [])
     name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))

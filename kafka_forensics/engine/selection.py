@@ -1,5 +1,6 @@
 """What to say when nothing is what was asked for: the option, and the nearest name that is there."""
 
+import logging
 from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -45,6 +46,14 @@ def concerns(place: Place, options: ScanOptions) -> bool:
     if place.topic is None or place.partition is None:
         return True
     return fits((place.topic, place.partition), options)
+
+
+def raise_unless_hidden(error: UsageError, *, hidden: bool) -> None:
+    """Raise `error`; only a note of it where what was asked for may be `hidden` in what could not be read."""
+    if not hidden:
+        raise error
+    hint = f"; {error.hint}" if error.hint else ""
+    logging.getLogger(__name__).warning("note: in what could be read %s%s", error, hint)
 
 
 def nothing_there(there: Iterable[TopicPartition], options: ScanOptions) -> UsageError:

@@ -1,5 +1,6 @@
 """Each exit status of the contract, provoked; and what stderr says then."""
 
+import json
 import re
 import shutil
 import signal
@@ -16,6 +17,7 @@ from kafka_forensics.errors import FormatError, PathMissingError, SourceError, U
 from kafka_forensics.model.findings import Place
 from kafka_forensics.model.results import Incomplete, ScanResult
 from tests.support.results import clean_result, result_of, unclean_result
+from tests.support.segments import batch
 
 Scan = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,7 +221,7 @@ def test_an_option_given_both_ways_is_a_wrong_command_line(both: tuple[str, str]
     assert outcome(["scan", str(sample), both[0]]) == 0
 
 
-@pytest.mark.parametrize("command", ["scan", "plan"])
+@pytest.mark.parametrize("command", ["scan", "plan", "dump"])
 def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +232,23 @@ def test_a_mistyped_topic_is_told_though_an_input_could_not_be_read(
     assert "note: in what could be read nothing fits --topic ordres" in capsys.readouterr().err
     assert outcome([command, str(copies), "--topic", "orders"]) == 3
     assert "nothing fits" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["directory", "archive"])
+def test_segments_in_a_directory_of_any_name_are_read(packed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a segment given by itself is; a directory without segments still has no name that Kafka gives."""
+    made = tmp_path / "saved events"
+    made.mkdir()
+    (made / f"{0:020d}.log").write_bytes(batch(0, 3))
+    given = Path(shutil.make_archive(str(made), "tar", made)) if packed else made
+    assert outcome(["scan", str(given), "--format", "json"]) == 0
+    captured = capsys.readouterr()
+    (partition,) = json.loads(captured.out)["partitions"]
+    assert (partition["topic"], partition["partition"], partition["replicas"][0]["log_end_offset"]) == ("saved events", 0, 3)
+    assert f"note: {given}: read as partition 0 of a topic of that name, as no partition has it" in captured.err
+    (made / f"{0:020d}.log").rename(made / "leader-epoch-checkpoint")
+    assert outcome(["scan", str(made), "--format", "json"]) == 0
+    assert [one["kind"] for one in json.loads(capsys.readouterr().out)["findings"]] == ["DIR_NAME_ILLEGAL"]
 
 
 def test_bytes_that_are_no_log_are_not_planned_as_losing_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
