@@ -46,6 +46,7 @@ _KIND_STYLES: Final = {
     Severity.INFO: "cyan",
 }
 _SHOWN_OF_A_KIND: Final = 3
+_WORD: Final = re.compile(r"\S+")
 _COMMAND: Final = re.compile(r"`(kafka-forensics [^`]+)`(?:\.(?=\s|$)|$)")
 _TOLD_BESIDE_WORSE: Final = frozenset({"INCIDENT_SIGNATURE", "UNCLEAN_ELECTION"})
 """Of info, and yet the likely reason of what stands above it."""
@@ -103,11 +104,21 @@ def print_hanging(console: "Console", label: Text, body: Text, indent: int, deep
     width = max(20, console.width - indent)
     if body.cell_len > width:
         width = max(20, width - deeper)
-    for number, line in enumerate(body.wrap(console, width)):
+    for number, line in enumerate(_cut_at_slashes(body, width).wrap(console, width)):
         line.rstrip()
         whole = Text().append_text(label) if number == 0 else Text()
         whole.append(" " * (indent + (deeper if number else 0) - whole.cell_len))
         console.print(whole.append_text(line), soft_wrap=True)
+
+
+def _cut_at_slashes(body: Text, width: int) -> Text:
+    """`body` with a new line within each path that is longer than `width`, behind the last directory that has room."""
+    cuts = []
+    for word in _WORD.finditer(body.plain):
+        begin = word.start()
+        while word.end() - begin > width and (slash := body.plain.rfind("/", begin, begin + width)) >= 0:
+            cuts.append(begin := slash + 1)
+    return Text("\n").join(body.divide(cuts)) if cuts else body
 
 
 class _Page:

@@ -14,8 +14,8 @@ RECOVERY_WOULD_TRUNCATE: log that a start would cut
     the first bad byte among them][; its log then ends at offset {log_end_foretold}]<held>
     > Copy this log directory elsewhere before the broker starts: a start cuts {file}[ and removes {segments_deleted:list}]. <look>
 LEFTOVER_HOLDS_DATA: file on its way out that still holds data
-    [{files:list}|a file] [{is_stray:if}is served by no broker|will be removed by Kafka] and still [has {batches:good batch}|holds
-    data] where the live log lacks [{offsets}|offsets][{expired:if}, which retention took][; it would fill {fills:list}][; no copy
+    [{files:list}|a file] [{is_stray:if}is served by no broker|will be removed by Kafka], with [{batches:good batch}|data] where the
+    live log lacks [{offsets}|offsets][{expired:if}, which retention took][; it would fill {fills:list}][; no copy
     given reaches to them, which is harmless if {harmless_if}]
     > Copy [{files:list}|it] elsewhere before this broker starts: Kafka removes such files within a minute of it.
 """

@@ -208,6 +208,18 @@ def test_table_says_the_log_directory_where_the_broker_has_several() -> None:
     assert "broker 2, copies/broker-2/orders-1" in " ".join(rendered(result, "table").split())
 
 
+def test_a_path_wider_than_the_page_is_cut_between_directories() -> None:
+    place = Place("t", 0, 1, "x" * 30, file="/".join(["y" * 30, "z" * 30, "w" * 90]), offset_start=5)
+    lines = rendered(result_of(finding("BATCH_CRC_MISMATCH", place)), "table").splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("    where broker 1"))
+    assert lines[at : at + 4] == [
+        "    where broker 1,",
+        " " * 10 + "y" * 30 + "/" + "z" * 30 + "/",
+        " " * 10 + "w" * 70,
+        " " * 10 + "w" * 20 + ", offset 5",
+    ]
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_same_answer_gives_the_same_bytes(format_name: str) -> None:
     assert rendered(unclean_result(), format_name) == rendered(unclean_result(), format_name)
