@@ -281,8 +281,9 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
+    alone = any(one.path == found.path for one in found.partitions) and parse_partition_name(folder) is not None
     around = None
-    if any(one.path == found.path and one.legal for one in found.partitions):
+    if alone:
         folder, around = _folder_around(source, name) or folder, _log_dir_around(inputs, source, name)
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
     log_dir.has_snapshots = any(one.snapshots for one in found.partitions)

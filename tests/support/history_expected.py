@@ -7,7 +7,6 @@ present leader is, by the disks, the longest log of those that name the latest e
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kafka_forensics.model.transaction_log import TransactionMetadata
 from kafka_forensics.simulation.cluster import Batch, Change, Cluster, Partition, Replica
 from kafka_forensics.simulation.transactions import Coordinator
 from tests.support import history_truth as told
@@ -214,6 +213,19 @@ def transactions(batches: list[Batch]) -> list[Spoken]:
     return found + [Spoken(producer_id, first, "open", None) for producer_id, first in begun.items()]
 
 
+class Completion(NamedTuple):
+    """What a coordinator decided, and when it knew all markers of it written."""
+
+    producer_id: int
+    producer_epoch: int
+    decided_ms: int
+    completed_ms: int
+
+    def wrote(self, marker: Batch) -> bool:
+        """Whether a marker is of this decision: it was written between it and its completion."""
+        return marker.producer_id == self.producer_id and self.decided_ms <= marker.timestamp_ms <= self.completed_ms
+
+
 def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -> set[tuple[int, int]]:
     """Producers and first offsets of what is open in a log though its end was decided, its markers were written, and all said so;
     and no other log has the marker.
@@ -223,15 +235,14 @@ def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -
     written = [each for one in partition.replicas.values() for each in one.batches if each.marker is not None]
     begun = {one.producer_id: one.first_offset for one in transactions(batches) if one.state == "open"}
     found = set()
-    for state, decided, completed in _completions(coordinator, partition):
-        first = begun.get(state.producer_id)
+    for completion in _completions(coordinator, partition):
+        first = begun.get(completion.producer_id)
         if first is None:
             continue
-        markers = (one for one in written if one.producer_id == state.producer_id)
         data = next(one for one in batches if one.base_offset == first)
-        of_it = data.timestamp_ms <= decided and data.producer_epoch <= state.producer_epoch
-        if of_it and not any(decided <= one.timestamp_ms <= completed for one in markers):
-            found.add((state.producer_id, first))
+        of_it = data.timestamp_ms <= completion.decided_ms and data.producer_epoch <= completion.producer_epoch
+        if of_it and not any(map(completion.wrote, written)):
+            found.add((completion.producer_id, first))
     return found
 
 
@@ -244,18 +255,17 @@ def short_of_markers(coordinator: Coordinator, disk: Disk) -> set[Told]:
         marker.base_offset + 1
         for replica in disk.partition.replicas.values()
         for marker in replica.batches
-        for state, decided, completed in completions
-        if marker.marker is not None and marker.producer_id == state.producer_id and decided <= marker.timestamp_ms <= completed
+        if marker.marker is not None and any(each.wrote(marker) for each in completions)
     }
     return {(kind, one, len(disk.logs[one]), end) for end in ends for one in members if len(disk.logs[one]) < end}
 
 
-def _completions(coordinator: Coordinator, partition: Partition) -> Iterator[tuple[TransactionMetadata, int, int]]:
-    """What the coordinator decided of transactions over this partition, when, and when it knew all markers written."""
+def _completions(coordinator: Coordinator, partition: Partition) -> Iterator[Completion]:
+    """What the coordinator completed over this partition."""
     for number, (decided, name, state) in enumerate(coordinator.log):
         if state.state.startswith("Prepare") and partition.name in state.partitions:
             after = (
                 when for when, other, each in coordinator.log[number + 1 :] if other == name and each.state.startswith("Complete")
             )
             if (completed := next(after, -1)) >= 0:
-                yield state, decided, completed
+                yield Completion(state.producer_id, state.producer_epoch, decided, completed)

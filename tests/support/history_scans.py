@@ -27,7 +27,9 @@ OPEN = frozenset({"TXN_OPEN", "TXN_HANGING", "TXN_TORN"})
 GONE = frozenset({"TXN_PARTLY_LOST"})
 EMPTY = "EMPTY_REPLICA_MAY_LEAD"
 """Suspected where no controller's log says who is in sync."""
-OTHERS = frozenset({"UNCLEAN_ELECTION", "RISKY_CONFIG", "READERS_HELD_BACK", "KEY_PLACEMENT", "INCIDENT_SIGNATURE"})
+OTHERS = frozenset(
+    {"ALL_LOGS_EMPTY", "UNCLEAN_ELECTION", "RISKY_CONFIG", "READERS_HELD_BACK", "KEY_PLACEMENT", "INCIDENT_SIGNATURE"}
+)
 """What else a history may show, all of it `info`."""
 
 
