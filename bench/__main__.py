@@ -14,7 +14,7 @@ from bench.limit import limit_seconds
 from bench.plans import many_plans
 from bench.workloads import GIB, Workload, logs, make, make_many, make_producers, workloads
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from lab.jvm import DUMP_LOG_SEGMENTS, java_command
 from lab.kafka_jars import kafka_jars
 

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from kafka_forensics.compiled import kernel, use_compiled
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.splits import Split, splits_of
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.parsers.kernels.crc import crc32c, load_i32
-from kafka_forensics.parsers.window import Window
+from kafka_forensics.parsers.log.window import Window
 
 
 @kernel

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 
 _POLL_SECONDS = 0.2

@@ -39,10 +39,10 @@ def scan(
     Compiled kernels are kept below `cache_dir`, an absolute path, or where it is usual (docs/compiled.md).
     The answer holds findings and summaries; `facts(name)` reads more. Raises UsageError for paths that make no sense.
     """
-    from kafka_forensics.engine.facts import scan_for_facts
-    from kafka_forensics.engine.options import scan_options
     from kafka_forensics.errors import UsageError
+    from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.views import ScanViews, words
+    from kafka_forensics.facts.facts import scan_for_facts
 
     if engine != "local":
         raise UsageError(f"there is no engine {engine!r} here", hint="the only one of this function is local")
@@ -84,9 +84,9 @@ def scan_snapshots(
     their names. `order` chooses among them and puts them in order; the rest is as in `scan` (docs/changes.md). Raises UsageError
     for paths that make no sense, and for fewer than two snapshots.
     """
-    from kafka_forensics.engine.options import scan_options
-    from kafka_forensics.engine.snapshots import changes
+    from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.snapshot_views import with_views
+    from kafka_forensics.questions.changes.snapshots import changes
 
     options = scan_options(
         topic,
@@ -119,13 +119,13 @@ def changes_document(result: "SnapshotsResult") -> "Iterable[str]":
 
 def read_batches(path: str, storage_options: "Mapping[str, str] | None" = None) -> "Iterator[pa.RecordBatch]":
     """Batches of a `.log` file as Arrow record batches (`model.schemas.BATCHES`)."""
-    from kafka_forensics.engine import facts
+    from kafka_forensics.facts import facts
 
     return facts.read_batches(path, storage_options)
 
 
 def read_records(path: str, storage_options: "Mapping[str, str] | None" = None) -> "Iterator[pa.RecordBatch]":
     """Records of a `.log` file as Arrow record batches (`model.schemas.RECORDS`)."""
-    from kafka_forensics.engine import facts
+    from kafka_forensics.facts import facts
 
     return facts.read_records(path, storage_options)

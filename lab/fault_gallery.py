@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from lab.fault_gallery_peer import peer_says

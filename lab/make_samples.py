@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Final
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from lab.errors import LabError
 from lab.files import trim_indexes
 from lab.kafka_jars import KAFKA_VERSION, LAB, WORK

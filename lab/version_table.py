@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from lab.errors import LabError

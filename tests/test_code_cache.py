@@ -15,20 +15,19 @@ import numpy as np
 import pytest
 
 import kafka_forensics
-from kafka_forensics import code_cache
 from kafka_forensics.cli.doctor_checks import Check, cached_kernels
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.code_cache import CodeCache, NoPlaceError, keep_in, keep_out_of
-from kafka_forensics.compiled import compile_function, kernel_cache
-from kafka_forensics.engine.errand_values import Common
-from kafka_forensics.engine.errands import common_of
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.scanning import digest_key
+from kafka_forensics.compiled import code_cache, compile_function, kernel_cache
+from kafka_forensics.compiled.code_cache import CodeCache, NoPlaceError, keep_in, keep_out_of
+from kafka_forensics.compiled.machine_code import MachineCode
+from kafka_forensics.engine.serialization import pack
 from kafka_forensics.engine.slices import surroundings
-from kafka_forensics.engine.travel import pack
+from kafka_forensics.engine.task_values import Common
+from kafka_forensics.engine.tasks import common_of
 from kafka_forensics.errors import UsageError
-from kafka_forensics.machine_code import MachineCode
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging.scanning import digest_key
 from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.storage.open import open_source
 from tests.conftest import second_user
@@ -573,7 +572,7 @@ def test_a_user_keeps_code_below_directories_of_root_that_he_cannot_list(street:
     roots.chmod(0o711)
     program = (
         "import logging, os, pwd, shutil, sys\n"  # before it may be unable to read them
-        "from kafka_forensics.code_cache import CodeCache, keep_in\n"
+        "from kafka_forensics.compiled.code_cache import CodeCache, keep_in\n"
         f"os.setgroups([]); os.setgid({user}); os.setuid({user})\n"
         f"kept = CodeCache({KEY!r})\n"
         "for place in sys.argv[1:]:\n"

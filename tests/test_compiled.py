@@ -15,7 +15,7 @@ import pytest
 
 from kafka_forensics import compiled
 from kafka_forensics.compiled import kernel, primitive, use_compiled, using_compiled
-from kafka_forensics.machine_code import MachineCode
+from kafka_forensics.compiled.machine_code import MachineCode
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def test_an_unknown_environment_word_changes_nothing(monkeypatch: pytest.MonkeyP
     assert using_compiled()
 
 
-PACKAGE = Path(compiled.__file__).parent
+PACKAGE = Path(compiled.__file__).parents[1]
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def replace_in(path: Path, old: str, new: str) -> None:
         ("model/constants.py", "MAX_SEQUENCE: Final = 2**31 - 1", "MAX_SEQUENCE: Final = 0"),
         ("replication/sequences.py", "BATCHES_REMEMBERED: Final = 5", "BATCHES_REMEMBERED: Final = 4"),
         ("__init__.py", '__version__ = "', '__version__ = "9'),
-        ("code_cache.py", "_KEY_LENGTH: Final = 16", "_KEY_LENGTH: Final = 0x10"),
+        ("compiled/code_cache.py", "_KEY_LENGTH: Final = 16", "_KEY_LENGTH: Final = 0x10"),
         ("parsers/kernels/walk.py", "import numpy as np\n", "import numpy as np\n\n"),
     ],
 )
@@ -157,7 +157,7 @@ def test_compiled_follows_a_constant_as_interpreted_does(package: Path, tmp_path
     """Machine code of the package as it was lies there when a constant in `model` changes."""
     program = (
         "import numpy as np\n"
-        "from kafka_forensics.analysis import producer_rules as rules\n"
+        "from kafka_forensics.analysis.producers import rules\n"
         "windows = np.zeros((1, 16), np.int64)\n"
         "windows[0, rules.FIRST_SEQUENCE], windows[0, rules.LAST_SEQUENCE] = 3, 4\n"
         "print(*(bool(form(windows, 0, 1, 0, 5, 5)) for form in (rules.resumes.interpreted, rules.resumes.compiled)))"
@@ -202,7 +202,7 @@ def test_what_a_kernel_is_made_of_is_what_this_process_has(monkeypatch: pytest.M
 
 def test_every_kernel_of_the_package_says_what_it_is_made_of() -> None:
     names = [found.name for found in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.") if "kernels." in found.name]
-    names += ["kafka_forensics.analysis.producer_rules", "kafka_forensics.simulation.steps"]
+    names += ["kafka_forensics.analysis.producers.rules", "kafka_forensics.simulation.steps"]
     modules = [import_module(name) for name in names]
     kernels = {value for module in modules for value in vars(module).values() if isinstance(value, compiled.Kernel)}
     assert len(kernels) > 50

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_forensics.code_cache import CodeCache
 from kafka_forensics.compiled import compile_function
-from kafka_forensics.machine_code import MachineCode
+from kafka_forensics.compiled.code_cache import CodeCache
+from kafka_forensics.compiled.machine_code import MachineCode
 
 
 def weigh(values: Any, pair: Any, factor: Any) -> Any:

@@ -9,7 +9,7 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import log_to, say_left_out, status_of
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def changes(
 
 def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.engine import snapshots
+    from kafka_forensics.questions.changes import snapshots
 
     with Progress(screen, quiet=quiet) as progress:
         return snapshots.changes(given, asked, progress, chosen).result
@@ -114,7 +114,7 @@ def _run_on_spark(
     quiet: bool,
 ) -> "SnapshotsResult":
     from kafka_forensics.cli.spark_session import stopping
-    from kafka_forensics.engine.snapshots import gather_snapshots, reached_apart, snapshot_paths
+    from kafka_forensics.questions.changes.snapshots import gather_snapshots, reached_apart, snapshot_paths
     from kafka_forensics.spark.snapshots import compare_inputs
 
     snapshots, asked = reached_apart(given, asked)

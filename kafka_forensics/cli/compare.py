@@ -9,12 +9,12 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to, say_left_out
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
 
 if TYPE_CHECKING:
-    from kafka_forensics.engine.side_by_side import SideBySide
+    from kafka_forensics.questions.compare.side_by_side import SideBySide
 
 Topic = Annotated[
     str | None, typer.Option("--topic", metavar="TOPIC", help="The topic; may be left out where only one partition is there.")
@@ -88,7 +88,7 @@ def compare(
 
 def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, context: int, payloads: bool, quiet: bool) -> "SideBySide":
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.engine import side_by_side
+    from kafka_forensics.questions.compare import side_by_side
 
     with Progress(screen, quiet=quiet) as progress:
         return side_by_side.compare(paths, asked, context=context, payloads=payloads, progress=progress)

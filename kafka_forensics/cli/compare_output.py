@@ -9,10 +9,10 @@ from kafka_forensics.cli.output_words import crowded_brokers, incomplete_lines, 
 from kafka_forensics.cli.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.engine.side_by_side import Held, HeldRecord, SideBySide
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text, rfc3339
 from kafka_forensics.export.schema_versions import Shape
+from kafka_forensics.questions.compare.side_by_side import Held, HeldRecord, SideBySide
 from kafka_forensics.wording import message
 
 Json = dict[str, Any]

@@ -12,8 +12,8 @@ from kafka_forensics.cli.output_table import STYLES, print_hanging
 from kafka_forensics.cli.output_words import aligned, crowded_brokers, name, place_words, replica_words
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.engine.side_by_side import HeldRecord, SideBySide
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.questions.compare.side_by_side import HeldRecord, SideBySide
 from kafka_forensics.wording import message
 
 if TYPE_CHECKING:

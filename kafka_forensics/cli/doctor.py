@@ -5,7 +5,7 @@ import sys
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.streams import destination
-from kafka_forensics.engine.options import keep_code_below
+from kafka_forensics.evidence.options import keep_code_below
 
 
 def doctor(format_name: options.Format = None, cache_dir: options.CacheDir = None, no_color: options.NoColor = False) -> int:

@@ -59,7 +59,7 @@ def _codecs() -> Iterator[Check]:
 
 
 def _unpacked(codec: int, packed: bytes) -> bytes:
-    from kafka_forensics.parsers.codecs import decompress
+    from kafka_forensics.parsers.log.codecs import decompress
 
     return decompress(codec, packed).data
 
@@ -96,8 +96,8 @@ def _speed(name: str, work: Callable[[], object]) -> Check:
 
 def cached_kernels() -> Check:
     """Where compiled kernels are kept; without such a place they are compiled anew in each process."""
-    from kafka_forensics.code_cache import NoPlaceError
     from kafka_forensics.compiled import kernel_cache
+    from kafka_forensics.compiled.code_cache import NoPlaceError
 
     kept = kernel_cache()
     if kept is None:

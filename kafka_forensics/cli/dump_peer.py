@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.engine.dumping_peer import PeerBatch, PeerGivesUpError, PeerLog, PeerRecord
-from kafka_forensics.engine.dumping_peer_decoders import (
+from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
+from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.log.control import parse_control_record
+from kafka_forensics.parsers.log_dir.file_names import FileKind
+from kafka_forensics.questions.dump.kafka_dump_log.decoders import (
     Decoder,
     cluster_metadata,
     consumer_offsets,
@@ -19,7 +22,7 @@ from kafka_forensics.engine.dumping_peer_decoders import (
     share_group_state,
     transaction_log,
 )
-from kafka_forensics.engine.dumping_peer_index import (
+from kafka_forensics.questions.dump.kafka_dump_log.indexes import (
     PeerSegment,
     aborted_txns,
     check_offset_index,
@@ -28,13 +31,10 @@ from kafka_forensics.engine.dumping_peer_index import (
     offset_entries,
     time_entries,
 )
-from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
-from kafka_forensics.parsers.control import parse_control_record
-from kafka_forensics.parsers.file_names import FileKind
-from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.questions.dump.kafka_dump_log.segment import PeerBatch, PeerGivesUpError, PeerLog, PeerRecord
 
 if TYPE_CHECKING:
-    from kafka_forensics.engine.dumping import DumpFile
+    from kafka_forensics.questions.dump.inputs import DumpFile
     from kafka_forensics.storage.source import ByteFile
 
 _MARKER_TYPES: Final = (0, 1)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from kafka_forensics.analysis.signatures import Signature, Weight
-from kafka_forensics.engine.signatures import SIGNATURES
+from kafka_forensics.analysis.incidents.signatures import Signature, Weight
+from kafka_forensics.judging.signatures import SIGNATURES
 
 
 def incident_page(name: str) -> str | None:

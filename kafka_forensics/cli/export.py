@@ -9,13 +9,13 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import Destination, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
 
 if TYPE_CHECKING:
-    from kafka_forensics.engine.facts import FactReader
     from kafka_forensics.export.datasets import Dataset
     from kafka_forensics.export.target import Place
+    from kafka_forensics.facts.facts import FactReader
 
 FACT_NAMES: Final = (
     "batches",
@@ -144,9 +144,9 @@ def _run(
     paths: list[str], asked: ScanOptions, target: "Place", names: list[str], screen: Destination, how: "How", *, quiet: bool
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.engine.facts import LOG_FACTS, scan_for_facts
     from kafka_forensics.export.datasets import export_facts
     from kafka_forensics.export.views import words
+    from kafka_forensics.facts.facts import LOG_FACTS, scan_for_facts
 
     passes = 1 + sum(name in LOG_FACTS for name in names)
     with Progress(screen, quiet=quiet) as progress:
@@ -195,8 +195,8 @@ def _run_on_spark(
     quiet: bool,
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.spark_session import stopping
-    from kafka_forensics.engine.inputs import gather
-    from kafka_forensics.engine.options import without_secrets
+    from kafka_forensics.evidence.inputs import gather
+    from kafka_forensics.evidence.options import without_secrets
     from kafka_forensics.spark.export_job import exported
     from kafka_forensics.spark.sessions import require_pyspark
 

@@ -15,10 +15,10 @@ from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_
 from kafka_forensics.model.share_state import DELIVERY_STATES, NO_OFFSET, delivery_state_name
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.readable import Readable
+    from kafka_forensics.analysis.replicas.readable import Readable
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.engine.groups import GroupRow, GroupsAnswer
     from kafka_forensics.model.share_state import ShareState
+    from kafka_forensics.questions.groups.groups import GroupRow, GroupsAnswer
 
 COLUMNS: Final = (
     "group",
@@ -132,7 +132,7 @@ def groups(
         log_to(screen)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.engine import groups as engine
+    from kafka_forensics.questions.groups import groups as engine
 
     with Progress(screen, quiet=quiet) as progress:
         answer = engine.groups(paths, asked, group_glob=group, every_partition=all_partitions, progress=progress)
@@ -306,7 +306,7 @@ def _time(time_ms: int) -> str | None:
 
 def _nobody(answer: "GroupsAnswer", group: str | None) -> str:
     """Why no group has a row."""
-    from kafka_forensics.engine.selection import listed
+    from kafka_forensics.evidence.selection import listed
 
     if not answer.names:
         return "no group committed anything"

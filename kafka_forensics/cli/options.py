@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from kafka_forensics.cli.choices import choose, time_ms
-from kafka_forensics.engine.options import ScanOptions, keep_code_below
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.options import ScanOptions, keep_code_below
 
 if TYPE_CHECKING:
     from kafka_forensics.export.schema_versions import Shape
@@ -192,7 +192,7 @@ def storage_pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:
     """What `--storage-option` said, each once as (name, value). Raises UsageError, which repeats no value."""
     if not given:
         return ()
-    from kafka_forensics.storage.options import option_pair, storage_options
+    from kafka_forensics.storage.remote.options import option_pair, storage_options
 
     pairs = tuple(map(option_pair, given))
     storage_options(pairs)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
-from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.cli import plan_step_words as way
 from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name
@@ -12,13 +11,14 @@ from kafka_forensics.cli.plan_list import order_lines, overview, unseen_lines
 from kafka_forensics.cli.rows import markdown, markdown_lines, tsv_lines
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
-from kafka_forensics.engine.planning import Planned, Plans
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text
 from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.replication.plans import Candidate, Loss, PlanReplica, costs_of
-from kafka_forensics.replication.start_order import StartOrder
+from kafka_forensics.questions.plan.planning import Planned, Plans
+from kafka_forensics.replication.planner.plans import Candidate, Loss, PlanReplica, costs_of
+from kafka_forensics.replication.planner.start_order import StartOrder
 from kafka_forensics.wording.offset_words import offset_range
 
 Json = dict[str, Any]

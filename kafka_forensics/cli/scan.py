@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kafka_forensics.cli import options
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.streams import Destination, check_output, chosen_format, destination, open_output
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult
@@ -92,7 +92,7 @@ def _run_on_spark(
     paths: list[str], asked: ScanOptions, screen: Destination, remote: str | None, master: str | None, *, quiet: bool
 ) -> ScanResult:
     from kafka_forensics.cli.spark_session import stopping
-    from kafka_forensics.engine.inputs import gather
+    from kafka_forensics.evidence.inputs import gather
     from kafka_forensics.spark.result import scanned
     from kafka_forensics.spark.sessions import require_pyspark
 

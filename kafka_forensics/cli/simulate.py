@@ -72,7 +72,7 @@ def check(
     choose("protocol", protocol, protocol_names())
 
     from kafka_forensics.cli.notes import say
-    from kafka_forensics.engine.options import keep_code_below
+    from kafka_forensics.evidence.options import keep_code_below
     from kafka_forensics.simulation import checker
     from kafka_forensics.simulation.model import Sizes
     from kafka_forensics.simulation.protocols import PROTOCOLS

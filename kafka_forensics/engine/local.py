@@ -7,20 +7,20 @@ from heapq import merge
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
-from kafka_forensics.engine.ahead import LARGE, ROOM, Walk, in_order, never
-from kafka_forensics.engine.folding import Folded, Pause, RecentIndexes, fold_split
-from kafka_forensics.engine.inputs import Inputs, ReplicaPlan, gather
-from kafka_forensics.engine.leftovers import lone_leftovers
-from kafka_forensics.engine.merging import merge_replica
-from kafka_forensics.engine.misplaced import with_right_offsets
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.scanning import Look, Merged, Scan, digest_key, judged
-from kafka_forensics.engine.splits import Split, splits_of
-from kafka_forensics.engine.witnesses import read_witnesses
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding.fold_split import Folded, Pause, RecentIndexes, fold_split
+from kafka_forensics.folding.merging import Merged, merge_replica
+from kafka_forensics.folding.prefetch import LARGE, ROOM, Walk, in_order, never
+from kafka_forensics.folding.splits import Split, splits_of
+from kafka_forensics.judging.leftovers import lone_leftovers
+from kafka_forensics.judging.scanning import Look, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.storage.archive import reading_order
+from kafka_forensics.rereading.misplaced import with_right_offsets
+from kafka_forensics.storage.archives.archive import reading_order
+from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
     import numpy as np

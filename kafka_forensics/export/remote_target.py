@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.export.target import INCOMPLETE, SUCCESS, TEMPORARY, UNFINISHED, Files, HashedFile, mark_of, refuse_names
-from kafka_forensics.storage.filesystems import open_filesystem
-from kafka_forensics.storage.options import StorageOptions, storage_options
-from kafka_forensics.storage.remote_errors import RequestFailedError, attempt, once
-from kafka_forensics.storage.remote_listing import children
-from kafka_forensics.storage.uris import NATIVE, RemotePlace, remote_place
+from kafka_forensics.storage.remote.errors import RequestFailedError, attempt, once
+from kafka_forensics.storage.remote.filesystems import open_filesystem
+from kafka_forensics.storage.remote.listing import children
+from kafka_forensics.storage.remote.options import StorageOptions, storage_options
+from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, remote_place
 
 Answer = TypeVar("Answer")
 _FLAT: Final = frozenset({"s3", "gs", "abfs"})

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.engine.change_rows import between_batches, change_batches
-from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.facts_rows import repeated
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.snapshots import Compared
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.views import MAX_PAGE_BYTES, ScanViews, finding_cells, html_cell, html_severity, html_table, words
+from kafka_forensics.facts.change_rows import between_batches, change_batches
+from kafka_forensics.facts.facts import FactReader
+from kafka_forensics.facts.rows import repeated
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.questions.changes.snapshots import Compared
 from kafka_forensics.wording.change_words import change_words
 from kafka_forensics.wording.offset_words import offset_range
 

@@ -11,25 +11,25 @@ from dataclasses import asdict, dataclass, field
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.code_cache import keep_in, keep_out_of
 from kafka_forensics.compiled import use_compiled
-from kafka_forensics.engine.fact_splits import FILE_COST, replica_tasks
-from kafka_forensics.engine.fact_splits_pieces import Piece, decode
-from kafka_forensics.engine.fact_splits_query import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
-from kafka_forensics.engine.fact_splits_read import piece_facts
-from kafka_forensics.engine.facts import FactReader, Replica, place_of_replica
-from kafka_forensics.engine.facts_answers import transaction_facts
-from kafka_forensics.engine.facts_log import Reading
-from kafka_forensics.engine.inputs import ReplicaPlan, broker_order
+from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
+from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.slices import thin_plans
-from kafka_forensics.engine.transactions_listing import KnownTransactions
-from kafka_forensics.engine.travel import pack, unpack
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
 from kafka_forensics.export.places import join_place
 from kafka_forensics.export.target import Place
+from kafka_forensics.facts.answers import transaction_facts
+from kafka_forensics.facts.facts import FactReader, Replica, place_of_replica
+from kafka_forensics.facts.log import Reading
+from kafka_forensics.facts.pieces import Piece, decode
+from kafka_forensics.facts.query import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
+from kafka_forensics.facts.read import piece_facts
+from kafka_forensics.facts.splits import FILE_COST, replica_tasks
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.questions.transactions.listing import KnownTransactions
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import address_of, open_address
 

@@ -4,7 +4,7 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.engine.facts import FactReader
+from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import PartitionSummary, ReplicaSummary, ScanResult
 from kafka_forensics.wording import advice, message

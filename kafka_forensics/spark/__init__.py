@@ -53,7 +53,7 @@ def scan(
     no sense, and where the workers cannot do the work.
     """
     register(spark)
-    from kafka_forensics.engine.options import scan_options
+    from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.spark.result import scanned
 
     options = scan_options(
@@ -91,9 +91,9 @@ def scan_snapshots(
     make no sense, and where the workers cannot do the work.
     """
     from kafka_forensics import changes_document, json_document
-    from kafka_forensics.engine.options import scan_options
-    from kafka_forensics.engine.snapshots import gather_snapshots, reached_apart, snapshot_paths
+    from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.snapshot_views import with_views
+    from kafka_forensics.questions.changes.snapshots import gather_snapshots, reached_apart, snapshot_paths
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
@@ -144,7 +144,7 @@ def export(
     in the dataset `incomplete`; `_INCOMPLETE` stands instead of `_SUCCESS` then, unless `allow_incomplete`.
     """
     register(spark)
-    from kafka_forensics.engine.options import scan_options
+    from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.spark.export_job import export_paths
 
     options = scan_options(

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from kafka_forensics.engine.paths import open_paths, split_name
 from kafka_forensics.errors import PathMissingError, UsageError
+from kafka_forensics.evidence.paths import open_paths, split_name
 from kafka_forensics.spark.data_source_errors import in_words
 from kafka_forensics.spark.options import SourceOptions, parse_options
 from kafka_forensics.spark.reader import KafkaLogReader
@@ -53,8 +53,8 @@ def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
     if not parsed.snapshots:
         open_paths(parsed.paths, storage_options=parsed.storage)
         return None
-    from kafka_forensics.engine.options import ScanOptions
-    from kafka_forensics.engine.snapshots import named_snapshots  # most reads are of one
+    from kafka_forensics.evidence.options import ScanOptions
+    from kafka_forensics.questions.changes.snapshots import named_snapshots  # most reads are of one
 
     notes: list[str] = []
     found = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order, notes)

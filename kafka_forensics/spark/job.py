@@ -13,17 +13,17 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics import __version__
-from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.compiled import worth_compiling
-from kafka_forensics.engine.errand_values import Common, SliceAnswer, StretchRow, WitnessAnswer
-from kafka_forensics.engine.errands import fold, judge, tell_witnesses
-from kafka_forensics.engine.inputs import Inputs
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.scanning import Scan, digest_key
+from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.slices import Noticed, Slice, slices, surroundings
-from kafka_forensics.engine.travel import pack, unpack
-from kafka_forensics.engine.works import fold_works, witness_work
+from kafka_forensics.engine.task_values import Common, SliceAnswer, StretchRow, WitnessAnswer
+from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
+from kafka_forensics.engine.work_plan import fold_works, witness_work
 from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import address_of, open_address
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafka_forensics.engine.change_slices import ChangeSlice
-    from kafka_forensics.engine.key_question import KeyAnswer
+    from kafka_forensics.folding.keys.question import KeyAnswer
+    from kafka_forensics.questions.changes.slices import ChangeSlice
 
 Batches = Iterator["pa.RecordBatch"]
 Task = Callable[[Batches], Batches]

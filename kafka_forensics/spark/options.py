@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final, TypeVar
 
-from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES, FactQuery
-from kafka_forensics.engine.paths import split_name
 from kafka_forensics.errors import PathMissingError, UsageError
 from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.paths import split_name
+from kafka_forensics.facts.query import SPLIT_BYTES, FactQuery
 from kafka_forensics.spark.schemas import fact_schema
-from kafka_forensics.storage.reached import apart
+from kafka_forensics.storage.remote.reached import apart
 
 DEFAULT_FACT: Final = "batches"
 OPTIONS: Final = (

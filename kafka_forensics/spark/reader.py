@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafka_forensics.code_cache import keep_out_of
-from kafka_forensics.engine.fact_splits import plan_tasks
-from kafka_forensics.engine.fact_splits_query import FROM_SCANS
-from kafka_forensics.engine.fact_splits_read import read_task
-from kafka_forensics.engine.paths import split_name
+from kafka_forensics.compiled.code_cache import keep_out_of
+from kafka_forensics.evidence.paths import split_name
+from kafka_forensics.facts.query import FROM_SCANS
+from kafka_forensics.facts.read import read_task
+from kafka_forensics.facts.splits import plan_tasks
 from kafka_forensics.spark.data_source_errors import in_words
 from kafka_forensics.spark.options import SourceOptions
 from kafka_forensics.spark.schemas import arrow_schema
@@ -43,7 +43,7 @@ class KafkaLogReader(DataSourceReader):
         with in_words():
             if self._snapshots is None:
                 return [FactTask(one) for one in plan_tasks(self._options.paths, query, storage)]
-            from kafka_forensics.engine.fact_splits_snapshots import plan_snapshots  # most reads are of one
+            from kafka_forensics.facts.snapshots import plan_snapshots  # most reads are of one
 
             return [FactTask(one) for one in plan_snapshots(self._snapshots, query, storage)]
 
@@ -63,8 +63,8 @@ class KafkaLogReader(DataSourceReader):
         query, storage = self._query, self._options.storage
         if self._snapshots is None and query.fact not in FROM_SCANS:
             return read_task(task, query, storage)
-        from kafka_forensics.engine.fact_splits_scan import read_scan
-        from kafka_forensics.engine.fact_splits_snapshots import read_snapshots
+        from kafka_forensics.facts.scan import read_scan
+        from kafka_forensics.facts.snapshots import read_snapshots
         from kafka_forensics.wording import advice, message
 
         read = read_scan if self._snapshots is None else read_snapshots

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_forensics import json_document
-from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.inputs import Inputs, gather
-from kafka_forensics.engine.options import ScanOptions, without_secrets
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.views import ScanViews, words
+from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import fact_named
 from kafka_forensics.spark.job import scan_inputs

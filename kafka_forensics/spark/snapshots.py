@@ -6,16 +6,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from kafka_forensics.compiled import worth_compiling
-from kafka_forensics.engine.change_slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
-from kafka_forensics.engine.changes import Words, disks_of
-from kafka_forensics.engine.errand_values import Common
-from kafka_forensics.engine.errands_changes import judge_changes
-from kafka_forensics.engine.inputs import Inputs
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.scanning import Scan, digest_key
+from kafka_forensics.engine.serialization import pack
 from kafka_forensics.engine.slices import surroundings
-from kafka_forensics.engine.snapshots import Compared, Snapshot, finished
-from kafka_forensics.engine.travel import pack
+from kafka_forensics.engine.task_values import Common
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging.scanning import Scan, digest_key
+from kafka_forensics.questions.changes.partition import Words, disks_of
+from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
+from kafka_forensics.questions.changes.snapshots import Compared, Snapshot, finished
+from kafka_forensics.questions.changes.tasks import judge_changes
 from kafka_forensics.spark.job import (
     USUAL,
     Batches,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis import differences
-from kafka_forensics.analysis.comparison import compare
+from kafka_forensics.analysis.replicas import differences
+from kafka_forensics.analysis.replicas.comparison import compare
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from tests.support.faults import healthy
 from tests.support.replica_logs import Batch, Logs
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis import bounds
-from kafka_forensics.analysis.producer_runs import OffsetRuns
-from kafka_forensics.analysis.producers import ProducersFold
-from kafka_forensics.analysis.transaction_index_check import IndexCheck
-from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.analysis.producers.producers import ProducersFold
+from kafka_forensics.analysis.producers.runs import OffsetRuns
+from kafka_forensics.analysis.transactions.index_check import IndexCheck
+from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Finding

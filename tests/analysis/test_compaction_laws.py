@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.compaction import (
+from kafka_forensics.analysis.compaction.compaction import (
     DIFFERENCES_LISTED,
     EXPLANATIONS,
     REASONS,
@@ -21,8 +21,8 @@ from kafka_forensics.analysis.compaction import (
     Side,
     Unexplained,
 )
-from kafka_forensics.analysis.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place, reduced
-from kafka_forensics.engine.key_runs import KeyRuns
+from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place, reduced
+from kafka_forensics.folding.keys.runs import KeyRuns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis import continuity
-from kafka_forensics.analysis.continuity import BadTail, ContinuityFold, Course, Run, judge
+from kafka_forensics.analysis.segments import continuity
+from kafka_forensics.analysis.segments.continuity import BadTail, ContinuityFold, Course, Run, judge
 from kafka_forensics.model.batches import BatchColumn, Damage
 from tests.support.folds import folded
 from tests.support.segments import batch, columns_of, flipped, log, read, with_length

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_forensics.analysis.continuity import ContinuityFold, judge
+from kafka_forensics.analysis.segments.continuity import ContinuityFold, judge
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.segments import columns_of
 

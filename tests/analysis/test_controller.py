@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis import controller
-from kafka_forensics.analysis.controller import Replay
+from kafka_forensics.analysis.internal_topics import controller
+from kafka_forensics.analysis.internal_topics.controller import Replay
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataSnapshot, PartitionControl, PartitionEvent
 from tests.support.controller_log import HUGE, change, partition, read, record, setting, topic
 from tests.support.faults import TOPIC, TOPIC_ID

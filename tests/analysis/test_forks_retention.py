@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafka_forensics.analysis.comparison import compare
-from kafka_forensics.analysis.forks import fork_findings
+from kafka_forensics.analysis.replicas.comparison import compare
+from kafka_forensics.analysis.replicas.forks import fork_findings
 from kafka_forensics.model.findings import Severity
 from tests.support.replica_logs import Logs, batches, conflicts_of
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.framing import FramingFold, Hiding, SegmentTotals
+from kafka_forensics.analysis.segments.framing import FramingFold, Hiding, SegmentTotals
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import CONTROL_MASK, TIMESTAMP_TYPE_MASK
 from tests.support.folds import folded

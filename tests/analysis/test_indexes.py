@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.indexes import BadEntry, IndexFold
+from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from tests.support.folds import folded

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis import key_placement
-from kafka_forensics.analysis.key_placement import KeyPlacementFold, PartitionKeys
-from kafka_forensics.analysis.placement_rules import (
+from kafka_forensics.analysis.placement import key_placement
+from kafka_forensics.analysis.placement.key_placement import KeyPlacementFold, PartitionKeys
+from kafka_forensics.analysis.placement.rules import (
     BOTH,
     CRC32,
     MURMUR2,

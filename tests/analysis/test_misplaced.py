@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafka_forensics
-from kafka_forensics.analysis.continuity import ContinuityFold, Run
-from kafka_forensics.analysis.differences import differences, walked
-from kafka_forensics.analysis.misplaced import (
+from kafka_forensics.analysis.replicas.differences import differences, walked
+from kafka_forensics.analysis.replicas.range_counts import counted
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run
+from kafka_forensics.analysis.segments.misplaced import (
     Misplaced,
     Witnessed,
     at_end,
@@ -22,8 +24,6 @@ from kafka_forensics.analysis.misplaced import (
     out_of_line,
     put_right,
 )
-from kafka_forensics.analysis.range_counts import counted
-from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from tests.support.folds import folded
 from tests.support.replica_logs import Logs, batches
@@ -257,4 +257,4 @@ def test_no_range_of_offsets_is_looped_over() -> None:
                 given_to = ast.unparse(node).lower()
                 if "offset" in given_to or "claimed" in given_to:
                     found.append((module, given_to))
-    assert [module for module, _ in found] == ["engine/side_by_side.py"], found
+    assert [module for module, _ in found] == ["questions/compare/side_by_side.py"], found

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_forensics.analysis.producers import ProducersFold, ProducerState
+from kafka_forensics.analysis.producers.producers import ProducersFold, ProducerState
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from tests.support.producer_log import COMMIT, TRANSACTIONAL, Log, context, matrix
 

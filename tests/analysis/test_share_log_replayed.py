@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis import share_log
-from kafka_forensics.analysis.share_log import ShareReplay, combined
+from kafka_forensics.analysis.internal_topics import share_log
+from kafka_forensics.analysis.internal_topics.share_log import ShareReplay, combined
 from kafka_forensics.model.share_state import NO_OFFSET, ShareLog, ShareState, StateBatch
 
 MERGES = Path(__file__).resolve().parents[1] / "golden" / "share-merges.json"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.continuity import ContinuityFold
-from kafka_forensics.analysis.digests import BlockDigests
-from kafka_forensics.analysis.epochs import EpochsFold
-from kafka_forensics.analysis.framing import FramingFold
-from kafka_forensics.analysis.indexes import IndexFold
-from kafka_forensics.analysis.producers import ProducersFold
-from kafka_forensics.analysis.survey import look_over, survey
+from kafka_forensics.analysis.epochs.epochs import EpochsFold
+from kafka_forensics.analysis.producers.producers import ProducersFold
+from kafka_forensics.analysis.replicas.digests import BlockDigests
+from kafka_forensics.analysis.segments.continuity import ContinuityFold
+from kafka_forensics.analysis.segments.framing import FramingFold
+from kafka_forensics.analysis.segments.indexes import IndexFold
+from kafka_forensics.analysis.segments.survey import look_over, survey
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 
 pytestmark = pytest.mark.properties

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis import transaction_log
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.transaction_log import TransactionLogReplay
-from kafka_forensics.analysis.transactions_across import TransactionsAcross
-from kafka_forensics.analysis.transactions_decided import _ends_open
+from kafka_forensics.analysis.internal_topics import transaction_log
+from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay
+from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
+from kafka_forensics.analysis.transactions_across.decided import _ends_open
 from kafka_forensics.model.findings import Finding, Place
 from kafka_forensics.model.transaction_log import Decision, TransactionLog, TransactionMetadata
 

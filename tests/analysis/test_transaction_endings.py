@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kafka_forensics.analysis.transaction_endings import ENDING_WIDTH, FIRST_OFFSET, IS_ABORT, LAST_OFFSET, PRODUCER_ID, paired
+from kafka_forensics.analysis.transactions.endings import ENDING_WIDTH, FIRST_OFFSET, IS_ABORT, LAST_OFFSET, PRODUCER_ID, paired
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.analysis import transaction_log
-from kafka_forensics.analysis.transaction_log import TransactionLogReplay, describes, java_hash, partition_count
+from kafka_forensics.analysis.internal_topics import transaction_log
+from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes, java_hash, partition_count
 from kafka_forensics.model.transaction_log import LoggedState, TransactionLog, TransactionMetadata
 
 P0, P1 = ("t", 0), ("t", 1)

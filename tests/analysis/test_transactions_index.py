@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.analysis.producers import ProducersFold
-from kafka_forensics.analysis.transaction_index_check import IndexCheck
-from kafka_forensics.analysis.transactions import TransactionsFold
+from kafka_forensics.analysis.producers.producers import ProducersFold
+from kafka_forensics.analysis.transactions.index_check import IndexCheck
+from kafka_forensics.analysis.transactions.transactions import TransactionsFold
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import AbortedTxn, TransactionIndex
 from kafka_forensics.model.findings import Confidence, Finding, Severity

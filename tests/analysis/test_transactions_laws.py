@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.producer_runs import OffsetRuns
-from kafka_forensics.analysis.transaction_endings import Ending
-from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold, TransactionState
+from kafka_forensics.analysis.producers.runs import OffsetRuns
+from kafka_forensics.analysis.transactions.endings import Ending
+from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold, TransactionState
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.results import TransactionCounts
 from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, Row, context, running

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kafka_forensics.analysis import transaction_markers as markers
-from kafka_forensics.analysis import transaction_rules as rules
-from kafka_forensics.analysis.context import ReplicaContext
-from kafka_forensics.analysis.transaction_markers import LastRows, fallen_epochs
-from kafka_forensics.analysis.transactions import TransactionsFold
-from kafka_forensics.analysis.transactions_decided import Commits
-from kafka_forensics.analysis.transactions_disagree import disagreements
-from kafka_forensics.analysis.transactions_facts import PartitionFacts
+from kafka_forensics.analysis.transactions import markers, rules
+from kafka_forensics.analysis.transactions.markers import LastRows, fallen_epochs
+from kafka_forensics.analysis.transactions.transactions import TransactionsFold
+from kafka_forensics.analysis.transactions_across.decided import Commits
+from kafka_forensics.analysis.transactions_across.disagree import disagreements
+from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.transaction_log import Decision
 from tests.support.producer_log import ABORT, COMMIT, Log
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafka_forensics.analysis.producers import ProducersFold
-from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold, TransactionState
+from kafka_forensics.analysis.producers.producers import ProducersFold
+from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold, TransactionState
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import TransactionCounts
 from tests.support.producer_log import ABORT, COMMIT, CONTROL, TRANSACTIONAL, Log, context, matrix

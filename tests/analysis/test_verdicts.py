@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from kafka_forensics.analysis.replica import ReplicaState, whole
-from kafka_forensics.analysis.verdicts import own_findings
+from kafka_forensics.analysis.replicas.replica import ReplicaState, whole
+from kafka_forensics.analysis.replicas.verdicts import own_findings
 from tests.support.producer_log import context
 from tests.support.segments import log, read
 

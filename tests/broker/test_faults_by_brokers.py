@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from lab.broker_faults import TOPICS, Story
 from lab.fault_base import read_log

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine.inputs import NotRead, gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.inputs import NotRead, gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.source import EntryKind
 from tests.support.faults import Brokers, healthy
 

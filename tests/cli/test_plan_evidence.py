@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 from kafka_forensics.cli.plan_words import election
-from kafka_forensics.engine.planning import Planned
-from kafka_forensics.replication.planner import plan_partition
-from kafka_forensics.replication.plans import PlanControl, PlanPartition, PlanReplica
+from kafka_forensics.questions.plan.planning import Planned
+from kafka_forensics.replication.planner.planner import plan_partition
+from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica
 from tests.support.plan_runs import SAMPLES, Run, validated
 from tests.support.replicas import put_replica
 from tests.support.segments import batch

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 from tests.cli.conftest import Engine
 from tests.support.results import clean_result, result_of, unclean_result

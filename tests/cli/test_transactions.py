@@ -11,9 +11,9 @@ import pytest
 
 from kafka_forensics.cli import transactions as command
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine import transactions_listing
-from kafka_forensics.engine.transactions_listing import TransactionRow
 from kafka_forensics.model.transaction_log import Decision, TransactionLog
+from kafka_forensics.questions.transactions import listing as transactions_listing
+from kafka_forensics.questions.transactions.listing import TransactionRow
 from tests.support import transactions_gone
 from tests.support.transaction_logs import APP, APP_ID, OTHER, OTHER_ID, CoordinatorLog, DataLog, ms, write_cluster
 

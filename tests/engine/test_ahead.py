@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from kafka_forensics.analysis import bounds
-from kafka_forensics.analysis.replica import ReplicaState
-from kafka_forensics.engine import ahead, folding, local, splits
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.analysis.replicas.replica import ReplicaState
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
+from kafka_forensics.folding import fold_split as folding
+from kafka_forensics.folding import prefetch as ahead
+from kafka_forensics.folding import splits
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.parsers import segment
+from kafka_forensics.parsers.log import segment
 from tests.support.faults import Brokers, Log, histories
 
 SEGMENTS, EACH, PRODUCERS = 3, 120, 50

@@ -6,13 +6,13 @@ from typing import NoReturn
 
 import pytest
 
-from kafka_forensics.engine import compaction
-from kafka_forensics.engine.key_errands import QuestionsUnderWay, read_keys
-from kafka_forensics.engine.key_question import KeyAnswer
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.snapshots import changes
-from kafka_forensics.engine.travel import pack
+from kafka_forensics.engine.key_tasks import QuestionsUnderWay, read_keys
+from kafka_forensics.engine.serialization import pack
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding.keys.question import KeyAnswer
+from kafka_forensics.judging import compaction
+from kafka_forensics.questions.changes.snapshots import changes
 from tests.support import errand_changes, errand_engine
 from tests.support.compacted import CLEANED, compacted, history
 from tests.support.errand_changes import said, with_keys_apart

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.wording import message
 from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, history

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.snapshots import changes
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.changes.snapshots import changes
 from tests.support.snapshot_trees import findings
 
 TIMES = ("healthy", "lag", "unclean", "clean-end")

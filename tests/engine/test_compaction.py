@@ -11,11 +11,13 @@ from typing import IO
 import numpy as np
 import pytest
 
-from kafka_forensics.analysis.key_rows import ROW_WIDTH
-from kafka_forensics.engine import compaction, key_errands, key_reader
-from kafka_forensics.engine.key_runs import KeyRuns
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH
+from kafka_forensics.engine import key_tasks as key_errands
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding.keys import reader as key_reader
+from kafka_forensics.folding.keys.runs import KeyRuns
+from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.compacted import History, compacted

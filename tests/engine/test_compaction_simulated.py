@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.support.simulated_cleaners import Replica, Told, clusters, written
 

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document, json_schema
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import ScanResult

@@ -10,11 +10,11 @@ import pytest
 from kafka_forensics.cli.plan_list import summary_line
 from kafka_forensics.cli.plan_step_words import step_lines
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.planning import Planned, PlanOptions, make_plans
 from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.plans import costs_of
+from kafka_forensics.questions.plan.planning import Planned, PlanOptions, make_plans
+from kafka_forensics.replication.planner.plans import costs_of
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_leader_epochs
 from tests.support.controller_log import (

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.witnesses import Witnesses
-from kafka_forensics.engine import fact_splits, facts_spans
-from kafka_forensics.engine.fact_splits import plan_tasks
-from kafka_forensics.engine.fact_splits_pieces import decode
-from kafka_forensics.engine.fact_splits_query import FactQuery
-from kafka_forensics.engine.fact_splits_read import read_task
-from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.errors import FormatError, SourceError, UsageError
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.facts import spans as facts_spans
+from kafka_forensics.facts import splits as fact_splits
+from kafka_forensics.facts.facts import FactReader
+from kafka_forensics.facts.pieces import decode
+from kafka_forensics.facts.query import FactQuery
+from kafka_forensics.facts.read import read_task
+from kafka_forensics.facts.splits import plan_tasks
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.writers.indexes import write_offset_index, write_time_index

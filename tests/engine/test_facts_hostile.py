@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.engine.facts_rows import array
+from kafka_forensics.facts.rows import array
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.transaction_logs import APP_ID

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.engine.controller_events import controller_events
-from kafka_forensics.engine.groups import groups
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.transactions_listing import transactions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.parsers.checkpoints import parse_offset_checkpoint
-from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
+from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
+from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
+from kafka_forensics.questions.groups.groups import groups
+from kafka_forensics.questions.metadata.events import controller_events
+from kafka_forensics.questions.transactions.listing import transactions
 from tests.support.memory import MemoryFile
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

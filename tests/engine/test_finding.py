@@ -10,13 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.engine import dumping_log, finding
-from kafka_forensics.engine.finding import FOUND_COLUMNS, Search, found_columns, search
-from kafka_forensics.engine.finding_match import Conditions
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import NO_TIMESTAMP
-from kafka_forensics.parsers import records as record_parser
+from kafka_forensics.parsers.log import records as record_parser
+from kafka_forensics.questions.dump import log as dumping_log
+from kafka_forensics.questions.search import search as finding
+from kafka_forensics.questions.search.match import Conditions
+from kafka_forensics.questions.search.search import FOUND_COLUMNS, Search, found_columns, search
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.indexes import write_offset_index, write_time_index
 from tests.support.replicas import put_replica

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.controller_events import controller_events
-from kafka_forensics.engine.finding import search
-from kafka_forensics.engine.finding_match import Conditions
-from kafka_forensics.engine.group_log import read_group_history, replay_log
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.misplaced import Placing
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.planning import PlanOptions, make_plans
-from kafka_forensics.engine.transaction_log import read_transaction_log
-from kafka_forensics.engine.transactions_listing import transactions
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.group_log import GroupLog
 from kafka_forensics.parsers.kernels.commits import Superseded
+from kafka_forensics.questions.metadata.events import controller_events
+from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.search.match import Conditions
+from kafka_forensics.questions.search.search import search
+from kafka_forensics.questions.transactions.listing import transactions
+from kafka_forensics.rereading.misplaced import Placing
+from kafka_forensics.witnesses.group_log import read_group_history, replay_log
+from kafka_forensics.witnesses.transaction_log import read_transaction_log
 from tests.support.flipped_offsets import Batch, batches_of, flipped
 from tests.support.group_records import commit_key, commit_value, log_of, put_offsets, transaction_of
 from tests.support.memory import MemoryFile

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis import group_log
-from kafka_forensics.engine.group_log import MALFORMED_KEPT, read_group_history
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.analysis.internal_topics import group_log
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.group_log import Committed, GroupHistory, GroupKey, GroupLog
-from kafka_forensics.parsers.group_records import MAX_VALUE_BYTES
+from kafka_forensics.parsers.internal_topics.group_records import MAX_VALUE_BYTES
+from kafka_forensics.witnesses.group_log import MALFORMED_KEPT, read_group_history
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.archives import of_brokers
 from tests.support.group_records import (
@@ -275,7 +275,7 @@ def test_groups_of_kafka_2(corpora: Path) -> None:
 
 
 def test_what_is_held_is_limited_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_forensics.analysis.group_log.MAX_TEXT", 400)
+    monkeypatch.setattr("kafka_forensics.analysis.internal_topics.group_log.MAX_TEXT", 400)
     many = [(commit_key(f"group-{number}"), commit_value(number, metadata="m" * 20)) for number in range(40)]
     read = replayed(tmp_path / "text", log_of(*many))
     assert (len(read.committed), read.limited) == (14, True)
@@ -284,7 +284,7 @@ def test_what_is_held_is_limited_and_said(tmp_path: Path, monkeypatch: pytest.Mo
     assert (len(read.committed), read.limited) == (14, False)
     grown = replayed(tmp_path / "grown", log_of((KEY, commit_value(1)), (KEY, commit_value(2, metadata="m" * 500))))
     assert (only(grown).last.offset, only(grown).last.metadata, grown.limited) == (2, "", True)
-    monkeypatch.setattr("kafka_forensics.analysis.group_log.MAX_KEYS", 3)
+    monkeypatch.setattr("kafka_forensics.analysis.internal_topics.group_log.MAX_KEYS", 3)
     pending = replayed(tmp_path / "keys", transaction_of(*many[:9], start=0) + log_of(*many[:9], start=9))
     assert (len(pending.pending), len(pending.committed), pending.limited) == (3, 3, True)
     groups = [(group_key(f"g-{number}"), group_value(member())) for number in range(9)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 
 pytestmark = pytest.mark.properties
 

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_forensics.engine import compaction, local
-from kafka_forensics.engine.key_errands import QuestionsUnderWay, read_keys
-from kafka_forensics.engine.key_parts import DamageEnd
-from kafka_forensics.engine.key_question import KeyAnswer
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.travel import pack
+from kafka_forensics.engine import local
+from kafka_forensics.engine.key_tasks import QuestionsUnderWay, read_keys
+from kafka_forensics.engine.serialization import pack
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
+from kafka_forensics.folding.keys.parts import DamageEnd
+from kafka_forensics.folding.keys.question import KeyAnswer
+from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from tests.support import errand_engine
 from tests.support.compacted import CLEANED, compacted, history, three

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine.inputs import CHECKPOINTS, gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.inputs import CHECKPOINTS, gather
+from kafka_forensics.evidence.options import ScanOptions
 from tests.support.faults import Brokers, healthy
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.engine import malformed_records
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.witnesses import malformed_records
 from kafka_forensics.wording import message
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.controller_log import CONTROLLER, ControllerLog

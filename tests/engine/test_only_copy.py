@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.wording import advice
 from tests.support.faults import Brokers, healthy
 

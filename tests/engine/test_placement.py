@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.placement_rules import CRC32, MURMUR2, Placement, Rule
-from kafka_forensics.engine import local, scanning
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.placement import TopicPlacements
+from kafka_forensics.analysis.placement.rules import CRC32, MURMUR2, Placement, Rule
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging import scanning
+from kafka_forensics.judging.placement import TopicPlacements
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import KeyPlacement
 from kafka_forensics.parsers.kernels.partitioners import murmur2
@@ -129,7 +130,7 @@ def test_the_answer_does_not_depend_on_splits_and_jobs(
 ) -> None:
     put_topic(tmp_path, [(java, 2), (librdkafka, 4)])
     whole = judged(tmp_path)
-    monkeypatch.setattr("kafka_forensics.engine.splits.SPLIT_BYTES", 5000)
+    monkeypatch.setattr("kafka_forensics.folding.splits.SPLIT_BYTES", 5000)
     assert judged(tmp_path, ScanOptions(deep=True, jobs=jobs)) == whole
 
 

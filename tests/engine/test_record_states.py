@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafka_forensics as kf
-from kafka_forensics.engine.record_states import RecordStates
-from kafka_forensics.parsers.segment import SegmentReader
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.rereading.record_states import RecordStates
 from tests.support.memory import MemoryFile
 from tests.support.segments import batch, flipped
 from tests.support.transaction_logs import APP_ID, OTHER_ID, DataLog

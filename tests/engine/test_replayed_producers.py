@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import local, producer_replay
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging import producer_replay
 from kafka_forensics.model.results import RecoveryOutlook
 from kafka_forensics.replication.recovery_facts import INDEX_FILE_MISSING
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis import differences
-from kafka_forensics.engine import local, splits
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.analysis.replicas import differences
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding import splits
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from kafka_forensics.writers.checkpoints import write_leader_epochs

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from kafka_forensics.compiled import use_compiled, using_compiled
-from kafka_forensics.engine import local, splits
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine import local
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
+from kafka_forensics.folding import splits
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.model.results import ScanResult
 

@@ -10,12 +10,12 @@ from pyspark.errors import PySparkException
 
 from kafka_forensics import __version__
 from kafka_forensics.engine import local
-from kafka_forensics.engine.errand_values import StretchRow
-from kafka_forensics.engine.inputs import Inputs, gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine.serialization import pack
 from kafka_forensics.engine.slices import Noticed, slices
-from kafka_forensics.engine.travel import pack
+from kafka_forensics.engine.task_values import StretchRow
 from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.spark import job

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.engine import travel
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.engine import serialization as travel
+from kafka_forensics.engine.serializable import TRAVELLERS
+from kafka_forensics.engine.serialization import TravelError, pack, unpack
 from kafka_forensics.engine.slices import slices
-from kafka_forensics.engine.travel import TravelError, pack, unpack
-from kafka_forensics.engine.travellers import TRAVELLERS
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.group_log import GroupKey
 from kafka_forensics.storage.open import open_source

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.storage.local.directory import LocalSource
 from kafka_forensics.storage.source import Entry
 from tests.support.faults import healthy
 

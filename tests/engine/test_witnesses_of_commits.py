@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.planning import PlanOptions, make_plans
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
+from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint
 from tests.support.controller_log import CONTROLLER, ControllerLog, partition, topic

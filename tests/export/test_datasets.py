@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.engine import facts_log, facts_rows
 from kafka_forensics.export import datasets
+from kafka_forensics.facts import log as facts_log
+from kafka_forensics.facts import rows as facts_rows
 from kafka_forensics.model.schemas import FACTS
 from tests.support.exports import SAMPLES, export, manifest, parquet_files, read_back, rows
 from tests.support.faults import healthy
@@ -130,7 +131,7 @@ def test_text_that_is_no_utf_8_is_spelled_out() -> None:
 def test_what_cannot_be_read_is_told_and_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies = tmp_path / "copies"
     shutil.copytree(SAMPLES / "silent-divergence", copies)
-    from kafka_forensics.engine.facts import FactReader
+    from kafka_forensics.facts.facts import FactReader
 
     parts = FactReader.parts
 

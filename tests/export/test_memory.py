@@ -11,7 +11,7 @@ MEASURED = """
 import sys
 from pathlib import Path
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine import facts_rows
+from kafka_forensics.facts import rows as facts_rows
 facts_rows.MAX_BYTES = 2 << 20
 status = outcome(["export", *sys.argv[1:], "-q", "--show-payloads", "--no-deep", "--fact", "records", "--fact", "batches"])
 print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0], file=sys.stderr)

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine import fact_splits, facts_spans
-from kafka_forensics.engine.fact_splits_query import FROM_LOGS
-from kafka_forensics.engine.facts import FactReader, scan_for_facts
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import datasets
 from kafka_forensics.export import tasks as export_tasks
 from kafka_forensics.export.datasets import export_facts
 from kafka_forensics.export.places import open_place
 from kafka_forensics.export.tasks import BY_TASKS, Common, Task, common, known_transactions, look, tasks, told, write_task
 from kafka_forensics.export.views import words
+from kafka_forensics.facts import spans as facts_spans
+from kafka_forensics.facts import splits as fact_splits
+from kafka_forensics.facts.facts import FactReader, scan_for_facts
+from kafka_forensics.facts.query import FROM_LOGS
 from kafka_forensics.model.schemas import FACTS
 from tests.support import exports
 from tests.support.exports import SAMPLES, manifest, read_back, rows

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.engine import local
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.wording import message

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.context import ReplicaContext
 from kafka_forensics.engine import local
-from kafka_forensics.engine.controller import cleanup_policy
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.witnesses.controller import cleanup_policy
 from kafka_forensics.wording import message
 from kafka_forensics.writers.checkpoints import write_clean_shutdown
 from tests.support.controller_log import ControllerLog, change, controlled_by, in_sync, partition, record, setting, snapshot, topic

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.checkpoints import write_leader_epochs
 from tests.support.faults import HEALTHY, LOG_END, Brokers, healthy, write_checkpoint

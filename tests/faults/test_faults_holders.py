@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics import wording
-from kafka_forensics.analysis import differences
+from kafka_forensics.analysis.replicas import differences
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.local import LocalSource
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.storage.local.directory import LocalSource
 from kafka_forensics.storage.source import ByteFile
 from kafka_forensics.writers.checkpoints import write_meta_properties, write_partition_metadata
 from tests.support.faults import HEALTHY, Brokers, Log, healthy, histories

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from tests.support.faults import healthy
 from tests.support.faults_verdict import kinds, offsets, said
 from tests.support.gallery_leftovers import NAMES, REFUSED, SECRET, all_at_once
@@ -21,7 +21,7 @@ import json, sys
 opened = []
 sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 result = local.scan(sys.argv[1:], ScanOptions(jobs=1))
 print(json.dumps([len(result.findings), opened]))
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.log.records import decode_batch
 from tests.support.faults import HEALTHY, healthy
 from tests.support.faults_verdict import Said, offsets, only, said, scan, verdict
 from tests.support.gallery_bytes import HUGE, declared_gigabytes, huge_value

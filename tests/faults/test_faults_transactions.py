@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.wording import advice, message
 from tests.support.faults_verdict import Said, offsets, only, said, scan, span, verdict

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.writers.checkpoints import write_meta_properties
 from kafka_forensics.writers.transaction_state import write_transaction_log_key

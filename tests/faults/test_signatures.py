@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.signatures import Weight, signature_key
-from kafka_forensics.engine import signatures
+from kafka_forensics.analysis.incidents.signatures import Weight, signature_key
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging import signatures
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.results import ScanResult
 from tests.support.faults import healthy, histories

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Confidence
 from tests.support.archives import of_brokers
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from lab.version_histories import State, batch_positions, delete_segment, scanned, segments

@@ -4,7 +4,7 @@ from tests.mutants.mutant import mutants_of
 
 MUTANTS = [
     *mutants_of(
-        "analysis/producers",
+        "analysis/producers/producers",
         "analysis/test_producers_rules analysis/test_bounds",
         ("known = producer >= 0 and int(self._table.rows[producer, rules.FIRST_OFFSET]) <= row[4]", "known = producer >= 0"),
         (
@@ -24,7 +24,7 @@ MUTANTS = [
         ("if kind == rules.EPOCH_REGRESSION:", "if kind != rules.EPOCH_REGRESSION:"),
     ),
     *mutants_of(
-        "analysis/producer_rules",
+        "analysis/producers/rules",
         "analysis/test_producers_rules analysis/test_producers_laws",
         (
             "same = windows[row, FIRST_SEQUENCE] == first and windows[row, LAST_SEQUENCE] == last",
@@ -49,7 +49,7 @@ MUTANTS = [
         ("if plain == _PLAIN:", "if plain != _PLAIN:"),
     ),
     *mutants_of(
-        "analysis/producer_runs",
+        "analysis/producers/runs",
         "analysis/test_producers_runs analysis/test_producers_rules",
         ("breaks = lost | (base[rows] - 1 != before)", "breaks = lost | (base[rows] - 1 == before)"),
         (
@@ -66,7 +66,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/continuity",
+        "analysis/segments/continuity",
         "analysis/test_continuity analysis/test_continuity_counts",
         ("if base.size == 0:", "if base.size != 0:"),
         (
@@ -80,7 +80,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/epochs",
+        "analysis/epochs/epochs",
         "analysis/test_epochs",
         (
             "beside = self.runs[index + 1] if previous is None else previous",
@@ -100,7 +100,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/framing",
+        "analysis/segments/framing",
         "analysis/test_framing",
         (
             'if one.kind in _HIDING and "stored_crc" not in one.detail and self._segment not in self.hiding:',
@@ -116,7 +116,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/indexes",
+        "analysis/segments/indexes",
         "analysis/test_indexes",
         ("ascending = bool(np.all(values[1:] >= values[:-1]))", "ascending = bool(np.all(values[1:] < values[:-1]))"),
         ("if columns.shape[1] == 0:", "if columns.shape[1] != 0:"),
@@ -124,7 +124,7 @@ MUTANTS = [
         ("beyond = np.flatnonzero(offsets > self.last_offset)", "beyond = np.flatnonzero(offsets <= self.last_offset)"),
     ),
     *mutants_of(
-        "analysis/survey",
+        "analysis/segments/survey",
         "analysis/test_survey",
         (
             "return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd), timed != 0)",
@@ -148,7 +148,7 @@ MUTANTS = [
         ("if len(self._first) < KEPT_AT_EACH_END:", "if len(self._first) <= KEPT_AT_EACH_END:"),
     ),
     *mutants_of(
-        "analysis/digests",
+        "analysis/replicas/digests",
         "analysis/test_digests analysis/test_differences",
         (
             "first, end = min(first, self.first_block), max(end, self.first_block + len(self.sums))",
@@ -161,7 +161,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/transactions",
+        "analysis/transactions/transactions",
         "analysis/test_bounds",
         ("if together <= bounds.MAX_PRODUCERS:", "if together > bounds.MAX_PRODUCERS:"),
         (
@@ -178,7 +178,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/transactions",
+        "analysis/transactions/transactions",
         "analysis/test_transactions_rules analysis/test_transactions_laws",
         ("while done < len(theirs):", "while done <= len(theirs):"),
         (

@@ -135,7 +135,7 @@ MUTANTS = [
         ("if floor is not None and one.base_offset < floor:", "if floor is not None and one.base_offset <= floor:"),
     ),
     *mutants_of(
-        "replication/planner",
+        "replication/planner/planner",
         "replication/test_plan_cuts replication/test_planner replication/test_planner_properties",
         ("below = max(one.log_start_offset, new.log_start_offset)", "below = min(one.log_start_offset, new.log_start_offset)"),
         (
@@ -170,7 +170,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "replication/plan_steps",
+        "replication/planner/plan_steps",
         "replication/test_plan_steps",
         (
             "absent = [one.broker for one in plan.missing if one.kind in unseen and one.broker is not None]",

@@ -4,7 +4,7 @@ from tests.mutants.mutant import mutants_of
 
 MUTANTS = [
     *mutants_of(
-        "analysis/forks",
+        "analysis/replicas/forks",
         "analysis/test_forks analysis/test_forks_kept analysis/test_forks_losers analysis/test_forks_retention",
         ("end = min(end, _agree_from(replicas, conflicts, end))", "end = max(end, _agree_from(replicas, conflicts, end))"),
         (
@@ -18,7 +18,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/fork_cuts",
+        "analysis/replicas/fork_cuts",
         "analysis/test_forks analysis/test_forks_kept analysis/test_forks_losers",
         (
             "if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:",
@@ -34,7 +34,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/differences",
+        "analysis/replicas/differences",
         "analysis/test_differences analysis/test_agreement",
         (
             "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]",
@@ -61,7 +61,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/comparison",
+        "analysis/replicas/comparison",
         "analysis/test_agreement analysis/test_holders analysis/test_forks_losers analysis/test_forks_retention",
         ("    if not ranges:\n        return\n    for one", "    if ranges + 1:\n        return\n    for one"),
         ("elif len(ends) > 1:", "elif len(ends) <= 1:"),
@@ -75,7 +75,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/verdicts",
+        "analysis/replicas/verdicts",
         "analysis/test_verdicts faults/test_faults_segments",
         ("return not _torn(replica, before) and not cut", "return not cut"),
         ("end_offset and beyond and not _torn(replica, segment):", "end_offset and beyond:"),
@@ -89,7 +89,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/verdicts",
+        "analysis/replicas/verdicts",
         "faults/test_faults_batches",
         (
             "if stretch in displaced and not _alone_in(replica, run, stretch):",
@@ -97,7 +97,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/verdicts",
+        "analysis/replicas/verdicts",
         "faults/test_faults_look_alikes",
         (
             'if reason == "entry_missing" and context.live and checkpoint == lineage[: len(checkpoint)]:',
@@ -109,7 +109,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/transaction_rules",
+        "analysis/transactions/rules",
         "analysis/test_transactions_rules analysis/test_transactions_laws",
         ("if marker[MARKER_TYPE] == CONTROL_COMMIT:", "if marker[MARKER_TYPE] != CONTROL_COMMIT:"),
         (
@@ -126,7 +126,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/transaction_index_check",
+        "analysis/transactions/index_check",
         "analysis/test_transactions_index analysis/test_bounds",
         ("if left is not None and index is not None:", "if left is None and index is not None:"),
         (
@@ -140,12 +140,12 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/epoch_ends",
+        "analysis/epochs/ends",
         "analysis/test_epoch_ends",
         ("if ends[0] != ends[1]:", "if ends[0] == ends[1]:"),
     ),
     *mutants_of(
-        "analysis/epoch_starts",
+        "analysis/epochs/starts",
         "analysis/test_epoch_starts",
         (
             "if not found or found[-1].leader_epoch < entry.leader_epoch:",
@@ -157,14 +157,14 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/key_placement",
+        "analysis/placement/key_placement",
         "analysis/test_key_placement",
         ("if not samples.shape[1]:", "if samples.shape[1]:"),
         ("keyed = samples[KeySampleColumn.KEY_LENGTH] > 0", "keyed = samples[KeySampleColumn.KEY_LENGTH] <= 0"),
         ("if self._columns > 2 * MOST_KEPT:", "if self._columns <= 2 * MOST_KEPT:"),
     ),
     *mutants_of(
-        "analysis/readable",
+        "analysis/replicas/readable",
         "analysis/test_readable",
         ("if control is not None and control.leader == NO_LEADER:", "if control is not None and control.leader != NO_LEADER:"),
         ("if shortest and shortest[0].log_end_offset < end:", "if shortest or shortest[0].log_end_offset < end:"),
@@ -174,7 +174,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/recovery_walk",
+        "analysis/replicas/recovery_walk",
         "analysis/test_recovery_walk",
         (
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET",

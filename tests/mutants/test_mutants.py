@@ -31,9 +31,9 @@ def test_every_mutant_is_held_to_tests_that_exist() -> None:
 
 def test_an_old_text_that_is_gone_or_stands_twice_is_told() -> None:
     with pytest.raises(ValueError, match="0 times, not once"):
-        Mutant("kafka_forensics/compiled.py", "this stands nowhere", "", ()).mutated()
+        Mutant("kafka_forensics/compiled/__init__.py", "this stands nowhere", "", ()).mutated()
     with pytest.raises(ValueError, match="times, not once"):
-        Mutant("kafka_forensics/compiled.py", "import", "", ()).mutated()
+        Mutant("kafka_forensics/compiled/__init__.py", "import", "", ()).mutated()
 
 
 def test_a_mutant_dies_or_survives_in_a_copy_that_is_then_as_before(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import kafka_forensics
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import COMPRESSION_TYPES
 from kafka_forensics.model.results import PartitionSummary, ScanResult
-from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.random_histories import random_history
 from kafka_forensics.writers.batches import RecordToWrite, write_batch

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.constants import COMPRESSION_TYPES
-from kafka_forensics.parsers.codecs import PIECE_BYTES, decompress, stream
+from kafka_forensics.parsers.log.codecs import PIECE_BYTES, decompress, stream
 from kafka_forensics.writers.batches import XERIAL_HEADER, compress, lz4_frame, xerial
 
 NAMES = ("gzip", "snappy", "lz4", "zstd")

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.controller import MetadataRecord
-from kafka_forensics.parsers.flexible_fields import uuid_text
-from kafka_forensics.parsers.metadata_log import NAMES, NO_OP_FRAME, decode_metadata_record
-from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.internal_topics.flexible_fields import uuid_text
+from kafka_forensics.parsers.internal_topics.metadata_log import NAMES, NO_OP_FRAME, decode_metadata_record
+from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, read_metadata_record, write_metadata_record
 from lab.mutations import batch_ranges
 

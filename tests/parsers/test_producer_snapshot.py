@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot
-from kafka_forensics.parsers import producer_snapshot
-from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.indexes import producer_snapshot
+from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
 from kafka_forensics.parsers.spec.index import parse_entries
 from kafka_forensics.parsers.spec.producer_snapshot import PRODUCER_ENTRY, SNAPSHOT_HEADER
 from kafka_forensics.writers.snapshots import write_producer_snapshot

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.records import RecordColumn
 from kafka_forensics.parsers.kernels.records import COUNT_LIE, MALFORMED, OK, OUT_OF_BOUNDS, VARINT_OVERLONG
-from kafka_forensics.parsers.record_stream import MAX_BAD_RECORDS, RecordStream
-from kafka_forensics.parsers.records import decode_batch
+from kafka_forensics.parsers.log.record_stream import MAX_BAD_RECORDS, RecordStream
+from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_raw_batch
 from tests.support.records import body, framed, payloads, spec_records, varint

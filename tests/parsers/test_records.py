@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import COMPRESSION_TYPES
-from kafka_forensics.parsers.records import (
+from kafka_forensics.parsers.log.records import (
     MAX_COMPRESSED_BYTES,
     BatchHeader,
     check_batch,
@@ -19,7 +19,7 @@ from kafka_forensics.parsers.records import (
     check_rows,
     decode_batch,
 )
-from kafka_forensics.parsers.segment import SegmentReader
+from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.writers.batches import RecordToWrite, compress, fix_crc, write_batch, write_marker, write_raw_batch
 from tests.support.memory import MemoryFile

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from kafka_forensics.model.batches import BatchColumn, Damage
-from kafka_forensics.parsers import damage, segment, window
+from kafka_forensics.parsers.log import damage, segment, window
 from tests.support.segments import batch, changed, flipped, legacy_entry, log, read, starts, with_length
 
 HEADER_FIELDS = {

@@ -2,7 +2,7 @@
 
 import struct
 
-from kafka_forensics.parsers.segment import SegmentReader, find_batch
+from kafka_forensics.parsers.log.segment import SegmentReader, find_batch
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.memory import MemoryFile
 

@@ -5,11 +5,11 @@ from construct import ConstructError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.parsers.consumer_offsets import read_offset_commit
-from kafka_forensics.parsers.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.internal_topics.consumer_offsets import read_offset_commit
+from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_value
+from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
 from kafka_forensics.parsers.spec.flexible import UNSIGNED_VARINT
-from kafka_forensics.parsers.transaction_state import parse_transaction_log_value
-from kafka_forensics.parsers.unsigned_varint import OverlongVarintError, read_unsigned
 
 
 @pytest.mark.properties

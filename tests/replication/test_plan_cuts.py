@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.replication.plan_steps import steps
-from kafka_forensics.replication.planner import plan_partition
-from kafka_forensics.replication.plans import Missing, PlanControl, TruncateBy
+from kafka_forensics.replication.planner.plan_steps import steps
+from kafka_forensics.replication.planner.planner import plan_partition
+from kafka_forensics.replication.planner.plans import Missing, PlanControl, TruncateBy
 from tests.support.plan_values import by_broker, entries, partition, replica
 
 CONTROL = PlanControl(1, 1, 2, (1,), (), (2, 3, 1))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.elections import Candidates, elect
-from kafka_forensics.replication.plan_steps import Steps, steps
-from kafka_forensics.replication.planner import plan_partition
-from kafka_forensics.replication.plans import Missing, PlanControl, PlanPartition, PlanReplica
+from kafka_forensics.replication.planner.plan_steps import Steps, steps
+from kafka_forensics.replication.planner.planner import plan_partition
+from kafka_forensics.replication.planner.plans import Missing, PlanControl, PlanPartition, PlanReplica
 
 FIRST = (EpochEntry(0, 0),)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.replication.planner import (
+from kafka_forensics.replication.planner.planner import (
     election_kind,
     high_watermark_truncation,
     loaded_epochs,
@@ -12,7 +12,7 @@ from kafka_forensics.replication.planner import (
     recovered_epochs,
     truncates_by,
 )
-from kafka_forensics.replication.plans import (
+from kafka_forensics.replication.planner.plans import (
     Candidate,
     Loss,
     Missing,

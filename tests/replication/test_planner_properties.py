@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
-from kafka_forensics.replication.plan_steps import steps
-from kafka_forensics.replication.planner import plan_partition
-from kafka_forensics.replication.plans import Loss, Plan, PlanControl, PlanPartition, PlanReplica, TruncateBy, Witness
+from kafka_forensics.replication.planner.plan_steps import steps
+from kafka_forensics.replication.planner.planner import plan_partition
+from kafka_forensics.replication.planner.plans import Loss, Plan, PlanControl, PlanPartition, PlanReplica, TruncateBy, Witness
 
 Record = tuple[int, int]
 """(leader epoch, a number that no other record has); epoch -1 is none."""

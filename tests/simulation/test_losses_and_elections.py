@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.planning import PlanOptions, make_plans
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
 from kafka_forensics.simulation.actions import checkpoint_high_watermarks
 from kafka_forensics.simulation.cluster import Cluster
 from kafka_forensics.simulation.history import History

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.replication import acks, elections, epochs, isr, planner, truncation
+from kafka_forensics.replication import acks, elections, epochs, isr, truncation
 from kafka_forensics.replication.epochs import UNDEFINED, EpochEndOffset, end_offset_for
+from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.truncation import Log, Truncated, by_fetch
 from kafka_forensics.replication.watermarks import LeaderState
 from kafka_forensics.simulation import actions, control

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafka_forensics.analysis import comparison, elections, fork_versions, forks, transactions_across, verdicts
+from kafka_forensics.analysis.replicas import comparison, elections, fork_versions, forks, verdicts
+from kafka_forensics.analysis.transactions_across import across as transactions_across
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication import planner
 from kafka_forensics.replication.epochs import follower_cut
+from kafka_forensics.replication.planner import planner
 from kafka_forensics.replication.sequences import Verdict
 from kafka_forensics.simulation import actions, materialise, producers
 from kafka_forensics.simulation.random_histories import random_history

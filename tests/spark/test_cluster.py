@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from tests.support.repeated_logs import RepeatedLogs, batch, moved
 from tests.support.spark_cluster import SECONDS_OF_A_SCAN, Cluster, Driver, has_open, processes, wait_until
 from tests.support.spark_driver import local_document

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.key_question import KeyAnswer
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.spark import job, keys
 from kafka_forensics.spark.job import Sizes, scan_inputs
 from kafka_forensics.writers.checkpoints import write_offset_checkpoint

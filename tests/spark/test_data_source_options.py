@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import kafka_forensics as kf
-from kafka_forensics.engine.fact_splits_pieces import decode
 from kafka_forensics.errors import PathMissingError, UsageError
+from kafka_forensics.facts.pieces import decode
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import data_source, reader
 from kafka_forensics.spark.options import parse_options

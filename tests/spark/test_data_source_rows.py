@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import kafka_forensics as kf
-from kafka_forensics.analysis.witnesses import Witnesses
-from kafka_forensics.engine import fact_splits, facts_spans
-from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.facts import spans as facts_spans
+from kafka_forensics.facts import splits as fact_splits
+from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult, Totals
 from kafka_forensics.model.schemas import FACTS
 from tests.support.gallery import SECTIONS

@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import kafka_forensics as kf
-from kafka_forensics.engine import fact_splits, facts_spans
 from kafka_forensics.errors import PathMissingError, UsageError
+from kafka_forensics.facts import spans as facts_spans
+from kafka_forensics.facts import splits as fact_splits
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark.options import parse_options
 from kafka_forensics.spark.schemas import arrow_schema, chosen_columns, spark_schema

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
-from kafka_forensics.engine.facts import FactReader
 from kafka_forensics.errors import UsageError
 from kafka_forensics.export import tasks
 from kafka_forensics.export.tasks import Common
+from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.spark import export, export_job, job

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from tests.support.spark_cluster import Driver, driver
 from tests.support.spark_driver import Change, local_document
 

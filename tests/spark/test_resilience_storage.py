@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, s3_proxy, s3_server
 from tests.support.spark_cluster import Driver, driver
 from tests.support.spark_driver import local_document

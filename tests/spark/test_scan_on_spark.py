@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 import kafka_forensics as kf
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import UsageError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult

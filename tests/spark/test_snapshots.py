@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 import kafka_forensics as kf
 from kafka_forensics.cli import spark_session
 from kafka_forensics.cli.main import outcome
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.snapshots import changes, gather_snapshots, snapshot_paths
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
+from kafka_forensics.questions.changes.snapshots import changes, gather_snapshots, snapshot_paths
 from kafka_forensics.spark import keys, scan_snapshots
 from kafka_forensics.spark.job import Sizes
 from kafka_forensics.spark.snapshots import compare_inputs

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.archive import ArchiveSource, TarSource, reading_order
-from kafka_forensics.storage.inflate import CACHE, CACHE_BYTES
+from kafka_forensics.storage.archives.archive import ArchiveSource, TarSource, reading_order
+from kafka_forensics.storage.archives.inflate import CACHE, CACHE_BYTES
 from kafka_forensics.storage.manifest import sha256
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import EntryKind

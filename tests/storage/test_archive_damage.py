@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.archive import ArchiveSource
+from kafka_forensics.storage.archives.archive import ArchiveSource
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteSource, EntryKind
 from tests.storage.trees import CONTAINERS, streamed_zip, walk, zstd

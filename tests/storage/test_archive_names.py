@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage import members
-from kafka_forensics.storage.members import Directory, MemberTree, safe_parts
+from kafka_forensics.storage.archives import members
+from kafka_forensics.storage.archives.members import Directory, MemberTree, safe_parts
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.storage.source import ByteSource, EntryKind
 from tests.storage.trees import walk

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.decoders import STEP, Decoder, GzipDecoder, XzDecoder, ZstdDecoder
-from kafka_forensics.storage.inflate import BLOCK_SIZE, BlockCache, Budget, InflatedStream
+from kafka_forensics.storage.archives.decoders import STEP, Decoder, GzipDecoder, XzDecoder, ZstdDecoder
+from kafka_forensics.storage.archives.inflate import BLOCK_SIZE, BlockCache, Budget, InflatedStream
 from kafka_forensics.storage.source import ByteFile
 from tests.storage.trees import in_parts, zstd
 from tests.support.memory import MemoryFile
@@ -59,7 +59,7 @@ def test_reading_backwards_gives_the_same_bytes(form: str) -> None:
 
 
 def test_gzip_goes_back_by_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_forensics.storage.inflate._MOST_SNAPSHOTS", 4)
+    monkeypatch.setattr("kafka_forensics.storage.archives.inflate._MOST_SNAPSHOTS", 4)
     data = content(40)
     stream = stream_of("gz", in_parts(FORMS["gz"][1])(data))
     stream._snapshot_distance = 2

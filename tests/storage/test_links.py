@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage import links
-from kafka_forensics.storage.links import MAX_DEPTH, MAX_LINKS, Roots
+from kafka_forensics.storage.local import links
+from kafka_forensics.storage.local.links import MAX_DEPTH, MAX_LINKS, Roots
 from kafka_forensics.storage.open import address_of, open_address, open_source, share_roots
 from kafka_forensics.storage.source import ByteSource, EntryKind
 

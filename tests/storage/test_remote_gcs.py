@@ -8,8 +8,8 @@ import pytest
 
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage import remote
-from kafka_forensics.storage.remote_listing import children
+from kafka_forensics.storage.remote import source as remote
+from kafka_forensics.storage.remote.listing import children
 from tests.support.gcs_server import GcsServer, gcs_server
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"

@@ -3,9 +3,9 @@
 import pytest
 
 from kafka_forensics.errors import UsageError
-from kafka_forensics.storage.filesystems import open_filesystem
-from kafka_forensics.storage.options import HIDDEN, StorageOptions, option_pair, storage_options
-from kafka_forensics.storage.uris import remote_place
+from kafka_forensics.storage.remote.filesystems import open_filesystem
+from kafka_forensics.storage.remote.options import HIDDEN, StorageOptions, option_pair, storage_options
+from kafka_forensics.storage.remote.uris import remote_place
 
 SECRET = "s3cr3t-of-nobody"  # noqa: S105 - a name for tests
 ENVIRONMENT = {

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
-from kafka_forensics.storage import remote_errors
 from kafka_forensics.storage.manifest import Manifest
 from kafka_forensics.storage.open import located, open_beside, open_source
-from kafka_forensics.storage.options import StorageOptions, storage_options
-from kafka_forensics.storage.remote import RemoteSource
+from kafka_forensics.storage.remote import errors as remote_errors
+from kafka_forensics.storage.remote.options import StorageOptions, storage_options
+from kafka_forensics.storage.remote.source import RemoteSource
 from kafka_forensics.storage.source import EntryKind
 from tests.storage.trees import LOG, SPARSE, files_of, walk
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server

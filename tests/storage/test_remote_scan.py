@@ -10,9 +10,9 @@ import pytest
 import kafka_forensics as kf
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.engine import local
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.storage import remote_errors
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.storage.remote import errors as remote_errors
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
@@ -171,7 +171,7 @@ def test_nothing_of_storage_is_loaded_for_a_local_scan() -> None:
     code = (
         "import sys; from kafka_forensics.cli.main import outcome\n"
         f"outcome(['scan', '-q', '--format', 'json', '--fail-on', 'none', {str(SAMPLES / 'silent-divergence')!r}])\n"
-        "loaded = [one for one in ('pyarrow', 'fsspec', 'kafka_forensics.storage.remote') if one in sys.modules]\n"
+        "loaded = [one for one in ('pyarrow', 'fsspec', 'kafka_forensics.storage.remote.source') if one in sys.modules]\n"
         "print(loaded, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

@@ -9,10 +9,10 @@ import pytest
 
 import kafka_forensics as kf
 from kafka_forensics.engine import local
-from kafka_forensics.engine.inputs import gather
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.inputs import gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.storage import remote_errors
+from kafka_forensics.storage.remote import errors as remote_errors
 from tests.support.faults import healthy
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.support.unread import check_unknown, check_unread

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka_forensics.model.controller import MetadataRecord
-from kafka_forensics.parsers.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
 from kafka_forensics.parsers.spec.control import CONTROL_RECORD_KEY, CONTROL_RECORD_VALUES
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, write_metadata_record
 from kafka_forensics.writers.batches import RecordToWrite, write_batch

@@ -4,24 +4,24 @@ import random
 from dataclasses import replace
 
 from kafka_forensics.compiled import worth_compiling
-from kafka_forensics.engine import snapshots
-from kafka_forensics.engine.change_slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
-from kafka_forensics.engine.changes import PartitionChanges, Words, disks_of
-from kafka_forensics.engine.errand_values import Common, StretchRow
-from kafka_forensics.engine.errands import fold
-from kafka_forensics.engine.errands_changes import judge_changes
-from kafka_forensics.engine.inputs import Inputs
-from kafka_forensics.engine.key_errands import QuestionsUnderWay
-from kafka_forensics.engine.key_question import KeyQuestion
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.scanning import Scan, digest_key
+from kafka_forensics.engine.key_tasks import QuestionsUnderWay
+from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.slices import surroundings
-from kafka_forensics.engine.snapshots import Given, gather_snapshots, snapshot_paths
-from kafka_forensics.engine.travel import pack, unpack
-from kafka_forensics.engine.witnesses import read_witnesses
-from kafka_forensics.engine.works import fold_works
+from kafka_forensics.engine.task_values import Common, StretchRow
+from kafka_forensics.engine.tasks import fold
+from kafka_forensics.engine.work_plan import fold_works
+from kafka_forensics.evidence.inputs import Inputs
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.json_document import document
+from kafka_forensics.folding.keys.question import KeyQuestion
+from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.changes import SnapshotsResult
+from kafka_forensics.questions.changes import snapshots
+from kafka_forensics.questions.changes.partition import PartitionChanges, Words, disks_of
+from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
+from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
+from kafka_forensics.questions.changes.tasks import judge_changes
+from kafka_forensics.witnesses.witnesses import read_witnesses
 from tests.support.errand_engine import answered
 
 SPLIT_BYTES = 1 << 28

@@ -5,20 +5,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafka_forensics.analysis.key_rows import Row
+from kafka_forensics.analysis.compaction.key_rows import Row
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine import local
-from kafka_forensics.engine.errand_values import Common, SliceAnswer, StretchRow, WitnessAnswer
-from kafka_forensics.engine.errands import fold, judge, tell_witnesses
-from kafka_forensics.engine.inputs import Inputs, gather
-from kafka_forensics.engine.key_errands import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
-from kafka_forensics.engine.key_question import KeyAnswer
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.scanning import Scan, digest_key
+from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
+from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.slices import Slice, slices, surroundings
-from kafka_forensics.engine.travel import pack, unpack
-from kafka_forensics.engine.works import fold_works, witness_work
+from kafka_forensics.engine.task_values import Common, SliceAnswer, StretchRow, WitnessAnswer
+from kafka_forensics.engine.tasks import fold, judge, tell_witnesses
+from kafka_forensics.engine.work_plan import fold_works, witness_work
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
+from kafka_forensics.folding.keys.question import KeyAnswer
+from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.results import ScanResult
 
 

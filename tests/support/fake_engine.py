@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from kafka_forensics import engine
-from kafka_forensics.engine.options import ScanOptions
 from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
 from tests.support.results import clean_result, lost_records, result_of, unclean_result
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_forensics.engine import local
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import ScanResult

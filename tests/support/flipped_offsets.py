@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from kafka_forensics import scan_snapshots
-from kafka_forensics.engine.finding import search
-from kafka_forensics.engine.finding_match import Conditions
 from kafka_forensics.engine.local import scan
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.planning import PlanOptions, make_plans
-from kafka_forensics.engine.side_by_side import compare
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.questions.compare.side_by_side import compare
+from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+from kafka_forensics.questions.search.match import Conditions
+from kafka_forensics.questions.search.search import search
 from kafka_forensics.replication.offset_ranges import normalised
-from kafka_forensics.replication.plans import Loss
+from kafka_forensics.replication.planner.plans import Loss
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication import planner
-from kafka_forensics.replication.plans import Candidate, Plan, PlanPartition, PlanReplica
+from kafka_forensics.replication.planner import planner
+from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanPartition, PlanReplica
 from kafka_forensics.simulation.cluster import Batch, Cluster, Partition, Replica
 from kafka_forensics.simulation.random_histories import RandomHistory
 from kafka_forensics.simulation.truth import elections

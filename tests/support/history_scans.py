@@ -6,10 +6,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from kafka_forensics.engine.options import ScanOptions
-from kafka_forensics.engine.planning import PlanOptions, Plans, make_plans
-from kafka_forensics.engine.transactions_listing import transactions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.questions.plan.planning import PlanOptions, Plans, make_plans
+from kafka_forensics.questions.transactions.listing import transactions
 from kafka_forensics.simulation.cluster import Cluster, Partition
 from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.random_histories import RandomHistory

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges
-from kafka_forensics.replication.plans import Candidate, Plan, PlanControl, PlanPartition, PlanReplica
+from kafka_forensics.replication.planner.plans import Candidate, Plan, PlanControl, PlanPartition, PlanReplica
 
 
 def entries(*pairs: tuple[int, int]) -> tuple[EpochEntry, ...]:

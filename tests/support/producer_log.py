@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kafka_forensics import compiled
-from kafka_forensics.analysis.context import ReplicaContext
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafka_forensics.analysis.context import ReplicaContext
-from kafka_forensics.analysis.differences import Difference, differences
-from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
+from kafka_forensics.analysis.replicas.differences import Difference, differences
+from kafka_forensics.analysis.replicas.replica import Replica, ReplicaState, whole
+from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.writers.batches import RecordToWrite, write_batch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
-from kafka_forensics.parsers.segment import SegmentReader
+from kafka_forensics.parsers.log.segment import SegmentReader
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.memory import MemoryFile
 

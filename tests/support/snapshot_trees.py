@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka_forensics.engine.options import ScanOptions
+from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import Change, SnapshotsResult
 from tests.support.errand_changes import with_keys_apart
 from tests.support.faults import HEALTHY, HIGH_WATERMARK, Log, histories, write_checkpoint

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from kafka_forensics.engine.fact_splits_query import SPLIT_BYTES
-from kafka_forensics.engine.facts import FactReader
-from kafka_forensics.engine.inputs import Inputs, gather
 from kafka_forensics.engine.local import scan_inputs as scan_here
-from kafka_forensics.engine.options import ScanOptions, without_secrets
 from kafka_forensics.errors import ForensicsError
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.export.json_document import document
 from kafka_forensics.export.tasks import Task
 from kafka_forensics.export.tasks import tasks as tasks_of_export
+from kafka_forensics.facts.facts import FactReader
+from kafka_forensics.facts.query import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.spark import export_job, job
 from kafka_forensics.spark.sessions import builder

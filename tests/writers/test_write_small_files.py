@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from kafka_forensics.errors import FormatError
 from kafka_forensics.model.files import AbortedTxn, EpochEntry, ProducerEntry
-from kafka_forensics.parsers.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.offset_index import parse_offset_index
-from kafka_forensics.parsers.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.time_index import parse_time_index
-from kafka_forensics.parsers.transaction_index import parse_transaction_index
+from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
+from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
+from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.indexes.time_index import parse_time_index
+from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
 from kafka_forensics.writers.checkpoints import (
     write_leader_epochs,
     write_meta_properties,

@@ -1,0 +1,1 @@
+"""Compacted partitions, compared by the latest record of each key."""

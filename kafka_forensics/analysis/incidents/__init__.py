@@ -1,0 +1,1 @@
+"""Known incidents by their signatures, and settings that allow them."""

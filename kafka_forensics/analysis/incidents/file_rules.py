@@ -1,0 +1,253 @@
+"""Signatures of incidents that one file or one kind of file shows: indexes, snapshots, segments, directories, transactions."""
+
+import itertools
+from typing import Final
+
+from kafka_forensics.analysis.incidents.replication_rules import each, has, of_subject, some, unclean
+from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
+from kafka_forensics.analysis.segments.indexes import ZeroTail
+from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, MAX_SEGMENT_SIZE, TRANSACTION_STATE_TOPIC
+
+HEADER_SIZE_UP_TO_MAGIC: Final = 17
+"""Bytes that `FileLogInputStream` adds to a position before it compares it with the file's end, once as an int."""
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+_LOADED_BY_COORDINATORS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+
+
+def _closed(one: ReplicaFacts, segment: int) -> bool:
+    return segment < max(one.replica.context.segment_base_offsets, default=segment)
+
+
+def _zeroed_time_index(case: Case) -> Answer:
+    """A closed segment whose `.timeindex` is nothing but zeros, though its batches have timestamps."""
+    for one in case.replicas:
+        for tail in one.replica.state.zero_tails:
+            if tail.file_kind == "timeindex" and not tail.entries and tail.max_timestamp > 0 and _closed(one, tail.segment):
+                return one.shown(tail.segment)
+    return False
+
+
+def _untrimmed_index(case: Case) -> Answer:
+    """An `.index` that ends in zeros though its segment is closed, or its broker stopped cleanly."""
+
+    def trimmed(one: ReplicaFacts, tail: ZeroTail) -> bool:
+        return tail.file_kind == "index" and (_closed(one, tail.segment) or one.replica.context.clean_shutdown)
+
+    for one in case.replicas:
+        for tail in one.replica.state.zero_tails:
+            if trimmed(one, tail):
+                return one.shown(tail.segment)
+    return False
+
+
+def _forgotten_transaction(case: Case) -> Answer:
+    """A transaction that the newest snapshot holds open though all of its data lies before the log start."""
+    for one in case.replicas:
+        if one.forgotten_transactions:
+            return one.shown(min(one.forgotten_transactions.values()), one.replica.log_start_offset)
+    return False
+
+
+def _future_snapshot(case: Case) -> Answer:
+    """A snapshot that knows of an offset at or beyond the one in its name."""
+    for shown in case.of("PRODUCER_SNAPSHOT_CORRUPT"):
+        told, offset = shown.evidence.get("snapshot"), shown.evidence.get("snapshot_offset")
+        if isinstance(told, list) and isinstance(offset, int) and len(told) == 4 and max(told[2], told[3]) >= offset:
+            return shown
+    return False
+
+
+def _zeros_for_a_coordinator(case: Case) -> Answer:
+    return next((one for one in case.of("SEG_ZERO_TAIL") if one.place.topic in _LOADED_BY_COORDINATORS), False)
+
+
+def _largest_segment(case: Case) -> Answer:
+    """A segment whose size plus the bytes of a batch's head passes the largest int."""
+    for one in case.replicas:
+        for segment, size in one.segment_bytes.items():
+            if MAX_SEGMENT_SIZE - HEADER_SIZE_UP_TO_MAGIC < size <= MAX_SEGMENT_SIZE:
+                return one.shown(segment)
+    return False
+
+
+def _offset_beyond_segment(case: Case) -> Answer:
+    """A segment whose last offset is further from its base offset than 31 bits reach."""
+    for one in case.replicas:
+        for segment, totals in one.replica.state.framing.by_segment.items():
+            if totals.last_offset - segment > MAX_RELATIVE_OFFSET:
+                return one.shown(segment, totals.last_offset + 1)
+    return False
+
+
+def _cleaner_in_a_hole(case: Case) -> Answer:
+    """A cleaner checkpoint right behind the last record of a closed segment, in offsets that no record has."""
+    for one in case.replicas:
+        context, by_segment = one.replica.context, one.replica.state.framing.by_segment
+        if not context.compacted:
+            continue
+        for segment, following in itertools.pairwise(context.segment_base_offsets):
+            last = by_segment[segment].last_offset if segment in by_segment else -1
+            if last + 1 == context.cleaner_checkpoint and last + 1 < following and last >= 0:
+                return one.shown(last + 1, following)
+    return False
+
+
+def _two_directories(case: Case) -> Answer:
+    """Two live directories of the partition in two log directories of one broker, told by their ids."""
+    for one, other in itertools.combinations(case.replicas, 2):
+        same = one.node_id is not None and (one.node_id, one.cluster_id) == (other.node_id, other.cluster_id)
+        if same and None not in (one.directory_id, other.directory_id) and one.directory_id != other.directory_id:
+            return other.shown()
+    return False
+
+
+def _misplaced(case: Case) -> Answer:
+    """A directory with the id of a topic that exists under another name."""
+    return next((one for one in case.of("TOPIC_ID_MISMATCH") if one.evidence.get("misplaced_on")), False)
+
+
+def _metadata_missing(case: Case) -> Answer:
+    """A replica without partition.metadata on a broker in KRaft mode, where another has the file."""
+    lacking = [one for one in case.replicas if not one.has_partition_metadata and (one.meta_version or 0) >= 1]
+    others = any(one.has_partition_metadata for one in case.replicas)
+    return lacking[0].shown() if lacking and others else False
+
+
+def _bad_alike_everywhere(case: Case) -> Answer:
+    """A batch that is bad in the same way on every replica, of two at least."""
+    brokers: dict[tuple[object, ...], set[int | str | None]] = {}
+    for one in case.of("BATCH_CRC_MISMATCH"):
+        key = (one.place.offset_start, one.evidence.get("stored_crc"), one.evidence.get("computed_crc"))
+        brokers.setdefault(key, set()).add(one.place.broker)
+        if None not in key and len(case.replicas) > 1 and brokers[key] == {each.broker for each in case.replicas}:
+            return one
+    return False
+
+
+FILES: Final = (
+    Signature(
+        "d7",
+        None,
+        "time index of zeros, by which every segment seems expired",
+        "2.x on file systems that lose mapped writes",
+        (),
+        (
+            must("a closed segment's time index holds nothing but zeros", _zeroed_time_index),
+            extra("files are being deleted", some(lambda one: one.deleted_files > 0)),
+            extra("the log start moved", some(lambda one: (one.replica.context.log_start_checkpoint or 0) > 0)),
+        ),
+    ),
+    Signature(
+        "d10",
+        "KAFKA-9144 with retention",
+        "transaction held open by a snapshot alone",
+        "all versions",
+        (),
+        (
+            must("a snapshot holds a transaction open before the log start", _forgotten_transaction),
+            against("the transaction is open in the log as well", has("TXN_OPEN", "TXN_HANGING")),
+        ),
+    ),
+    Signature(
+        "d13",
+        "KAFKA-6683",
+        "producer snapshot from the future",
+        "0.11.0.0 to 1.0.1",
+        ("1.0.2", "1.1.0"),
+        (must("a snapshot knows offsets at or beyond its own", _future_snapshot),),
+    ),
+    Signature(
+        "d17",
+        "KAFKA-13664",
+        "coordinator that cannot load a preallocated partition",
+        "up to 4.3.1 at least, with log.preallocate",
+        (),
+        (
+            must("a partition that coordinators load ends in zeros", _zeros_for_a_coordinator),
+            expected("the broker was not stopped cleanly", of_subject(_zeros_for_a_coordinator, unclean)),
+        ),
+    ),
+    Signature(
+        "d18",
+        "KAFKA-6292",
+        "segment too large for the reader's arithmetic",
+        "before 1.1.1",
+        ("1.1.1", "2.0.0"),
+        (must("a segment ends within 17 bytes of 2 GiB", _largest_segment),),
+    ),
+    Signature(
+        "d19",
+        None,
+        "offset index with preallocated zeros at its end",
+        "any version after a crash; Kafka rebuilds the index",
+        (),
+        (
+            must("an offset index that should be trimmed ends in zeros", _untrimmed_index),
+            expected("the segment itself is sound", lambda case: not case.of("FRAMING_LOST", "BATCH_CRC_MISMATCH", "SEG_HOLE")),
+        ),
+    ),
+    Signature(
+        "d20",
+        "KAFKA-6264",
+        "segment whose offsets pass 31 bits",
+        "before 2.0.0, segments compacted by old versions",
+        ("2.0.0",),
+        (
+            must("a segment holds offsets more than 2^31-1 above its base", _offset_beyond_segment),
+            expected("the partition is compacted", some(lambda one: one.replica.context.compacted)),
+        ),
+    ),
+    Signature(
+        "d21",
+        "KAFKA-8764",
+        "cleaner that cannot pass a hole",
+        "before 2.4.1",
+        ("2.4.1", "2.5.0"),
+        (must("the cleaner stopped in a hole at a segment's end", _cleaner_in_a_hole),),
+    ),
+    Signature(
+        "d24",
+        "KAFKA-14616",
+        "topic deleted and made again while a broker was away",
+        "before 3.7.0 in KRaft mode",
+        ("3.7.0",),
+        (
+            must("replicas of one name carry different topic ids", has("TOPIC_ID_MISMATCH")),
+            extra("a stray or deleted directory is left", some(lambda one: bool({"stray", "delete"} & set(one.relatives)))),
+            against("a directory lies under another living topic's name", _misplaced),
+        ),
+    ),
+    Signature(
+        "d24",
+        "KAFKA-16234",
+        "replica made again in another log directory",
+        "before 3.7.1 in KRaft mode",
+        ("3.7.1", "3.8.0"),
+        (
+            must("one broker has two live directories of the partition", _two_directories),
+            expected("the broker is in KRaft mode", some(lambda one: (one.meta_version or 0) >= 1)),
+        ),
+    ),
+    Signature(
+        "d24",
+        "KAFKA-16814",
+        "partition.metadata missing in KRaft mode",
+        "before 3.7.1",
+        ("3.7.1", "3.8.0"),
+        (
+            must("partition.metadata is missing on one replica only", _metadata_missing),
+            expected("the broker was not stopped cleanly", some(unclean)),
+        ),
+    ),
+    Signature(
+        "d25",
+        None,
+        "batches that are bad alike on every replica",
+        "0.10.2 on FreeBSD; cause not known",
+        (),
+        (
+            must("a batch is bad in the same way on every replica", _bad_alike_everywhere),
+            extra("the batch is in message format 0 or 1", each(lambda one: one.ends_in_old_format)),
+        ),
+    ),
+)

@@ -1,0 +1,353 @@
+"""Signatures of incidents in which logs part, are cut, or lose what tells where to cut: elections, truncation, recovery."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafka_forensics.analysis.incidents.signatures import (
+    Answer,
+    Case,
+    ReplicaFacts,
+    Signature,
+    against,
+    expected,
+    extra,
+    must,
+)
+from kafka_forensics.model.findings import Finding
+
+FORKS: Final = ("FORK_BELOW_HW", "FORK_ABOVE_HW", "UNCLEAN_LOSS")
+
+
+def has(*kinds: str, **evidence: Any) -> Callable[[Case], Answer]:
+    """The first finding of one of these kinds whose evidence says this; False if there is none."""
+
+    def holds(case: Case) -> Answer:
+        return next((one for one in case.of(*kinds) if evidence.items() <= one.evidence.items()), False)
+
+    return holds
+
+
+def each(test: Callable[[ReplicaFacts], bool]) -> Callable[[Case], Answer]:
+    """Whether every replica passes; None where replicas are not in hand."""
+    return lambda case: all(map(test, case.replicas)) if case.replicas else None
+
+
+def some(test: Callable[[ReplicaFacts], bool]) -> Callable[[Case], Answer]:
+    """Whether a replica passes; None where replicas are not in hand."""
+    return lambda case: any(map(test, case.replicas)) if case.replicas else None
+
+
+def of_subject(subject: Callable[[Case], Answer], test: Callable[[ReplicaFacts], bool]) -> Callable[[Case], Answer]:
+    """Whether the replica of which the finding `subject` gives speaks passes; None if it speaks of none."""
+
+    def holds(case: Case) -> Answer:
+        shown = subject(case)
+        facts = case.facts(shown.place.broker) if isinstance(shown, Finding) else None
+        return None if facts is None else test(facts)
+
+    return holds
+
+
+def held_by_others(subject: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
+    """Whether the finding `subject` gives names holders of a good copy; None if it does not speak of holders."""
+
+    def holds(case: Case) -> Answer:
+        shown = subject(case)
+        holders = shown.evidence.get("held_by") if isinstance(shown, Finding) else None
+        return bool(holders) if isinstance(holders, list) else None
+
+    return holds
+
+
+def _versions(fork: Finding) -> list[dict[str, Any]]:
+    return [one for one in fork.evidence.get("versions", []) if isinstance(one, dict)]
+
+
+def without_epochs(one: ReplicaFacts) -> bool:
+    """Whether the log ends in a message format that has no leader epochs."""
+    return one.ends_in_old_format
+
+
+def unclean(one: ReplicaFacts) -> bool:
+    """Whether the broker left no mark of a clean shutdown."""
+    return not one.replica.context.clean_shutdown
+
+
+def _straddling(case: Case) -> Answer:
+    """A batch that begins below the end of the one before it and ends above."""
+    for one in case.of("OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"):
+        start, end, due = one.place.offset_start, one.place.offset_end, one.evidence.get("expected_offset")
+        if start is None or end is None or not isinstance(due, int):
+            continue
+        found = int(one.evidence.get("found_offset", start))
+        if found < due < found + end - start:
+            return one
+    return False
+
+
+def _ahead_of_peers(case: Case) -> Answer:
+    """Whether the straddling batch ends above every other log: its leader had less than its follower."""
+    shown = _straddling(case)
+    if not isinstance(shown, Finding) or len(case.replicas) < 2:
+        return None
+    return any(one.broker != shown.place.broker for one in case.replicas) and bool(case.of(*FORKS, "REPLICA_DIFFERS"))
+
+
+_Side = tuple[int, ReplicaFacts, set[int]]
+"""A version at a fork: its epoch there, one holder, and the epochs of that holder's log."""
+
+
+def _sides(case: Case, fork: Finding) -> tuple[_Side, _Side] | None:
+    """The versions of the lowest and the highest epoch at a fork; None unless both epochs are known and differ."""
+    sides = []
+    for version in _versions(fork):
+        holder = next((one for one in case.replicas if one.broker in version.get("brokers", [])), None)
+        if holder is not None and isinstance(version.get("epoch"), int) and version["epoch"] >= 0:
+            sides.append((version["epoch"], holder, {entry.leader_epoch for entry in holder.replica.epochs}))
+    sides.sort(key=lambda side: side[0])
+    return (sides[0], sides[-1]) if len(sides) > 1 and sides[0][0] < sides[-1][0] else None
+
+
+def _fork_where(test: Callable[[_Side, _Side], bool]) -> Callable[[Case], Answer]:
+    def holds(case: Case) -> Answer:
+        for fork in case.of(*FORKS):
+            sides = _sides(case, fork)
+            if sides is not None and test(*sides):
+                return fork
+        return False
+
+    return holds
+
+
+def _joined_without_cut(low: _Side, high: _Side) -> bool:
+    """The log of the lower epoch goes on in the higher one, later than that epoch began in the other log."""
+    return high[0] in low[2] and _start(low[1], high[0]) > _start(high[1], high[0])
+
+
+def _grown_together(low: _Side, high: _Side) -> bool:
+    """The higher epoch is in one log only, and both logs go on in one still higher, from one offset."""
+    later = [epoch for epoch in low[2] & high[2] if epoch > high[0]]
+    return high[0] not in low[2] and any(_start(low[1], epoch) == _start(high[1], epoch) for epoch in later)
+
+
+def _start(one: ReplicaFacts, leader_epoch: int) -> int:
+    return next(entry.start_offset for entry in one.replica.epochs if entry.leader_epoch == leader_epoch)
+
+
+def _fork_without_epochs(case: Case) -> Answer:
+    """A fork below the watermark of logs in a format that has no epochs."""
+    for fork in case.of("FORK_BELOW_HW"):
+        holders = {broker for version in _versions(fork) for broker in version.get("brokers", [])}
+        facts = [one for one in case.replicas if one.broker in holders]
+        if all(version.get("epoch") == -1 for version in _versions(fork)) and facts and all(map(without_epochs, facts)):
+            return fork
+    return False
+
+
+def _behind_peers_watermark(case: Case) -> Answer:
+    known = [one.replica.context.high_watermark for one in case.replicas if one.replica.context.high_watermark]
+    return bool(known) and any(one.replica.log_end_offset < max(known) for one in case.replicas)
+
+
+def _end_alike(case: Case) -> Answer:
+    return len({one.replica.log_end_offset for one in case.replicas}) == 1
+
+
+def _no_copy_left(case: Case) -> Answer:
+    """Whether the controller's log tells of it, or every copy ends at one offset below a checkpointed watermark."""
+    told = case.of("LRS_LOSS", "LRS_RISK")
+    if told:
+        return told[0]
+    ends = {one.replica.log_end_offset for one in case.replicas}
+    lost = [one for one in case.of("HW_BEYOND_LEO") if one.evidence.get("held_by") == []]
+    return lost[0] if lost and len(case.replicas) > 1 and len(ends) == 1 and any(map(unclean, case.replicas)) else False
+
+
+def _with_elr(case: Case) -> Answer:
+    """Whether the cluster keeps KIP-966's list; a feature that no record names is off, if any record names one."""
+    return case.features.get("eligible.leader.replicas.version", 0) >= 1 if case.features else None
+
+
+def _cut_by_recovery(case: Case) -> Answer:
+    """A log that ends with a whole batch below its own watermark while another has the rest."""
+    torn = {one.place.broker for one in case.of("SEG_TORN_TAIL", "SEG_SHORT", "FRAMING_LOST", "BATCH_CRC_MISMATCH")}
+    for one in case.of("HW_BEYOND_LEO"):
+        if one.evidence.get("held_by") and one.place.broker not in torn:
+            return one
+    return False
+
+
+def _start_beyond_end(case: Case) -> Answer:
+    return has("CHECKPOINT_OUT_OF_ORDER", what="log start", limit_name="log end")(case)
+
+
+def _peers_go_on(case: Case) -> Answer:
+    shown = _start_beyond_end(case)
+    value = shown.evidence.get("value") if isinstance(shown, Finding) else None
+    others = [one for one in case.replicas if isinstance(shown, Finding) and one.broker != shown.place.broker]
+    return any(one.replica.log_end_offset >= value for one in others) if others and isinstance(value, int) else None
+
+
+def _epochs_over_old_format(case: Case) -> Answer:
+    """A log that ends in a format without epochs, below an end for which the checkpoint names an epoch."""
+    for one in case.replicas:
+        epochs, end = one.replica.context.leader_epochs, one.replica.log_end_offset
+        entries = [] if epochs is None else [entry for entry in epochs.entries if entry.start_offset < end]
+        if one.ends_in_old_format and entries:
+            return one.shown(max(entries).start_offset, end)
+    return False
+
+
+def _history_lost_on_one(case: Case) -> Answer:
+    """A checkpoint that lacks epochs of its own log which another replica's checkpoint has, at the same offsets."""
+    if case.of(*FORKS, "SAME_EPOCH_DIVERGENCE"):
+        return False
+    for shown in case.of("EPOCH_CACHE_MISMATCH"):
+        mine = case.facts(shown.place.broker)
+        if shown.evidence.get("reason") != "entry_missing" or mine is None:
+            continue
+        own = mine.replica.context.leader_epochs
+        lost = set(mine.replica.epochs) - set([] if own is None else own.entries)
+        for other in case.replicas:
+            theirs = other.replica.context.leader_epochs
+            if other is not mine and theirs is not None and lost and lost <= set(theirs.entries):
+                return shown
+    return False
+
+
+def _several_log_dirs(one: ReplicaFacts) -> bool:
+    return one.log_dirs > 1 or "future" in one.relatives
+
+
+def _only_copies(case: Case) -> Answer:
+    """Whether one replica alone holds what an unclean leader lacks."""
+    return max((len(one.evidence.get("held_by", [])) for one in case.of("UNCLEAN_LOSS")), default=0) == 1
+
+
+HISTORIES: Final = (
+    Signature(
+        "d1",
+        "KAFKA-3919",
+        "offsets that step back after a power outage",
+        "before 0.11.0.0",
+        ("0.11.0",),
+        (
+            must("a batch begins below the last offset and ends above it", _straddling),
+            must("the log is in a format without leader epochs", of_subject(_straddling, without_epochs)),
+            extra("another replica holds these offsets whole", held_by_others(_straddling)),
+            expected("the broker was not stopped cleanly", of_subject(_straddling, unclean)),
+            extra("other replicas hold other records there", _ahead_of_peers),
+        ),
+    ),
+    Signature(
+        "d2",
+        "KAFKA-7164",
+        "follower that missed a leader change and did not truncate",
+        "before 2.0.1",
+        ("2.0.1", "2.1.0"),
+        (
+            must("a log goes on in the leader's epoch without being cut", _fork_where(_joined_without_cut)),
+            expected("the logs part below a known high watermark", has("FORK_BELOW_HW", "UNCLEAN_LOSS")),
+        ),
+    ),
+    Signature(
+        "d3",
+        "KAFKA-6361",
+        "logs that parted in a fast fail-over and grew together",
+        "0.11.0.0 to 1.1.1",
+        ("2.0.0",),
+        (
+            must("an epoch of one log is in no other, a later one in both", _fork_where(_grown_together)),
+            expected("the logs part below a known high watermark", has("FORK_BELOW_HW", "UNCLEAN_LOSS")),
+        ),
+    ),
+    Signature(
+        "d4",
+        "KAFKA-1211",
+        "truncation to the high watermark, see KIP-101",
+        "before 0.11.0.0, or with an older message format",
+        ("0.11.0",),
+        (
+            must("logs without leader epochs part below a high watermark", _fork_without_epochs),
+            expected("no replica keeps a leader-epoch-checkpoint", each(lambda one: one.replica.context.leader_epochs is None)),
+            extra("a log ends below another replica's high watermark", _behind_peers_watermark),
+            extra("all logs end alike, as if in sync", _end_alike),
+        ),
+        outgrown=False,
+    ),
+    Signature(
+        "d5",
+        "KIP-966",
+        "last replica standing, lost with an unclean stop",
+        "all versions without eligible leader replicas",
+        ("4.1.0",),
+        (
+            must("committed offsets went with the last in-sync replica", _no_copy_left),
+            must("a broker was not stopped cleanly", some(unclean)),
+            must("eligible leader replicas are not known to be enabled", lambda case: not _with_elr(case)),
+            extra("a recovery point lies beyond the log end", has("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
+            extra("a group has committed offsets beyond every log", has("GROUP_OFFSET_BEYOND_LOG")),
+            extra("the controller's log shows the election", has("LRS_LOSS", "UNCLEAN_ELECTION")),
+        ),
+        outgrown=False,
+    ),
+    Signature(
+        "d6",
+        "KAFKA-10751",
+        "unclean election",
+        "all versions, with unclean.leader.election.enable",
+        (),
+        (
+            must("a leader of a later epoch lacks committed records", has("UNCLEAN_LOSS")),
+            expected("the records are on one replica only", _only_copies),
+            extra("the controller's log shows an unclean election", has("UNCLEAN_ELECTION")),
+        ),
+    ),
+    Signature(
+        "d15",
+        "KAFKA-10101",
+        "log start beyond the log end, so that a start deletes all segments",
+        "before 2.8.0",
+        ("2.8.0",),
+        (
+            must("log-start checkpoint lies beyond the log end", _start_beyond_end),
+            expected("another replica's log goes on past that offset", _peers_go_on),
+            expected("the broker was not stopped cleanly", of_subject(_start_beyond_end, unclean)),
+        ),
+    ),
+    Signature(
+        "d16",
+        "linkedin/kafka#409",
+        "recovery that cut good batches off",
+        "not known",
+        (),
+        (
+            must("a log ends whole below its own watermark, others go on", _cut_by_recovery),
+            must("the broker was not stopped cleanly", of_subject(_cut_by_recovery, unclean)),
+            extra("a recovery point lies beyond the log end", has("CHECKPOINT_OUT_OF_ORDER", what="recovery point")),
+        ),
+    ),
+    Signature(
+        "d22",
+        "KAFKA-7897",
+        "epoch history kept for records without epochs",
+        "0.11.0.0 to 2.1.0, with message format 0 or 1",
+        ("2.1.1", "2.2.0"),
+        (
+            must("the checkpoint gives an epoch to batches that carry none", _epochs_over_old_format),
+            extra("logs part or are cut short", has(*FORKS, "HW_BEYOND_LEO")),
+        ),
+    ),
+    Signature(
+        "d23",
+        "KAFKA-15608",
+        "epoch history lost on one replica",
+        "brokers that moved a replica between log directories; KAFKA-7415 before 2.0.1",
+        (),
+        (
+            must("a checkpoint lacks epochs that another replica's has", _history_lost_on_one),
+            expected("its broker has several log directories", of_subject(_history_lost_on_one, _several_log_dirs)),
+            against("the checkpoint is damaged", has("CHECKPOINT_MALFORMED")),
+        ),
+    ),
+)

@@ -1,0 +1,367 @@
+"""The controller's log replayed: who led each partition, who was in sync, and when (PartitionRegistration, TopicDelta).
+
+A change record names only what changes. The leader epoch is in none of them: it is counted, one up for every record that names a
+leader, be it the same. What could not be read leaves a mark, and what stands behind a mark is told as unknown, not guessed.
+Records of kinds that are not known leave none: they are passed over and counted, and every last word says how many they were.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kafka_forensics.analysis.internal_topics.partition_changes import is_unclean, merged
+from kafka_forensics.model.controller import (
+    NO_LEADER,
+    BadMetadataRecord,
+    ControllerHistory,
+    MetadataRecord,
+    MetadataSnapshot,
+    PartitionControl,
+    PartitionEvent,
+    PartitionHistory,
+    PartitionState,
+    TopicHistory,
+)
+
+MAX_EVENTS: Final = 4096
+"""Events kept of one partition."""
+MAX_MARKS: Final = 4096
+"""Unreadable places told apart; behind the last of them nothing is believed until a snapshot states it."""
+MAX_MALFORMED: Final = 256
+"""Malformed records kept; all are counted."""
+TOPIC, BROKER = 2, 4
+"""Resource types of settings (ConfigResource)."""
+_DEFAULTS: Final = {
+    "log.cleanup.policy": "cleanup.policy",
+    "log.retention.ms": "retention.ms",
+    "log.retention.bytes": "retention.bytes",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "min.insync.replicas": "min.insync.replicas",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""Settings of brokers that are worth keeping, and what topics call them."""
+_HARMLESS: Final = frozenset({0, 1, 7, 8, 10, 11, 12, 14, 15, 17, 18, 19, 20, 21, 22, 26, 27, 29})
+"""Kinds that change neither partitions nor settings: one of them malformed leaves nothing else in doubt."""
+_SETTING: Final = 4
+_BEGIN, _END, _ABORT = 23, 24, 25
+
+
+@dataclass(slots=True)
+class _Known:
+    """A partition while its log is replayed."""
+
+    topic: str
+    history: PartitionHistory
+    state: PartitionState
+    stated: int
+    """Offset of the last record that told all of its state."""
+    last_leader: int
+    """-1: none ever."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    history: TopicHistory
+    partitions: dict[int, _Known] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Marks:
+    """Offsets of what could not be read, ascending."""
+
+    offsets: list[int] = field(default_factory=list)
+
+    def add(self, offset: int) -> None:
+        if len(self.offsets) < MAX_MARKS and (not self.offsets or offset > self.offsets[-1]):
+            self.offsets.append(offset)
+
+    def after(self, stated: int) -> int | None:
+        """The first mark behind `stated`; None if all is known from there on."""
+        at = bisect_right(self.offsets, stated)
+        if at < len(self.offsets):
+            return self.offsets[at]
+        return self.offsets[-1] if len(self.offsets) >= MAX_MARKS else None
+
+
+class Replay:
+    """Records go in by offset; `finish` gives the history. From `committed_end` on some may not count, from `possible_end` none."""
+
+    def __init__(self, log_start_offset: int, *, committed_end: int | None = None, possible_end: int | None = None) -> None:
+        self.history = ControllerHistory(log_start_offset=log_start_offset, committed_end_offset=committed_end)
+        self._topics: dict[str, _Topic] = {}
+        self._ids: dict[str, str] = {}
+        self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._marks = _Marks()
+        self._setting_marks = _Marks()
+        self._kinds: Counter[str] = Counter()
+        self._held: list[tuple[int, int, MetadataRecord]] | None = None
+        self._with_elr: dict[str, dict[int, _Known]] = {}
+        """By topic, then by identity."""
+        self._committed_end, self._possible_end = committed_end, possible_end
+        if log_start_offset > 0:
+            self.gap(log_start_offset)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether something that could not be read leaves a state unknown, so that a snapshot would help."""
+        return bool(self._marks.offsets or self._setting_marks.offsets)
+
+    def gap(self, offset: int) -> None:
+        """From `offset` on some records are on no copy."""
+        self._marks.add(offset)
+        self._setting_marks.add(offset)
+
+    def step(self, offset: int, timestamp_ms: int, record: MetadataRecord) -> None:
+        """Add the record at `offset`; what stands in a metadata transaction counts when that ends."""
+        self._kinds[record.name] += 1
+        self.history.last_ms = max(timestamp_ms, self.history.last_ms or 0)
+        if record.is_unknown:
+            self.history.unknown_records += 1
+        elif record.problem is not None:
+            self._malformed(offset, record)
+        if record.fields is None:
+            return
+        if record.api_key == _BEGIN:
+            self._held = []
+        elif record.api_key == _ABORT:
+            self._held = None
+        elif record.api_key == _END:
+            held, self._held = self._held or [], None
+            for one in held:
+                self._apply(*one)
+        elif self._held is not None:
+            self._held.append((offset, timestamp_ms, record))
+        else:
+            self._apply(offset, timestamp_ms, record)
+
+    def restate(self, snapshot: MetadataSnapshot) -> None:
+        """Take the state of all before `snapshot.offset` from a snapshot; nothing before it is in doubt any more."""
+        before = dict(self._topics)
+        self._topics, self._ids, self._configs, self._held = {}, {}, {}, None
+        self._marks, self._setting_marks = _Marks(), _Marks()
+        offset, moment = snapshot.offset, snapshot.timestamp_ms
+        for batch in snapshot.batches:
+            for number, record in batch.records:
+                if record.is_unknown:
+                    self.history.unknown_records += 1
+                elif record.problem is not None:
+                    self._malformed(number, record, seen_at=offset)
+                elif record.api_key == 2 and record.fields is not None:
+                    name, topic_id = record.fields["name"], record.fields["topic_id"]
+                    old = before.get(topic_id)
+                    history = TopicHistory(name, topic_id) if old is None else old.history
+                    self._topics[topic_id] = _Topic(history, {} if old is None else dict(old.partitions))
+                    self._ids[name] = topic_id
+                    self.history.topics[topic_id] = history
+                elif record.fields is not None:
+                    self._apply(offset, moment, record, kind="snapshot")
+        for topic_id in before.keys() - self._topics.keys():
+            self._delete(before[topic_id], offset, moment)
+
+    def finish(self, log_end_offset: int) -> ControllerHistory:
+        """The history, with the last word on every partition of topics that exist."""
+        history = self.history
+        history.log_end_offset = log_end_offset
+        history.kinds = dict(sorted(self._kinds.items()))
+        history.unknown_after = self._marks.after(-1)
+        settings_known = self._setting_marks.after(-1) is None
+        history.defaults = {
+            _DEFAULTS[name]: value for name, value in self._configs.get((BROKER, ""), {}).items() if name in _DEFAULTS
+        }
+        for topic in self._topics.values():
+            name = topic.history.topic
+            configs = self._configs.get((TOPIC, name), {})
+            topic.history.policies.add(configs.get("cleanup.policy"))
+            history.configs[name] = configs
+            if self._ids.get(name) == topic.history.topic_id:
+                for partition, known in topic.partitions.items():
+                    control = self._last_word(topic.history, known, settings_known=settings_known)
+                    history.partitions[name, partition] = control
+        return history
+
+    def _last_word(self, topic: TopicHistory, known: _Known, *, settings_known: bool) -> PartitionControl:
+        events, state = known.history.events, known.state
+        unknown = self._marks.after(known.stated)
+        end = self._committed_end
+        uncommitted = None if end is None else next((one.offset for one in events if one.offset >= end), None)
+        if uncommitted is not None and (unknown is None or uncommitted < unknown):
+            unknown = uncommitted
+        sure = unknown is None
+        configs = self.history.configs.get(topic.topic, {}) if settings_known else {}
+        defaults = self.history.defaults if settings_known else {}
+        policy = configs.get("cleanup.policy", defaults.get("cleanup.policy"))
+        return PartitionControl(
+            leader=state.leader if sure else None,
+            leader_epoch=state.leader_epoch if sure else None,
+            isr=list(state.isr) if sure else None,
+            elr=list(state.elr) if sure else None,
+            replica_assignment=list(state.replica_assignment) if sure else None,
+            configs=configs,
+            topic_id=topic.topic_id,
+            defaults=defaults,
+            directories=list(state.directories) if sure and state.directories else None,
+            leader_recovery_state=state.leader_recovery_state if sure else None,
+            last_offset=events[-1].offset if events else None,
+            last_ms=events[-1].timestamp_ms if events else None,
+            as_of_ms=self.history.last_ms,
+            unknown_after=unknown,
+            cleanup_policy=_ordered(policy),
+            was_compacted=_was_compacted(topic, policy, settings_known=settings_known),
+            history=known.history,
+            unknown_records=self.history.unknown_records,
+            exists_since_ms=events[0].timestamp_ms if events and topic.created_ms is None else topic.created_ms,
+        )
+
+    def _malformed(self, offset: int, record: MetadataRecord, seen_at: int | None = None) -> None:
+        self.history.malformed_records += 1
+        if len(self.history.malformed) < MAX_MALFORMED and seen_at is None:
+            self.history.malformed.append(BadMetadataRecord(offset, record))
+        if record.api_key in _HARMLESS:
+            return
+        at = offset if seen_at is None else seen_at
+        if record.api_key != _SETTING:
+            self._marks.add(at)
+        self._setting_marks.add(at)
+
+    def _apply(self, offset: int, timestamp_ms: int, record: MetadataRecord, kind: str | None = None) -> None:
+        fields = record.fields
+        assert fields is not None
+        match record.api_key:
+            case 2:
+                topic = TopicHistory(fields["name"], fields["topic_id"], offset, timestamp_ms)
+                self._topics[topic.topic_id] = _Topic(topic)
+                self._ids[topic.topic] = topic.topic_id
+                self.history.topics[topic.topic_id] = topic
+            case 3:
+                self._stated(offset, timestamp_ms, fields, kind or "created")
+            case 5:
+                self._changed(offset, timestamp_ms, fields)
+            case 9:
+                gone = self._topics.pop(fields["topic_id"], None)
+                if gone is not None:
+                    self._delete(gone, offset, timestamp_ms)
+            case 12:
+                self.history.features[fields["name"]] = fields["feature_level"]
+            case 28:
+                self._clear_elr(offset, timestamp_ms, fields["topic_name"])
+            case 4:
+                self._configured(fields)
+            case _:
+                pass
+
+    def _configured(self, fields: dict[str, Any]) -> None:
+        kind, resource, name, value = (fields[each] for each in ("resource_type", "resource_name", "name", "value"))
+        if kind != TOPIC and not (kind == BROKER and resource == "" and name in _DEFAULTS):
+            return
+        configs = self._configs.setdefault((kind, resource), {})
+        if value is None:
+            configs.pop(name, None)
+        else:
+            configs[name] = value
+        topic = self._topics.get(self._ids.get(resource, "")) if kind == TOPIC and name == "cleanup.policy" else None
+        if topic is not None:
+            topic.history.policies.add(value)
+
+    def _delete(self, topic: _Topic, offset: int, timestamp_ms: int) -> None:
+        topic.history.deleted_offset, topic.history.deleted_ms = offset, timestamp_ms
+        for known in topic.partitions.values():
+            self._note(known, self._event(known, offset, timestamp_ms, "deleted", known.state))
+        if self._ids.get(topic.history.topic) == topic.history.topic_id:
+            del self._ids[topic.history.topic]
+            policy = self._configs.pop((TOPIC, topic.history.topic), {}).get("cleanup.policy")
+            topic.history.policies.add(policy)
+
+    def _stated(self, offset: int, timestamp_ms: int, fields: dict[str, Any], kind: str) -> None:
+        """A record that tells all of a partition's state."""
+        topic = self._topics.get(fields["topic_id"])
+        if topic is None:  # its topic's record could not be read, or came before the log's start
+            topic = self._topics.setdefault(fields["topic_id"], _Topic(TopicHistory("", fields["topic_id"])))
+        state = PartitionState(
+            leader=fields["leader"],
+            leader_epoch=fields["leader_epoch"],
+            partition_epoch=fields["partition_epoch"],
+            isr=tuple(fields["isr"]),
+            elr=tuple(fields.get("eligible_leader_replicas") or ()),
+            last_known_elr=tuple(fields.get("last_known_elr") or ()),
+            replica_assignment=tuple(fields["replicas"]),
+            removing_replicas=tuple(fields["removing_replicas"] or ()),
+            adding_replicas=tuple(fields["adding_replicas"] or ()),
+            directories=tuple(fields.get("directories") or ()),
+            leader_recovery_state=fields["leader_recovery_state"],
+        )
+        partition = fields["partition_id"]
+        known = topic.partitions.get(partition)
+        if known is None:
+            known = topic.partitions[partition] = _Known(topic.history.topic, PartitionHistory(), state, offset, NO_LEADER)
+            topic.history.partitions[partition] = known.history
+        elif kind == "snapshot" and state == known.state:
+            known.stated = offset
+            return
+        known.stated = offset
+        self._note(known, self._event(known, offset, timestamp_ms, kind, state))
+
+    def _changed(self, offset: int, timestamp_ms: int, fields: dict[str, Any]) -> None:
+        topic = self._topics.get(fields["topic_id"])
+        known = None if topic is None else topic.partitions.get(fields["partition_id"])
+        if known is None:
+            return  # of a partition that nothing told of: the log begins behind its creation
+        state = merged(known.state, fields)
+        event = self._event(known, offset, timestamp_ms, "changed", state)
+        self._note(known, replace(event, is_unclean=is_unclean(known.state, fields)))
+
+    def _clear_elr(self, offset: int, timestamp_ms: int, name: str) -> None:
+        of_topics = [self._with_elr.get(name, {})] if name else [*self._with_elr.values()]
+        for known in [one for of_topic in of_topics for one in of_topic.values()]:
+            state = replace(known.state, elr=(), last_known_elr=())
+            self._note(known, self._event(known, offset, timestamp_ms, "changed", state))
+
+    def _event(self, known: _Known, offset: int, timestamp_ms: int, kind: str, state: PartitionState) -> PartitionEvent:
+        return PartitionEvent(
+            offset,
+            timestamp_ms,
+            kind,
+            state,
+            previous_leader=known.last_leader,
+            previous_isr=known.state.isr if known.history.events else (),
+            unknown_after=None if known.stated == offset else self._marks.after(known.stated),
+            is_committed=self._is_committed(offset),
+        )
+
+    def _is_committed(self, offset: int) -> bool | None:
+        """None: a majority may have the record, if voters do whose copies were not given."""
+        if self._committed_end is not None and offset < self._committed_end:
+            return True
+        return None if self._possible_end is None or offset < self._possible_end else False
+
+    def _note(self, known: _Known, event: PartitionEvent) -> None:
+        history = known.history
+        history.events.append(event)
+        known.state = event.state
+        of_topic = self._with_elr.setdefault(known.topic, {})
+        of_topic.pop(id(known), None)
+        if event.kind != "deleted" and (event.state.elr or event.state.last_known_elr):
+            of_topic[id(known)] = known
+        if not of_topic:
+            del self._with_elr[known.topic]
+        if event.state.leader != NO_LEADER:
+            known.last_leader = event.state.leader
+        if len(history.events) > MAX_EVENTS:
+            half = MAX_EVENTS // 2
+            kept = [one for one in history.events[:half] if one.is_unclean or one.kind == "created"][: half // 2]
+            history.dropped_events += half - len(kept)
+            history.events[:half] = kept
+
+
+def _ordered(policy: str | None) -> str | None:
+    """`compact`, `delete` or `compact,delete`, whatever the order and the blanks."""
+    if policy is None:
+        return None
+    return ",".join(sorted({each.strip() for each in policy.split(",")} & {"compact", "delete"})) or None
+
+
+def _was_compacted(topic: TopicHistory, policy: str | None, *, settings_known: bool) -> bool | None:
+    if any(each is not None and "compact" in each for each in (*topic.policies, policy)):
+        return True
+    complete = settings_known and topic.created_offset is not None and None not in topic.policies
+    return False if complete else None

@@ -1,0 +1,1 @@
+"""One replica at two times: what was appended, cut off, deleted or changed between them."""

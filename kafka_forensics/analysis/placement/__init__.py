@@ -1,0 +1,1 @@
+"""By which rule the keys of a topic came into its partitions."""

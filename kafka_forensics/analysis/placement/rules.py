@@ -1,0 +1,373 @@
+"""Which rule put a topic's keys into its partitions, when it changed, and which keys stand in several partitions.
+
+Every rule says for each key one partition, so each can be weighed by how often it is right, against the rule that knows nothing
+and is right in one of as many cases as there are partitions.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import log
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.placement.key_placement import PartitionKeys, thinned
+from kafka_forensics.model.findings import Confidence, Finding, Place
+from kafka_forensics.model.key_samples import KeySampleColumn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Times = NDArray[np.int64]
+    Hits = NDArray[np.bool_]
+
+MURMUR2: Final = "murmur2"
+CRC32: Final = "crc32"
+BOTH: Final = "murmur2 and crc32"
+NEITHER: Final = "no_known_hash"
+_HASHES: Final = (MURMUR2, CRC32)
+
+MOST_OF_A_TOPIC: Final = 1 << 13
+"""Records weighed of a topic: of very many partitions a few of each, of still more only of some partitions."""
+_LEAST_OF_A_PARTITION: Final = 4
+_ALL_COUNTS_UP_TO: Final = 64
+_NEIGHBOURS: Final = 16
+_STRAY: Final = 0.01
+"""Share of records that may lie elsewhere for other reasons, as when a program names the partition."""
+_SURE: Final = 12.0
+"""Nats (natural logarithms of odds) by which the best rule must be more likely than the next to be named."""
+_CHANGE: Final = 30.0
+"""Nats that a change must explain: a cut can be made at any of thousands of places, between any of some hundred rules."""
+_LEAST_SHARE: Final = 0.95
+_MOST_CHANGES: Final = 4
+_LISTED: Final = 16
+_EXAMPLES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way of choosing partitions: a hash modulo a number of partitions; BOTH are two clients at once, NEITHER none of these."""
+
+    partitioner: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Records with a key between two moments, as many as were looked at, the rule they follow and the share that does."""
+
+    rule: Rule
+    records: int
+    share: float
+    start_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """A key that stands in several partitions: partition → the first offset of it that was looked at."""
+
+    offsets: dict[int, int]
+
+
+@dataclass(slots=True)
+class Placement:
+    """How a topic's keys are placed: stretches in order of time, none if too little was seen to say.
+
+    `changes[i]` is, for each partition, the first offset looked at that follows stretch `i + 1` and not `i`.
+    """
+
+    topic: str
+    partition_count: int
+    stretches: list[Stretch] = field(default_factory=list)
+    changes: list[dict[int, int]] = field(default_factory=list)
+    keys: int = 0
+    scattered: list[Scattered] = field(default_factory=list)
+    """The first few of `scattered_keys`."""
+    scattered_keys: int = 0
+    keyless_share: dict[int, int] = field(default_factory=dict)
+    """Partition → its share of the topic's records without a key, in percent; estimated from those looked at."""
+
+    @property
+    def last_rule(self) -> tuple[str | None, int | None, int | None]:
+        """Partitioner, number of partitions and share in percent of the last stretch; None where nothing can be said."""
+        if not self.stretches:
+            return None, None, None
+        rule, share = self.stretches[-1].rule, self.stretches[-1].share
+        return rule.partitioner, rule.partition_count, None if rule.partitioner == NEITHER else round(100 * share)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to tell: one hash over all partitions fits all along, and no key was seen in two of them."""
+        known = all(
+            one.rule.partitioner in _HASHES and one.rule.partition_count >= self.partition_count and one.share >= _LEAST_SHARE
+            for one in self.stretches
+        )
+        return known and len(self.stretches) < 2 and not self.scattered_keys
+
+
+def judge_topic(topic: str, partitions: Mapping[int, PartitionKeys], partition_count: int, *, exact_count: bool) -> Placement:
+    """Weigh the rules over the keys of one topic; `exact_count` is whether `partition_count` is all there are."""
+    placement = Placement(topic, partition_count, keyless_share=_keyless_share(partitions))
+    if partition_count < 2 or not partitions:
+        return placement
+    keys = _Keys.of(partitions)
+    placement.keys = int(np.unique(keys.identity).size)
+    plain = _fits_throughout(keys, placement.keys, partition_count)
+    if plain is not None:
+        placement.stretches = [plain]
+    elif keys.size:
+        placement.scattered, placement.scattered_keys = keys.scattered()
+        rules = _Rules(keys.unrepeated(), partition_count, exact_count=exact_count)
+        placement.stretches, placement.changes = rules.stretches()
+    return placement
+
+
+def _keyless_share(partitions: Mapping[int, PartitionKeys]) -> dict[int, int]:
+    keyless = {number: one.records * one.keyless / one.looked_at for number, one in partitions.items() if one.looked_at}
+    total = sum(keyless.values())
+    return {number: round(100 * each / total) for number, each in sorted(keyless.items())} if total else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Records of all partitions, in order of partition and offset."""
+
+    partition: "NDArray[np.int64]"
+    offset: "NDArray[np.int64]"
+    timestamp: "NDArray[np.int64]"
+    murmur2: "NDArray[np.int64]"
+    crc32: "NDArray[np.int64]"
+
+    @classmethod
+    def of(cls, partitions: Mapping[int, PartitionKeys]) -> "_Keys":
+        most = max(_LEAST_OF_A_PARTITION, MOST_OF_A_TOPIC // len(partitions))
+        spread = 1 + (most * len(partitions) - 1) // MOST_OF_A_TOPIC
+        samples = {number: thinned(one.samples, most) for number, one in sorted(partitions.items())[::spread]}
+        rows = np.concatenate(list(samples.values()), axis=1)
+        numbers = np.repeat(np.array(list(samples), np.int64), [one.shape[1] for one in samples.values()])
+        return cls(numbers, *(rows[KeySampleColumn[name]] for name in ("OFFSET", "TIMESTAMP", "MURMUR2", "CRC32")))
+
+    @property
+    def size(self) -> int:
+        """Number of records."""
+        return int(self.partition.size)
+
+    def taken(self, which: "NDArray[Any]") -> "_Keys":
+        """Those at the indices, or where a mask is true."""
+        return _Keys(*(each[which] for each in (self.partition, self.offset, self.timestamp, self.murmur2, self.crc32)))
+
+    def appended(self) -> "NDArray[np.int64]":
+        """When each was appended, about: the latest time so far in its partition, as clients may set times of long ago."""
+        times = self.timestamp.copy()
+        edges = np.flatnonzero(np.diff(self.partition)) + 1
+        for start, end in itertools.pairwise([0, *edges.tolist(), self.size]):
+            times[start:end] = np.maximum.accumulate(times[start:end])
+        return times
+
+    @property
+    def identity(self) -> "NDArray[np.int64]":
+        """Both hashes in one number: what tells keys apart."""
+        return self.murmur2 << 32 | self.crc32
+
+    def unrepeated(self) -> "_Keys":
+        """The first and the last record of each key in each partition: a key that comes again proves nothing new."""
+        order = np.lexsort((self.offset, self.identity, self.partition))
+        identity, partition = self.identity[order], self.partition[order]
+        fresh = np.ones(self.size, np.bool_)
+        fresh[1:] = (identity[1:] != identity[:-1]) | (partition[1:] != partition[:-1])
+        last = np.ones(self.size, np.bool_)
+        last[:-1] = fresh[1:]
+        return self.taken(np.sort(order[fresh | last]))
+
+    def scattered(self) -> tuple[list[Scattered], int]:
+        """(the first few keys that stand in several partitions, how many do)."""
+        order = np.lexsort((self.offset, self.partition, self.identity))
+        identity, partition = self.identity[order], self.partition[order]
+        fresh = np.ones(self.size, np.bool_)
+        fresh[1:] = identity[1:] != identity[:-1]
+        number = np.cumsum(fresh) - 1
+        moved = np.zeros(self.size, np.bool_)
+        moved[1:] = ~fresh[1:] & (partition[1:] != partition[:-1])
+        spread = np.unique(number[moved])
+        examples = []
+        for key in spread[:_EXAMPLES].tolist():
+            rows = order[number == key]
+            seen: dict[int, int] = {}
+            for at in rows.tolist():
+                seen.setdefault(int(self.partition[at]), int(self.offset[at]))
+            examples.append(Scattered(seen))
+        return examples, int(spread.size)
+
+
+def _fits_throughout(keys: _Keys, different: int, partition_count: int) -> Stretch | None:
+    """The one hash that put each of so many `different` keys where it is; None where none or both did, or they are too few."""
+    if different * (log(1 - _STRAY) + log(partition_count)) < _SURE:
+        return None
+    hashes = {MURMUR2: keys.murmur2 & 0x7FFFFFFF, CRC32: keys.crc32}
+    fitting = [name for name, each in hashes.items() if bool((each % partition_count == keys.partition).all())]
+    if len(fitting) != 1:
+        return None
+    return Stretch(Rule(fitting[0], partition_count), keys.size, 1.0, int(keys.timestamp.min()))
+
+
+class _Rules:
+    """The rules in question, each with where it is right, over records in order of time."""
+
+    def __init__(self, keys: _Keys, partition_count: int, *, exact_count: bool) -> None:
+        self._keys = keys.taken(np.lexsort((keys.offset, keys.partition, keys.appended())))
+        self._count = partition_count
+        counts = sorted(_counts(partition_count, exact_count=exact_count))
+        self._rules = [Rule(name, count) for name in _HASHES for count in counts]
+        self._rules += [Rule(BOTH, partition_count), Rule(NEITHER, partition_count)]
+        hashes = {MURMUR2: self._keys.murmur2 & 0x7FFFFFFF, CRC32: self._keys.crc32}
+        hits = [hashes[rule.partitioner] % rule.partition_count == self._keys.partition for rule in self._rules[:-2]]
+        now = counts.index(partition_count)
+        hits.append(hits[now] | hits[len(counts) + now])
+        hits.append(np.ones(self._keys.size, np.bool_))
+        self._hits = np.stack(hits)
+        right = np.full(len(self._rules), log(1 - _STRAY))
+        right[-2:] = log((1 - _STRAY) / 2), -log(partition_count)
+        wrong = log(_STRAY / partition_count)
+        self._likelihood = np.cumsum(np.where(self._hits, right[:, None], wrong), axis=1)
+        self._prior = np.array([-3.0 * (rule.partition_count != partition_count) for rule in self._rules])
+        self._prior[-2] = -6.0
+
+    def stretches(self) -> tuple[list[Stretch], list[dict[int, int]]]:
+        """The stretches of time in which one rule holds, and where each change shows in the partitions."""
+        found = self._found()
+        if found and not _one_partition_then(found):
+            self._prior[[rule.partition_count == 1 for rule in self._rules]] = -np.inf
+            found = self._found()
+        counts = [one.rule.partition_count for one, _ in found]
+        if counts != sorted(counts):
+            return [], []  # partitions are never taken away, so times are not those of appending
+        changes = [self._where(before, after) for (_, before), (_, after) in itertools.pairwise(found)]
+        return [one for one, _ in found], changes
+
+    def _found(self) -> "list[tuple[Stretch, Hits]]":
+        """Stretches of different rules, each with where its rule is right; none if of one too little was seen to say.
+
+        A rule that fits only by and large fits here better and there worse by chance, so that no change is claimed with it.
+        """
+        has_times = bool((self._keys.timestamp >= 0).any())
+        cuts = self._cuts(0, self._keys.size, _MOST_CHANGES) if has_times else []
+        found = self._between([0, *cuts, self._keys.size])
+        vague = any(one.share < _LEAST_SHARE for one, _ in found)
+        return self._between([0, self._keys.size]) if cuts and vague else found
+
+    def _between(self, edges: list[int]) -> "list[tuple[Stretch, Hits]]":
+        found: list[tuple[Stretch, Hits]] = []
+        for start, end in itertools.pairwise(edges):
+            rule, hits = self._best(start, end)
+            if rule is None:
+                return []
+            if not found or found[-1][0].rule != rule:
+                share = float(hits[start:end].mean())
+                found.append((Stretch(rule, end - start, share, int(self._keys.timestamp[start])), hits))
+        return found
+
+    def _over(self, start: int, end: int) -> "NDArray[np.float64]":
+        """Logarithm of the likelihood of each rule over records `[start, end)`."""
+        before = self._likelihood[:, start - 1] if start else 0.0
+        total: NDArray[np.float64] = self._likelihood[:, end - 1] - before + self._prior
+        return total
+
+    def _cuts(self, start: int, end: int, most: int) -> list[int]:
+        """Where rules change within `[start, end)`, at most so many times."""
+        if end - start < 2 or most < 1:
+            return []
+        before = self._likelihood[:, start - 1 : start] if start else 0.0
+        left = self._likelihood[:, start : end - 1] - before + self._prior[:, None]
+        right = self._likelihood[:, end - 1 : end] - self._likelihood[:, start : end - 1] + self._prior[:, None]
+        both = left.max(axis=0) + right.max(axis=0)
+        at = int(both.argmax())
+        if both[at] - self._over(start, end).max() < _CHANGE or left[:, at].argmax() == right[:, at].argmax():
+            return []
+        cut = start + at + 1
+        first = self._cuts(start, cut, most - 1)
+        return [*first, cut, *self._cuts(cut, end, most - 1 - len(first))]
+
+    def _best(self, start: int, end: int) -> tuple[Rule | None, "Hits"]:
+        """The rule that fits `[start, end)` and where it is right; None where too little was seen to say."""
+        likely = self._over(start, end)
+        best = int(likely.argmax())
+        other = likely[:-1].max() if best == len(self._rules) - 1 else likely[-1]
+        return self._rules[best] if likely[best] - other >= _SURE else None, self._hits[best]
+
+    def _where(self, before: "Hits", after: "Hits") -> dict[int, int]:
+        """Partition → its first offset looked at from which on `after` is right more often than `before`."""
+        keys, found = self._keys, {}
+        for number in np.unique(keys.partition).tolist():
+            rows = np.flatnonzero(keys.partition == number)
+            rows = rows[np.argsort(keys.offset[rows], kind="stable")]
+            gain = np.cumsum(before[rows].astype(np.int64) - after[rows].astype(np.int64))
+            at = int(gain.argmax()) + 1 if gain.max() > 0 else 0
+            telling = np.flatnonzero(after[rows[at:]] & ~before[rows[at:]])
+            if telling.size:
+                found[int(number)] = int(keys.offset[rows[at:][telling[0]]])
+        return found
+
+
+def _one_partition_then(found: "list[tuple[Stretch, Hits]]") -> bool:
+    """Whether stretches of a single partition are believable: all keys lie in partition 0 for other reasons too, so only where the
+    log begins so and goes on by a hash over several."""
+    return all(
+        stretch.rule.partition_count > 1 or (index == 0 and len(found) > 1 and found[1][0].rule.partitioner in _HASHES)
+        for index, (stretch, _) in enumerate(found)
+    )
+
+
+def _counts(partition_count: int, *, exact_count: bool) -> set[int]:
+    """Numbers of partitions the topic may have had: all if it has few; of many those near the present and its simple fractions."""
+    counts = {partition_count, *range(1, min(partition_count, _ALL_COUNTS_UP_TO) + 1)}
+    counts |= set(range(max(partition_count - _NEIGHBOURS, 1), partition_count))
+    counts |= {partition_count // 2, partition_count // 3, partition_count // 4, partition_count * 2 // 3, partition_count * 3 // 4}
+    if not exact_count:
+        counts |= set(range(partition_count + 1, partition_count + 1 + min(partition_count, _ALL_COUNTS_UP_TO)))
+    return counts - {0}
+
+
+def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKeys], count_witness: str) -> Finding | None:
+    """What is to be told of a topic's keys; None where one hash over all partitions fits, or too little was seen."""
+    if placement.is_plain or (not placement.stretches and not placement.scattered_keys):
+        return None
+    last = placement.stretches[-1] if placement.stretches else None
+    evidence: dict[str, Any] = {
+        "partitioner": None if last is None else last.rule.partitioner,
+        "partition_count": placement.partition_count if last is None else last.rule.partition_count,
+        "partitioner_before": None,
+        "partition_count_before": None,
+        "changed_timestamp": None,
+        "agreeing_percent": None,
+        "elsewhere_percent": None,
+        "partitions": placement.partition_count,
+        "records_looked_at": sum(one.looked_at for one in looked_at.values()),
+        "keys_looked_at": placement.keys,
+        "keys_in_several_partitions": placement.scattered_keys or None,
+        "examples": [{"first_offsets": {str(at): offset for at, offset in one.offsets.items()}} for one in placement.scattered],
+        "changes": list(_changes(placement)),
+        "keyless_percent": {str(number): share for number, share in list(placement.keyless_share.items())[:_LISTED]},
+        "premises": [f"number of partitions: {count_witness}", "the first records of some batches were looked at"],
+    }
+    if last is not None and last.rule.partitioner != NEITHER:
+        evidence["agreeing_percent"] = round(100 * last.share)
+        evidence["elsewhere_percent"] = None if last.share >= _LEAST_SHARE else 100 - round(100 * last.share)
+    if len(placement.stretches) > 1:
+        before = placement.stretches[-2]
+        evidence["partitioner_before"] = before.rule.partitioner
+        evidence["partition_count_before"] = before.rule.partition_count
+        evidence["changed_timestamp"] = placement.stretches[-1].start_timestamp
+    confidence = Confidence.SUSPECTED if last is not None and last.rule.partitioner == NEITHER else None
+    return finding("KEY_PLACEMENT", Place(placement.topic), evidence, confidence=confidence)
+
+
+def _changes(placement: Placement) -> Iterator[dict[str, Any]]:
+    for before, after, where in zip(placement.stretches, placement.stretches[1:], placement.changes, strict=False):
+        yield {
+            "timestamp": after.start_timestamp,
+            "before": {"partitioner": before.rule.partitioner, "partition_count": before.rule.partition_count},
+            "after": {"partitioner": after.rule.partitioner, "partition_count": after.rule.partition_count},
+            "first_offsets": {str(number): offset for number, offset in list(where.items())[:_LISTED]},
+        }

@@ -1,0 +1,1 @@
+"""Idempotent producers: sequence numbers and epochs that do not follow."""

@@ -1,0 +1,178 @@
+"""Replicas that are absent or empty, and may lead all the same: their followers would cut what only they hold.
+
+A broker that finds no directory of a replica creates an empty log. Whether it may be elected with it, the controllers' log says;
+under ZooKeeper, where the ISR is on no disk, nothing does, and an empty replica can only be suspected.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.replicas.differences import BatchReader
+from kafka_forensics.analysis.replicas.elections import electable
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.evidence.ledger import Case, ExpectedReplica
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+
+_LOST_ALREADY: Final = frozenset({"UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW"})
+_CREATED_LATER: Final = "the copy was made before its broker had created the replica"
+_JUST_CREATED: Final = "it was created just before the copy was made, and had copied nothing yet"
+
+
+@dataclass(frozen=True, slots=True)
+class _AtRisk:
+    """What an empty leader would cost: offsets [start, end), committed by `witness` (None: not proven), and who holds them."""
+
+    start: int
+    end: int
+    witness: str | None
+    held_by: list[int | str]
+
+
+def with_absent_members(replicas: list[Replica], findings: list[Finding], reader: BatchReader) -> list[Finding]:
+    """`findings` about replicas that were compared, with those about absent and empty ones that may lead."""
+    control = replicas[0].context.control
+    absent = [row for row in replicas[0].context.without_copy if row.case is Case.ABSENT]
+    if control is None:
+        empty = [] if any(each.kind in _LOST_ALREADY for each in findings) else _empty(replicas)
+        told = [_suspected(replicas, row) for row in absent if not (row.is_deleted or row.is_set_aside)]
+        told += [_suspected_empty(replicas, each) for each in empty]
+        counted = {each.place.broker for each in told if each is not None}
+        if not any(each.context.live for each in replicas):  # of running brokers one lags behind another's checkpoint all the time
+            findings = [each if each.place.broker in counted else _with_committed(replicas, each) for each in findings]
+    else:
+        told = [_member(replicas, row, control, reader) for row in absent]
+    found = [each for each in told if each is not None]
+    brokers = {each.place.broker for each in found if each.kind != "EMPTY_REPLICA_MAY_LEAD"}
+    return [each for each in findings if each.kind != "REPLICA_LAGS" or each.place.broker not in brokers] + found
+
+
+def _at_risk(holding: Sequence[Replica]) -> _AtRisk | None:
+    """What `holding` hold, up to the highest of their watermarks; where none is known, all of it."""
+    start = min((each.log_start_offset for each in holding), default=0)
+    ends = [(min(each.context.high_watermark or 0, each.log_end_offset), number) for number, each in enumerate(holding)]
+    end, best = max(ends, key=lambda row: row[0], default=(0, 0))
+    witness = None
+    if end > start:
+        witness = f"replication-offset-checkpoint of broker {holding[best].broker}"
+    else:
+        end = max((each.log_end_offset for each in holding), default=0)
+    if end <= start:
+        return None
+    return _AtRisk(start, end, witness, [each.broker for each in holding if each.log_end_offset >= end])
+
+
+def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionControl, reader: BatchReader) -> Finding | None:
+    """`LRS_RISK` or `ISR_MEMBER_MISSING_COMMITTED` of a replica without a directory that the controllers' log may elect."""
+    members = electable(control)
+    holding = [each for each in replicas if each.context.node != row.node]
+    risk = _at_risk(holding)
+    if row.node not in members or risk is None or not _older_than_control(holding, risk, control, reader):
+        return None
+    evidence: dict[str, Any] = {
+        "membership": members[row.node],
+        "isr": control.isr,
+        "elr": control.elr,
+        "high_watermark": risk.end if risk.witness is not None else None,
+        "witness": risk.witness,
+        "log_end_offset": 0,
+        "loses": risk.end - risk.start,
+        "held_by": risk.held_by,
+        "absent": True,
+        "premises": [f"ISR and ELR as in record {control.last_offset} of __cluster_metadata", *_premises(row, risk)],
+    }
+    alone = set(members) == {row.node}
+    sure = row.is_wiped or row.stopped_cleanly
+    if not sure:
+        evidence["harmless_if"] = _CREATED_LATER
+    confidence = None if sure and risk.witness is not None else Confidence.SUSPECTED
+    place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=risk.start, offset_end=risk.end)
+    kind = "LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED"
+    return on_premises(finding(kind, place, evidence, confidence=confidence), control.premises)
+
+
+def _premises(row: ExpectedReplica, risk: _AtRisk) -> list[str]:
+    """What the claim stands on: how the log directory was read, and by what the records are known to be committed."""
+    if row.is_wiped:
+        told = (
+            f"the log directory of broker {row.broker} holds meta.properties alone: taken as wiped (--partial: as copied in part)"
+        )
+    else:
+        told = f"the log directory of broker {row.broker} was given, and no directory of the partition is in it"
+    if risk.witness is None:
+        return [told, "no high watermark is known: whether the records were committed is not proven"]
+    return [told, f"committed up to {risk.end}: {risk.witness}"]
+
+
+def _older_than_control(holding: Sequence[Replica], risk: _AtRisk, control: PartitionControl, reader: BatchReader) -> bool:
+    """Whether the first of the records is not newer than the copy of the controllers' log, which else says nothing of them."""
+    if control.as_of_ms is None:
+        return False
+    holder = next(each for each in holding if each.broker in risk.held_by)
+    first = next((run for run in holder.state.continuity.runs if run.end_offset > risk.start), None)
+    if first is None:
+        return False
+    start = max(first.start_offset, risk.start)
+    rows = reader.batches(holder, start, start + 1)
+    return not rows.shape[1] or bool(rows[BatchColumn.BASE_TIMESTAMP, 0] <= control.as_of_ms)
+
+
+def _empty(replicas: list[Replica]) -> list[Replica]:
+    """Replicas whose directory is there and whose log never held anything, as far as it shows."""
+    return [
+        each
+        for each in replicas
+        if each.end_is_known
+        and each.log_start_offset == each.log_end_offset == 0
+        and not each.state.framing.batches
+        and not each.state.framing.bytes_damaged
+    ]
+
+
+def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
+    """`EMPTY_REPLICA_MAY_LEAD` of a replica without a directory, where nothing says who is in sync."""
+    risk = _at_risk([each for each in replicas if each.broker != row.broker])
+    if risk is None or risk.witness is None:
+        return None
+    evidence: dict[str, Any] = _evidence(risk) | {"absent": True, "premises": [*_premises(row, risk), _NO_ISR]}
+    if row.is_wiped:
+        evidence |= {"wiped": True, "harmless_if": "the broker is new, or never had a replica of this partition"}
+    place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=risk.start, offset_end=risk.end)
+    return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence)
+
+
+def _suspected_empty(replicas: list[Replica], empty: Replica) -> Finding | None:
+    """The same of a replica whose log is empty: a warning, since one that never copied anything looks so, too."""
+    risk = _at_risk([each for each in replicas if each is not empty])
+    if risk is None or risk.witness is None:
+        return None
+    premises = [f"the log of broker {empty.broker} is empty", f"committed up to {risk.end}: {risk.witness}", _NO_ISR]
+    evidence: dict[str, Any] = _evidence(risk) | {"premises": premises, "harmless_if": _JUST_CREATED}
+    place = empty.context.place(offset_start=risk.start, offset_end=risk.end)
+    return finding("EMPTY_REPLICA_MAY_LEAD", place, evidence, severity=Severity.WARNING)
+
+
+def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
+    """A replica that lags, with how much of what it lacks is committed, where nothing says who is in sync: one that is, and whose
+    disks were replaced by an older copy of theirs, looks the same."""
+    if lags.kind != "REPLICA_LAGS" or lags.place.offset_start is None:
+        return lags
+    risk = _at_risk([each for each in replicas if each.broker != lags.place.broker])
+    committed = 0 if risk is None or risk.witness is None else risk.end - lags.place.offset_start
+    return lags if committed <= 0 else replace(lags, evidence=lags.evidence | {"committed": committed})
+
+
+_NO_ISR: Final = "no controller's log says who is in sync"
+
+
+def _evidence(risk: _AtRisk) -> dict[str, Any]:
+    return {
+        "high_watermark": risk.end,
+        "witness": risk.witness,
+        "log_end_offset": 0,
+        "loses": risk.end - risk.start,
+        "held_by": risk.held_by,
+    }

@@ -1,0 +1,373 @@
+"""Replicas of one partition against each other: agreement, forks, losses, lag, and who holds a good copy."""
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
+from kafka_forensics.analysis.replicas.damaged_forks import another_history, doubted_epoch, has_good_copy, with_damage_told
+from kafka_forensics.analysis.replicas.differences import BatchReader, Conflicts, Differences, differences
+from kafka_forensics.analysis.replicas.fork_cuts import last_epoch, lineage
+from kafka_forensics.analysis.replicas.forks import fork_findings, parted, trailing_epoch_loss, unexplained, untold
+from kafka_forensics.analysis.replicas.replica import Replica, kept_from
+from kafka_forensics.analysis.replicas.verdicts import CUT_BACK
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.results import Agreement
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What comparing gave: how the replicas agree, the findings, a lower bound of the high watermark with its witness, and where
+    pairs of replicas (by their numbers) hold different records."""
+
+    agreement: Agreement
+    findings: list[Finding] = field(default_factory=list)
+    high_watermark: int | None = None
+    witness: str | None = None
+    conflicts: Conflicts = field(default_factory=dict)
+    unlike: list[tuple[int, int]] = field(default_factory=list)
+    """Pairs that do not hold the same batches where their logs overlap."""
+
+
+def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
+    """Compare the replicas of one partition, which are of one topic in one cluster."""
+    high_watermark, witness = _high_watermark(replicas)
+    result = Comparison(Agreement("identical"), [], high_watermark, witness)
+    if len(replicas) < 2:
+        return result
+    result.agreement.common_end_offset = min(one.log_end_offset for one in replicas)
+    pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
+    conflicts = {pair: [one for one in found if one.kind == "content"] for pair, found in pairs.items()}
+    result.unlike = [pair for pair, found in pairs.items() if found.unlike]
+    result.conflicts = forked = {pair: found for pair, found in conflicts.items() if found}
+    result.findings += _damaged(replicas, pairs, reader, forked)
+    result.findings += _headers(replicas, pairs)
+    result.findings += _reencoded(replicas, pairs)
+    ends = {one.log_end_offset for one in replicas}
+    loss = None if forked else trailing_epoch_loss(replicas)
+    if forked:
+        forks, epochs, first = fork_findings(replicas, forked)
+        result.findings += _records_named(forks, replicas, forked, reader)
+        if len(set(epochs.values())) == 1:
+            first = forks[0].evidence.get("record_offset", first)
+        result.agreement = Agreement("conflict", first, epochs)
+        rest = unexplained(replicas, forked, forked)
+        while rest:
+            result.findings += untold(
+                _records_named(fork_findings(replicas, rest, forked)[0], replicas, rest, reader), result.findings
+            )
+            rest = unexplained(replicas, rest, forked)
+        while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
+            result.findings.append(beside)
+    elif loss is not None:
+        result.findings.append(loss)
+        result.agreement.kind = "prefix"
+    elif any(one.state.unread for one in replicas):
+        result.agreement = Agreement("not_compared")
+    elif is_compacted(*replicas):
+        result.agreement.kind = "compacted"
+    elif any(one.kind in ("damaged", "header") for found in pairs.values() for one in found):
+        result.agreement.kind = "content"
+        result.agreement.common_end_offset = min(found[0].offset for found in pairs.values() if found)
+    elif _some_missing(replicas):
+        result.agreement.kind = "missing"
+    elif len(ends) > 1:
+        result.agreement.kind = "prefix"
+    result.findings = with_damage_told(replicas, result.findings)
+    leading = {broker for one in result.findings if one.kind == "UNCLEAN_LOSS" for broker in one.evidence["leaders"]}
+    result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
+    _tell_unread(result, max(found.ranges_not_compared for found in pairs.values()))
+    return result
+
+
+def _records_named(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
+    """`forks`; different records of one leader epoch with `record_offset`, the first of them in the first batches that differ."""
+    for one in forks:
+        if one.kind == "SAME_EPOCH_DIVERGENCE":
+            first = [(pair, found[0]) for pair, found in conflicts.items() if found[0].offset == one.evidence["offset"]]
+            known = [
+                reader.first_unlike(replicas[i], each.left, replicas[j], each.right)
+                for (i, j), each in first
+                if each.epochs[0] == each.epochs[1]
+            ]
+            offset = min((offset for offset in known if offset is not None), default=None)
+            one.evidence.update({} if offset is None else {"record_offset": offset})
+    return forks
+
+
+def _tell_unread(result: Comparison, ranges: int) -> None:
+    """Say with all that was found that so many ranges differ and were not read; without a word of them nothing is identical."""
+    if not ranges:
+        return
+    for one in result.findings:
+        one.evidence["ranges_not_compared"] = ranges
+    if result.agreement.kind in ("identical", "prefix"):
+        result.agreement = Agreement("not_compared")
+
+
+def _some_missing(replicas: list[Replica]) -> bool:
+    """Whether a replica has a hole, in good order or eaten by damage, where another has batches."""
+    for one in replicas:
+        holes = [(gap.start, gap.end) for gap in one.course.irregularities if gap.kind == "OFFSET_GAP"]
+        holes += list(one.course.eaten.values())
+        if any(other.covers(start, end) for start, end in holes for other in replicas if other is not one):
+            return True
+    return False
+
+
+def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
+    """The largest checkpointed high watermark: a lower bound for the log it was read with."""
+    known = [one for one in replicas if one.context.high_watermark]
+    if not known:
+        return None, None
+    best = max(known, key=lambda one: one.context.high_watermark or 0)
+    return best.context.high_watermark, f"replication-offset-checkpoint of broker {best.broker}"
+
+
+def _damaged(
+    replicas: list[Replica], pairs: dict[tuple[int, int], Differences], reader: BatchReader, forked: Conflicts
+) -> list[Finding]:
+    """Batches that differ because they rotted on one replica, or hold no records there though their CRC is right: once for each
+    such batch, with the majority's view."""
+    bad: dict[tuple[int, int], dict[str, Any]] = {}
+    for (i, j), found in pairs.items():
+        for one in found:
+            if one.kind != "damaged":
+                continue
+            rotten = [row for row in (one.left, one.right) if row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED]]
+            for side, other, row in ((i, j, one.left), (j, i, one.right)):
+                if any(row is each for each in rotten) or (not rotten and reader.undecodable(replicas[side], row)):
+                    offset = int(row[BatchColumn.BASE_OFFSET])
+                    kind = "rot" if rotten else "undecodable"
+                    entry = bad.setdefault((side, offset), {"row": row, "kind": kind, "against": {}})
+                    entry["against"].setdefault(other, []).append(one.right if row is one.left else one.left)
+    findings = []
+    for (side, offset), entry in sorted(bad.items()):
+        row, end = entry["row"], int(entry["row"][BatchColumn.LAST_OFFSET]) + 1
+        others = [k for k in sorted(entry["against"]) if (k, offset) not in bad]
+        same = [k for k in others if not parted(replicas, forked, (side, k), (offset, end))]
+        premises = doubted_epoch(row, [each for k in same for each in entry["against"][k]])
+        context = replicas[side].context
+        place = context.place(
+            context.log_file(int(row[-1])),
+            byte_start=int(row[BatchColumn.POSITION]),
+            byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
+            offset_start=offset,
+            offset_end=end,
+        )
+        evidence = {
+            "kind": entry["kind"],
+            "epoch": int(row[BatchColumn.PARTITION_LEADER_EPOCH]),
+            "minority": [replicas[side].broker],
+            "majority": [replicas[k].broker for k in same],
+            "held_by": [replicas[k].broker for k in same if has_good_copy(replicas[k], row, entry["against"][k])],
+        } | ({"premises": premises, "epoch_in_doubt": True} if premises else {})
+        findings.append(finding("REPLICA_DIFFERS", place, evidence, confidence=Confidence.INFERRED if premises else None))
+    return findings
+
+
+def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
+    """Batches with equal bytes under the CRC but another epoch in the header: who stands alone with his."""
+    votes: dict[int, dict[int, Any]] = {}
+    for (i, j), found in pairs.items():
+        for one in found:
+            if one.kind == "header" and one.epochs[0] != one.epochs[1]:
+                rows = votes.setdefault(one.offset, {})
+                rows[i], rows[j] = one.left, one.right
+    findings = []
+    for offset, rows in sorted(votes.items()):
+        epochs: dict[int, list[int]] = {}
+        for k, row in rows.items():
+            epochs.setdefault(int(row[BatchColumn.PARTITION_LEADER_EPOCH]), []).append(k)
+        majority = max(epochs, key=lambda epoch: (len(epochs[epoch]), -epoch))
+        for epoch, holders in sorted(epochs.items()):
+            for k in holders if epoch != majority else []:
+                row, context = rows[k], replicas[k].context
+                place = context.place(
+                    context.log_file(int(row[-1])),
+                    byte_start=int(row[BatchColumn.POSITION]),
+                    byte_end=int(row[BatchColumn.POSITION] + row[BatchColumn.SIZE_IN_BYTES]),
+                    offset_start=offset,
+                    offset_end=int(row[BatchColumn.LAST_OFFSET]) + 1,
+                )
+                brokers = [replicas[n].broker for n in sorted(epochs[majority])]
+                evidence = {"epoch": epoch, "expected_epoch": majority, "witnesses": ["other replicas"], "held_by": brokers}
+                findings.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
+    return findings
+
+
+def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences]) -> list[Finding]:
+    """Batches whose bytes differ and whose records do not: harmless, one finding a pair."""
+    findings = []
+    for (i, j), found in sorted(pairs.items()):
+        same = [one for one in found if one.kind == "reencoded"]
+        if same:
+            place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
+            evidence = {"brokers": [replicas[i].broker, replicas[j].broker], "batches": found.counts["reencoded"]}
+            findings.append(finding("BATCHES_REENCODED", place, evidence))
+    return findings
+
+
+def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
+    """Replicas that are a strict prefix of another and fork from none; a longer copy that forks from a third is no good advice."""
+    findings = []
+    longest = max(one.log_end_offset for one in replicas)
+    parted_ones = {index for pair in forked for index in pair}
+    for index, one in enumerate(replicas):
+        if one.log_end_offset >= longest or not one.end_is_known or index in parted_ones:
+            continue
+        longer = [k for k, other in enumerate(replicas) if other.log_end_offset > one.log_end_offset]
+        start = kept_from(one.log_end_offset, [replicas[k] for k in longer])
+        place = one.context.place(offset_start=min(start, longest), offset_end=longest)
+        evidence: dict[str, Any] = {"behind": longest - one.log_end_offset, "leader_end": longest}
+        evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
+        if parted_ones.intersection(longer):
+            evidence["in_conflict"] = [replicas[k].broker for k in longer if k in parted_ones]
+        findings.append(finding("REPLICA_LAGS", place, evidence))
+    return findings
+
+
+def _partition(replicas: list[Replica]) -> Place:
+    return Place(replicas[0].context.topic, replicas[0].context.partition)
+
+
+def with_holders(
+    replicas: list[Replica], findings: list[Finding], comparison: Comparison, *, all_read: bool = True
+) -> list[Finding]:
+    """Add to findings of damage and gaps who holds the offsets whole, and raise gaps below the high watermark to critical.
+
+    `comparison` is that of the replicas, whose findings are among `findings`. What of gaps below the high watermark no replica
+    holds is `COMMITTED_LOST_EVERYWHERE`, but where `all_read` says that a log was not read whole.
+    """
+    high_watermark = comparison.high_watermark
+    judged = []
+    lost: set[tuple[int, int]] = set()
+    spoiled = {(one.place.broker, *_offsets(one)) for one in findings if one.kind in _SPOILED}
+    for found in findings:
+        one = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else _cut_back(replicas, found)
+        start, end = one.place.offset_start, one.place.offset_end
+        if one.kind not in _HELD or start is None or end is None:
+            judged.append(one)
+            continue
+        own = [k for k, other in enumerate(replicas) if other.broker == one.place.broker]
+        low, high = _offsets(one)
+        covering = [k for k, other in enumerate(replicas) if k not in own and other.covers(low, high)]
+        same = [k for k in covering if not any(parted(replicas, comparison.conflicts, (mine, k), (low, high)) for mine in own)]
+        if one.kind in _GONE:
+            same = [k for k in same if not any(another_history(replicas[mine], replicas[k], low, high) for mine in own)]
+        holders = [replicas[k].broker for k in same]
+        if one.kind in _SPOILED or one.kind == "BATCH_CRC_MISMATCH":
+            bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
+            holders = [broker for broker in holders if broker not in bad]
+        evidence = dict(one.evidence) | {"held_by": holders}
+        severity = one.severity
+        if one.kind in _MISSING and high_watermark is not None:
+            evidence |= {
+                "high_watermark": high_watermark,
+                "witness": comparison.witness,
+                "below_high_watermark": start < high_watermark,
+            }
+            if start < high_watermark and one.kind in _CRITICAL_BELOW:
+                severity = Severity.CRITICAL
+            if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1 and all_read:
+                lost.add((start, end))
+        judged.append(replace(one, severity=severity, evidence=evidence))
+    for start, end in _held_nowhere(replicas, lost, high_watermark or 0):
+        place = replace(_partition(replicas), offset_start=start, offset_end=end)
+        evidence = {"missing": end - start, "high_watermark": high_watermark, "witness": comparison.witness, "held_by": []}
+        judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
+    return judged
+
+
+def _cut_back(replicas: list[Replica], found: Finding) -> Finding:
+    """What an open index keeps behind the end of its log, as harmless where another copy tells that the log was cut back there: a
+    leader epoch that this log does not know begins at its end or before."""
+    if found.kind != "INDEX_MISMATCH" or not found.evidence.get("behind_log_end"):
+        return found
+    one = next(each for each in replicas if each.context.log_dir == found.place.log_dir and each.broker == found.place.broker)
+    end = one.log_end_offset
+    told = any(
+        entry.leader_epoch > last_epoch(one) and entry.start_offset <= end
+        for other in replicas
+        for entry in lineage(other)
+        if other is not one
+    )
+    if not told or (one.context.high_watermark or 0) > end:
+        return found
+    return replace(found, severity=Severity.INFO, evidence=found.evidence | {"harmless_if": CUT_BACK})
+
+
+def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
+    """A lost end without the offsets below the log start of all others that reach behind it: those were deleted since, and are
+    nobody's to give back. As it is where no other has any of it."""
+    start, end = _offsets(lost)
+    others = [one for one in replicas if one.broker != lost.place.broker and start < one.log_end_offset]
+    first = kept_from(start, others) if others else start
+    return replace(lost, place=replace(lost.place, offset_start=first)) if first < end else lost
+
+
+def _offsets(one: Finding) -> tuple[int, int]:
+    """Offsets [start, end) of a finding; of a batch whose header claims more than it has, those of its records."""
+    start, end = one.place.offset_start or 0, one.place.offset_end or 0
+    count = one.evidence.get("records_count")
+    if one.kind == "BATCH_RANGE_INCONSISTENT" and isinstance(count, int) and count > 0:
+        end = min(end, start + count)
+    return start, end
+
+
+def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_watermark: int) -> list[tuple[int, int]]:
+    """What of these gaps is below the high watermark and in no log, ascending.
+
+    Offsets below some replica's log start are left out: there they were deleted, and that they expired here too is no loss.
+    """
+    if not gaps:
+        return []
+    position = max(one.log_start_offset for one in replicas)
+    held = sorted((run.start_offset, run.end_offset) for one in replicas for run in one.state.continuity.runs)
+    missing: list[tuple[int, int]] = []
+    for start, end in [*held, (high_watermark, high_watermark)]:
+        if position < min(start, high_watermark):
+            missing.append((position, min(start, high_watermark)))
+        position = max(position, end)
+    found = {(max(a, c), min(b, d)) for a, b in missing for c, d in gaps if max(a, c) < min(b, d)}
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+_CRITICAL_BELOW = frozenset({"OFFSET_GAP", "OFFSET_DISCONTINUITY", "RECOVERY_WOULD_TRUNCATE"})
+"""Kinds that are critical where they begin below the high watermark."""
+_MISSING = _CRITICAL_BELOW | {"SEGMENT_MISSING"}
+"""Kinds that are told the partition's high watermark, and by which witness; `HW_BEYOND_LEO` speaks of its replica's own."""
+_SPOILED = frozenset(
+    {
+        "BATCH_MAGIC_UNKNOWN",
+        "BATCH_MAGIC_REGRESSION",
+        "BATCH_COUNT_LIE",
+        "BATCH_RANGE_INCONSISTENT",
+        "RECORD_VARINT_OVERLONG",
+        "RECORD_LENGTH_OUT_OF_BOUNDS",
+        "RECORD_MALFORMED",
+        "EPOCH_FIELD_MISMATCH",
+    }
+)
+"""What may be wrong with a batch whose checksum is right: such a copy is no good one of the same batch."""
+_DAMAGED = frozenset({"FRAMING_LOST", "HIDDEN_BYTES", "SEG_HOLE", "RECOVERY_WOULD_TRUNCATE"})
+"""What had been written where nothing can be read now: its epochs are those of the checkpoint and of the batches around it."""
+_GONE = _DAMAGED | {"HW_BEYOND_LEO", "OFFSET_GAP", "SEGMENT_MISSING"}
+"""Kinds of which only a copy of the same leader epochs is a good one: what was there cannot be compared."""
+_HELD = (_MISSING | _SPOILED | _GONE) | frozenset(
+    {
+        "INTERRUPTED_SWAP",
+        "BATCH_CRC_MISMATCH",
+        "SEG_SHORT",
+        "OFFSET_NON_MONOTONIC",
+        "OFFSET_REGRESSION",
+    }
+)

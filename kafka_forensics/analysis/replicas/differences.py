@@ -1,0 +1,247 @@
+"""Where two logs differ: blocks by their digests, then batches by their identities, then records."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
+from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
+from kafka_forensics.analysis.replicas.digests import differing_blocks
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.replication.epochs import epoch_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+RUNS_READ: Final = 32
+"""Runs of differing blocks that are read again from either end of the list; between them only their number is known."""
+BLOCK_OFFSETS: Final = 1 << 16
+"""Offsets read at a time, so that the batches in hand are few."""
+DIFFERENCES_KEPT: Final = 4096
+"""Differences kept of each kind; so many contents that differ end the comparison, harmless ones do not hide what follows."""
+
+
+class BatchReader(Protocol):
+    """Reads a replica's log again; what an engine lends to the comparison."""
+
+    as_of_ms: int | None
+    """The time that ages count to, None: the newest in the evidence."""
+
+    def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
+        """Batches that hold an offset of `[start, end)`, as a (BATCH_COLUMNS + 1, n) matrix; the last row is the segment."""
+
+    def same_records(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]", *, common: bool
+    ) -> bool | None:
+        """Whether two batches hold equal records (`common`: equal wherever both hold the offset); None if one cannot be read."""
+
+    def first_unlike(
+        self, left: Replica, left_row: "NDArray[np.int64]", right: Replica, right_row: "NDArray[np.int64]"
+    ) -> int | None:
+        """The first offset that two batches both hold, with different records; None if there is none or one cannot be read."""
+
+    def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
+        """Whether a batch was read and holds no records that could be decoded."""
+
+
+def walked(reader: BatchReader, replica: Replica, start: int, end: int) -> "Iterator[NDArray[np.int64]]":
+    """Batches that hold an offset of `[start, end)`, some at a time and each once, as `BatchReader.batches` gives them.
+
+    Where none begins, steps grow: one batch may claim 2^31 offsets, and a cleaned log, or a wrong offset, leave any number out.
+    """
+    position, step = start, BLOCK_OFFSETS
+    while position < end:
+        stop = min(position + step, end)
+        rows = reader.batches(replica, position, stop)
+        if position > start:
+            rows = rows[:, rows[BatchColumn.BASE_OFFSET] >= position]
+        if rows.shape[1]:
+            yield rows
+        step = BLOCK_OFFSETS if rows.shape[1] else 2 * step
+        position = stop
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One pair of batches that overlap and differ: the first offset both hold, and where the last of them ends."""
+
+    kind: str
+    """damaged | header | reencoded | content"""
+    offset: int
+    end_offset: int
+    left: "NDArray[np.int64]"
+    right: "NDArray[np.int64]"
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Leader epochs of the two batches."""
+        return int(self.left[BatchColumn.PARTITION_LEADER_EPOCH]), int(self.right[BatchColumn.PARTITION_LEADER_EPOCH])
+
+
+Conflicts = dict[tuple[int, int], list[Difference]]
+"""Numbers of two replicas that hold different records → where, in offset order; pairs that agree are left out."""
+
+
+class Differences(list[Difference]):
+    """Differences in offset order, of each kind the first `DIFFERENCES_KEPT` - 1 and the last; `counts` says how many there are,
+    `ranges_not_compared` in how many ranges of offsets there must be further ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self.unlike = False
+        """Whether any batch is not in both logs, or not the same."""
+        self.ranges_not_compared = 0
+
+    def add(self, one: Difference) -> None:
+        """Add the next difference, in the place of the last of its kind if too many are kept."""
+        self.counts[one.kind] += 1
+        if self.counts[one.kind] > DIFFERENCES_KEPT:
+            del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]
+        self.append(one)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is more than enough to speak of a conflict."""
+        return self.counts["content"] >= DIFFERENCES_KEPT
+
+
+def differences(left: Replica, right: Replica, reader: BatchReader) -> Differences:
+    """Differences between two logs over the offsets both have, in offset order; empty if they agree.
+
+    Of many runs of differing blocks only the first and last few are read; within a run, everything up to the first content
+    difference and the last block.
+    """
+    start = max(min(one.first_batch_offset, one.log_start_offset) for one in (left, right))
+    end = min(left.log_end_offset, right.log_end_offset)
+    ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
+    found = Differences()
+    if len(ranges) > 2 * RUNS_READ and not is_compacted(left, right):
+        found.ranges_not_compared = len(ranges) - 2 * RUNS_READ
+        ranges = ranges[:RUNS_READ] + ranges[-RUNS_READ:]
+    for low, high in ranges:
+        _read_range(left, right, reader, low, high, found)
+        if found.full:
+            break
+    return found
+
+
+def _read_range(left: Replica, right: Replica, reader: BatchReader, low: int, high: int, found: Differences) -> None:
+    """Compare `[low, high)` batch by batch, a block at a time; after a content difference only the last block remains.
+
+    Where no batch begins, steps grow: offsets may be apart by what a flipped bit makes of them, and one batch claim 2^31.
+    """
+    position = low
+    read_to = -1
+    blocks = 1
+    while position < high and not found.full:
+        stop = min((position // BLOCK_OFFSETS + blocks) * BLOCK_OFFSETS, high)
+        before = found.counts["content"]
+        ours, theirs = reader.batches(left, position, stop), reader.batches(right, position, stop)
+        found.unlike = found.unlike or not _alike(ours, theirs)
+        _walk(left, ours, right, theirs, reader, (position, read_to, stop), found)
+        read_to = stop
+        begun = any(bool((rows[BatchColumn.BASE_OFFSET] >= position).any()) for rows in (ours, theirs))
+        blocks = 1 if begun else 2 * blocks
+        position = stop
+        if found.counts["content"] > before and high - stop > BLOCK_OFFSETS:
+            position = max(stop, high - BLOCK_OFFSETS)
+
+
+def _alike(ours: "NDArray[np.int64]", theirs: "NDArray[np.int64]") -> bool:
+    """Whether two lists are of the same batches, wrong base offsets put right."""
+    return ours.shape == theirs.shape and bool((ours[_IDENTITY] == theirs[_IDENTITY]).all())
+
+
+_IDENTITY: Final = [
+    BatchColumn.BASE_OFFSET,
+    BatchColumn.LAST_OFFSET,
+    BatchColumn.PARTITION_LEADER_EPOCH,
+    BatchColumn.MAGIC,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.CRC,
+    BatchColumn.CRC_COMPUTED,
+]
+"""What the hash of a batch is made of."""
+
+
+def _walk(
+    left: Replica,
+    ours: "NDArray[np.int64]",
+    right: Replica,
+    theirs: "NDArray[np.int64]",
+    reader: BatchReader,
+    bounds: tuple[int, int, int],
+    found: Differences,
+) -> None:
+    """Walk two lists of batches side by side and add every pair that overlaps and differs in `[start, end)`, unless it does so
+    already below the end of what was walked before; `bounds` is (start, that end, end)."""
+    i = j = 0
+    hash_high, hash_low = BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW
+    while i < ours.shape[1] and j < theirs.shape[1] and not found.full:
+        a, b = ours[:, i], theirs[:, j]
+        a_last, b_last = _last_offset(ours, i), _last_offset(theirs, j)
+        if a[hash_high] != b[hash_high] or a[hash_low] != b[hash_low]:
+            offset = max(int(a[BatchColumn.BASE_OFFSET]), int(b[BatchColumn.BASE_OFFSET]))
+            overlap = max(offset, bounds[0]) <= min(a_last, b_last)
+            if overlap and bounds[1] <= max(offset, 0) < bounds[2]:
+                kind = _kind(left, a, right, b, reader)
+                if kind is not None:
+                    found.add(Difference(kind, max(offset, 0), max(a_last, b_last) + 1, a.copy(), b.copy()))
+        i += a_last <= b_last
+        j += b_last <= a_last
+
+
+def _last_offset(batches: "NDArray[np.int64]", row: int) -> int:
+    """Last offset of a batch that no later batch claims: where two overlap within a log, a header lies."""
+    last = int(batches[BatchColumn.LAST_OFFSET, row])
+    if row + 1 == batches.shape[1]:
+        return last
+    base, following = int(batches[BatchColumn.BASE_OFFSET, row]), int(batches[BatchColumn.BASE_OFFSET, row + 1])
+    return min(last, following - 1) if base < following else last
+
+
+def _kind(left: Replica, a: "NDArray[np.int64]", right: Replica, b: "NDArray[np.int64]", reader: BatchReader) -> str | None:
+    """How two batches at one place differ; None if they differ as two cleaned copies may."""
+    if a[BatchColumn.CRC] != a[BatchColumn.CRC_COMPUTED] or b[BatchColumn.CRC] != b[BatchColumn.CRC_COMPUTED]:
+        return "content" if of_two_histories(left, a, right, b) else "damaged"
+    same_bytes = all(a[column] == b[column] for column in (BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES))
+    if same_bytes and a[BatchColumn.BASE_OFFSET] == b[BatchColumn.BASE_OFFSET]:
+        epochs_differ = a[BatchColumn.PARTITION_LEADER_EPOCH] != b[BatchColumn.PARTITION_LEADER_EPOCH]
+        return "reencoded" if epochs_differ and _epoch_is_its_own(left, a) and _epoch_is_its_own(right, b) else "header"
+    if _out_of_line(left, a) or _out_of_line(right, b):
+        return "header" if same_bytes else None
+    compacted = is_compacted(left, right)
+    same = reader.same_records(left, a, right, b, common=compacted)
+    if same is None:
+        return "content" if of_two_histories(left, a, right, b) else "damaged"
+    if same and not compacted:
+        return "reencoded" if _counts_its_offsets(a) == _counts_its_offsets(b) else "header"
+    return None if same else "content"
+
+
+def _epoch_is_its_own(replica: Replica, row: "NDArray[np.int64]") -> bool:
+    """Whether the log's batches and its checkpoint both give a batch the leader epoch it carries: a producer's retry, that came
+    to two leaders in turn, stands in both logs with equal bytes under either leader's epoch."""
+    checkpoint = replica.context.epoch_checkpoint
+    if checkpoint is None:
+        return False
+    offset, epoch = int(row[BatchColumn.BASE_OFFSET]), int(row[BatchColumn.PARTITION_LEADER_EPOCH])
+    return epoch == epoch_at(checkpoint, offset) == epoch_at(replica.epochs, offset)
+
+
+def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:
+    """Whether a batch contradicts both its neighbours, and was not put where it belongs: its base offset is then what is wrong."""
+    place = (int(row[-1]), int(row[BatchColumn.POSITION]))
+    wrong = [one.run for one in replica.course.irregularities if one.kind == "OFFSET_DISCONTINUITY"]
+    known = {one.place for one in replica.misplaced}
+    return any((run.segment, run.position) == place for run in wrong if place not in known)
+
+
+def _counts_its_offsets(row: "NDArray[np.int64]") -> bool:
+    """Whether a batch has a record for each offset, as all but cleaned ones have."""
+    return bool(row[BatchColumn.RECORDS_COUNT] == row[BatchColumn.LAST_OFFSET_DELTA] + 1)

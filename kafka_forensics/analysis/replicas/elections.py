@@ -1,0 +1,425 @@
+"""What the controller's log adds to the logs of one partition: unclean elections, members of the ISR that lack committed records.
+
+The ISR is the controller's word at the time of its copy. A replica in it (or in the ELR, KIP-966) holds all that is committed, or
+something was lost below Kafka: electing it would be clean, and would lose the rest.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.replicas.differences import BatchReader, Conflicts
+from kafka_forensics.analysis.replicas.fork_cuts import lineage
+from kafka_forensics.analysis.replicas.replica import Replica, kept_from
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl, PartitionEvent
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+
+MADE_IN_TURN: Final = "the copies were made one after another while brokers ran, this one before the others"
+
+MAX_ELECTIONS: Final = 16
+"""Unclean elections told of one partition, the newest."""
+_COSTS: Final = ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW")
+_SHORT: Final = frozenset({"LRS_RISK", "ISR_MEMBER_MISSING_COMMITTED"})
+"""Kinds of what an election may have cost and nobody has cut yet."""
+_HIDING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "HW_BEYOND_LEO"})
+"""Kinds that leave open what a copy held; where it knows nothing of the new epoch, that may be what the election cost."""
+_Cost = tuple[Finding, int | None, int | None]
+_PARTED: Final = frozenset({*_COSTS, "SAME_EPOCH_DIVERGENCE"})
+
+
+def judged_by_controller(
+    replicas: list[Replica],
+    conflicts: Conflicts,
+    findings: list[Finding],
+    reader: BatchReader,
+    nodes_given: frozenset[int] | None = None,
+    known: tuple[int | None, str | None] = (None, None),
+) -> list[Finding]:
+    """`findings` about replicas that were compared, with what the controller's log adds to them; as they are without it.
+
+    `nodes_given`: ids of all nodes of which a log directory is among the copies; None where not every directory says whose it is.
+    `known`: up to where all of them together say that records were committed, and by what; groups' offsets say so, too.
+    """
+    control = replicas[0].context.control if replicas else None
+    if control is None:
+        return findings
+    judged = [_with_election(replicas, control, one) for one in findings]
+    short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader, known)
+    told = {one.place.broker for one in short}
+    nodes = {one.broker: one.context.node for one in replicas}
+    judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
+    as_given = {id(one) for one in findings}
+    judged += short + _unclean_elections(replicas, control, judged, nodes_given)
+    return [one if id(one) in as_given else on_premises(one, control.premises) for one in judged]
+
+
+def told_time(timestamp_ms: int) -> str | None:
+    """RFC 3339 with milliseconds; None where there is no such time."""
+    if not 0 <= timestamp_ms < 253_402_300_800_000:
+        return None
+    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S") + f".{timestamp_ms % 1000:03d}Z"
+
+
+def election_evidence(event: PartitionEvent) -> dict[str, Any]:
+    """When, by which record, from whom to whom."""
+    return {
+        "election_ms": event.timestamp_ms,
+        "election_time": told_time(event.timestamp_ms),
+        "election_offset": event.offset,
+        "old_leader": None if event.previous_leader == NO_LEADER else event.previous_leader,
+        "new_leader": event.state.leader,
+        "leader_epoch": None if event.unknown_after is not None else event.state.leader_epoch,
+        "previous_isr": list(event.previous_isr),
+    }
+
+
+def _elections(control: PartitionControl) -> list[PartitionEvent]:
+    """Events that gave the partition a leader in a new epoch, not those that tell of a leader who was there before."""
+    events = [] if control.history is None else control.history.events
+    begun = [one.is_unclean or one.kind == "created" for one in events[:1]] + [
+        one.is_unclean
+        or one.kind == "created"
+        or (one.kind == "changed" and one.state.leader_epoch == before.state.leader_epoch + 1)
+        for before, one in pairwise(events)
+    ]
+    return [one for one, begins in zip(events, begun, strict=True) if begins and one.state.leader != NO_LEADER]
+
+
+def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one: Finding) -> Finding:
+    """A replica that lags, with whether the controller counted it as in sync."""
+    if one.kind != "REPLICA_LAGS" or control.isr is None:
+        return one
+    return replace(one, evidence=one.evidence | {"isr": control.isr, "in_isr": nodes.get(one.place.broker or 0) in control.isr})
+
+
+def _with_election(replicas: list[Replica], control: PartitionControl, one: Finding) -> Finding:
+    """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR."""
+    bills = _bills(replicas, control, one) if one.kind == "UNCLEAN_LOSS" else []
+    if not bills:
+        return one
+    event = bills[-1].event
+    later = [each for each in _elections(control) if each.is_unclean and each.offset > event.offset]
+    election = election_evidence(event) | {"unclean": event.is_unclean, "unclean_elections_since": len(later)}
+    evidence = one.evidence | {"election": election}
+    stood_alone = {*event.previous_isr} <= {event.state.leader}
+    if event.is_unclean or not stood_alone or event.is_committed is False:
+        return replace(one, evidence=evidence)
+    return finding("LRS_LOSS", one.place, evidence | election_evidence(event))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bill:
+    """Offsets `[start_offset, end_offset)` of a loss and the election by which the present leader's log came to lack them."""
+
+    event: PartitionEvent
+    start_offset: int
+    end_offset: int
+
+
+def _bills(replicas: list[Replica], control: PartitionControl, loss: Finding) -> list[_Bill]:
+    """What of a loss each election cost, by offset: every offset counts to the first leader whose log lacks what its holders have.
+
+    What the holders have last is what the earliest election cost, whose loser they are. Nothing where the controller's log has no
+    such election.
+    """
+    events = _losing_elections(replicas, control, loss)
+    start, end = loss.place.offset_start, loss.place.offset_end
+    if not events or start is None or end is None:
+        return []
+    brokers = _followers(loss)
+    held = _Lineage.of(lineage(next(one for one in replicas if one.broker in brokers)))
+    begun = [_begun(replicas, event.state.leader_epoch) for event in events]
+    edges = {offset for each in (held, *begun) if each is not None for offset in each.starts if start < offset < end}
+    bills: list[_Bill] = []
+    for low, high in pairwise([start, *sorted(edges), end]):
+        states = [None if log is None else log.lacks(low, held.at(low)) for log in begun]
+        guilty = [event for event, lacks in zip(events, states, strict=True) if lacks]
+        open_ones = [event for event, lacks in zip(events, states, strict=True) if lacks is None]
+        event = guilty[0] if guilty else (open_ones or events)[-1]
+        if bills and bills[-1].event is event:
+            bills[-1] = replace(bills[-1], end_offset=high)
+        else:
+            bills.append(_Bill(event, low, high))
+    return bills
+
+
+def _followers(loss: Finding) -> list[int | str]:
+    """Who has what a loss names."""
+    return loss.evidence["held_by"] or [row["follower"] for row in loss.evidence["truncation_offsets"]]
+
+
+def _losing_elections(replicas: list[Replica], control: PartitionControl, loss: Finding) -> list[PartitionEvent]:
+    """The elections by which the log that a loss calls the leader's may have come to lack what its holders have, in order.
+
+    They are those behind the holders' last epoch, up to the first epoch in that log that they do not know. If that was clean, its
+    leader had all that the unclean ones before it left, and one of these is to blame; they may have left no record. None where the
+    controller's log has neither.
+    """
+    followers = _followers(loss)
+    known = max((entry.leader_epoch for one in replicas if one.broker in followers for entry in lineage(one)), default=-1)
+    leading = [lineage(one) for one in replicas if one.broker in loss.evidence["leaders"]]
+    begun = min((entry.leader_epoch for entries in leading for entry in entries if entry.leader_epoch > known), default=-1)
+    since = [one for one in _elections(control) if known < one.state.leader_epoch <= begun and one.unknown_after is None]
+    unclean = [one for one in since if one.is_unclean]
+    return unclean[-MAX_ELECTIONS:] or [one for one in since if one.state.leader_epoch == begun][-1:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lineage:
+    """Leader epochs of a log in the order of their first offsets."""
+
+    starts: list[int]
+    epochs: list[int]
+
+    @classmethod
+    def of(cls, entries: Iterable[EpochEntry]) -> "_Lineage":
+        """From entries in any order: an epoch reaches as far as no later one begins."""
+        ascending = sorted(entries, key=lambda entry: entry.start_offset)
+        return cls([one.start_offset for one in ascending], list(accumulate((one.leader_epoch for one in ascending), max)))
+
+    def at(self, offset: int) -> int | None:
+        """Leader epoch of an offset; None before the first."""
+        number = bisect_right(self.starts, offset)
+        return self.epochs[number - 1] if number else None
+
+    def lacks(self, offset: int, leader_epoch: int | None) -> bool | None:
+        """Whether a record of that epoch is not in this log; None where the log says nothing of it."""
+        ours = self.at(offset)
+        return None if ours is None or leader_epoch is None else ours != leader_epoch
+
+
+def _begun(replicas: list[Replica], leader_epoch: int) -> _Lineage | None:
+    """The epochs of the log with which a leader began, to the first offset of its own; None if none of the logs shows it."""
+    logs = [[*one.epochs, *(one.context.epoch_checkpoint or ())] for one in replicas]
+    shown = [entries for entries in logs if any(entry.leader_epoch == leader_epoch for entry in entries)]
+    if not shown:
+        return None
+    first = min(shown, key=lambda entries: min(each.start_offset for each in entries if each.leader_epoch == leader_epoch))
+    return _Lineage.of(entry for entry in first if entry.leader_epoch <= leader_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """Up to where records are known to have been committed, by whose checkpoint, and who holds them."""
+
+    end: int
+    witness: str
+    held_by: list[int | str]
+
+
+def electable(control: PartitionControl) -> dict[int, str]:
+    """Nodes that may be elected without being forced → as what: `isr`, `elr`, or, where both are empty, `last_known_leader`.
+    Empty where the controller's log does not say."""
+    if control.isr is None:
+        return {}
+    members = dict.fromkeys(control.elr or (), "elr") | dict.fromkeys(control.isr, "isr")
+    last = last_leader(control)
+    return members or ({} if last is None else {last: "last_known_leader"})
+
+
+def last_leader(control: PartitionControl) -> int | None:
+    """The last broker that led, over times without a leader; None where nothing says."""
+    last = control.leader
+    if last == NO_LEADER and control.history is not None and control.history.events:
+        last = control.history.events[-1].previous_leader
+    return None if last is None or last < 0 else last
+
+
+def _short_members(
+    replicas: list[Replica],
+    conflicts: Conflicts,
+    control: PartitionControl,
+    reader: BatchReader,
+    known: tuple[int | None, str | None],
+) -> list[Finding]:
+    """Replicas that may be elected cleanly though they lack committed records; said of logs that agree as far as they go."""
+    members = electable(control)
+    nodes = [one.context.node for one in replicas]
+    found = []
+    for index, one in enumerate(replicas):
+        if nodes[index] not in members or not one.end_is_known or any(index in pair for pair in conflicts):
+            continue
+        if nodes.count(nodes[index]) > 1:
+            continue  # copies of one broker from different times: which one it has is not known
+        committed = _beyond(_committed(replicas, conflicts, control, index), replicas, conflicts, one, known)
+        if committed is None or not _seen_by_controller(replicas, committed, one, control, reader):
+            continue
+        start = kept_from(one.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
+        if start >= committed.end:
+            continue
+        alone = set(members) == {nodes[index]}
+        place = one.context.place(offset_start=start, offset_end=committed.end)
+        evidence = {
+            "membership": next(role for node, role in members.items() if node == nodes[index]),
+            "isr": control.isr,
+            "elr": control.elr,
+            "high_watermark": committed.end,
+            "witness": committed.witness,
+            "log_end_offset": one.log_end_offset,
+            "loses": committed.end - start,
+            "held_by": committed.held_by,
+            "premises": [
+                f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
+                f"committed up to {committed.end}: {committed.witness}",
+            ],
+        }
+        stopped = one.context.clean_shutdown
+        if not stopped:
+            evidence["harmless_if"] = MADE_IN_TURN
+        kind = "LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED"
+        found.append(finding(kind, place, evidence, confidence=None if stopped else Confidence.SUSPECTED))
+    return found
+
+
+def _committed(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, index: int) -> _Committed | None:
+    """What is known to be committed beyond the end of replica `index` and is held by others of the same log. A watermark from
+    before an unclean election speaks of the log it was read with, and of no longer one."""
+    one = replicas[index]
+    apart = {k for pair in conflicts if index in pair for k in pair} - {index}
+    alike = [k for k in range(len(replicas)) if k not in apart]
+    old = {k for k in alike if outlived(replicas[k], control, replicas)}
+    longest = max((replicas[k].log_end_offset for k in alike if k not in old), default=0)
+    reach = [replicas[k].log_end_offset if k in old else longest for k in alike]
+    ends = [(min(replicas[k].context.high_watermark or 0, end), k) for k, end in zip(alike, reach, strict=True)]
+    end, best = max(ends, key=lambda row: row[0], default=(0, index))
+    if end <= one.log_end_offset:
+        return None
+    apart |= {k for pair in conflicts if best in pair for k in pair} | {index}
+    holders = [other.broker for k, other in enumerate(replicas) if (k == best or k not in apart) and other.log_end_offset >= end]
+    return _Committed(end, f"replication-offset-checkpoint of broker {replicas[best].broker}", holders) if holders else None
+
+
+def _beyond(
+    committed: _Committed | None,
+    replicas: list[Replica],
+    conflicts: Conflicts,
+    one: Replica,
+    known: tuple[int | None, str | None],
+) -> _Committed | None:
+    """`committed`, or what a group's offset says beyond every checkpoint, in logs that agree as far as they go."""
+    end, witness = known
+    checkpoints = max((each.context.high_watermark or 0 for each in replicas), default=0)
+    if end is None or witness is None or conflicts or end <= max(checkpoints, one.log_end_offset):
+        return committed
+    holders = [each.broker for each in replicas if each.log_end_offset >= end]
+    return _Committed(end, witness, holders) if holders else committed
+
+
+def outlived(replica: Replica, control: PartitionControl, replicas: list[Replica]) -> bool:
+    """Whether an unclean election after the replica's last epoch made its watermark a word about another history.
+
+    One that made the last leader the leader again did not, unless its new epoch begins below that watermark: its log went on.
+    """
+    entries = lineage(replica)
+    last = entries[-1].leader_epoch if entries else -1
+    watermark = replica.context.high_watermark or 0
+    for event in _elections(control):
+        if not event.is_unclean or event.state.leader_epoch <= last:
+            continue
+        start = _epoch_start(replicas, event.state.leader_epoch)
+        if event.previous_leader != event.state.leader or (start is not None and start < watermark):
+            return True
+    return False
+
+
+def _seen_by_controller(
+    replicas: list[Replica], committed: _Committed, one: Replica, control: PartitionControl, reader: BatchReader
+) -> bool:
+    """Whether the copy of the controller's log is not older than the last committed record that is missing: else it may not know
+    yet that the replica left the ISR, without which no newer one would have been committed, and perhaps none of them."""
+    if control.as_of_ms is None:
+        return False
+    holder = next(other for other in replicas if other.broker in committed.held_by)
+    stop, step = committed.end, 1
+    while stop > one.log_end_offset:
+        start = max(stop - step, one.log_end_offset)
+        rows = reader.batches(holder, start, stop)
+        if rows.shape[1]:
+            return bool(rows[BatchColumn.MAX_TIMESTAMP, -1] <= control.as_of_ms)
+        stop, step = start, 2 * step
+    return False
+
+
+def _unclean_elections(
+    replicas: list[Replica], control: PartitionControl, findings: list[Finding], nodes_given: frozenset[int] | None
+) -> list[Finding]:
+    """One finding each, with what it cost as far as the files show it."""
+    elections = [event for event in _elections(control) if event.is_unclean]
+    context = replicas[0].context
+    losses = [one for one in findings if "election" in one.evidence and one.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
+    bills = [(loss, bill) for loss in losses for bill in _bills(replicas, control, loss)]
+    parted = any(one.kind in _PARTED for one in findings)
+    found = []
+    for event in elections[-MAX_ELECTIONS:]:
+        evidence = election_evidence(event) | {"unclean_elections": len(elections)}
+        leading = event.state.leader_epoch
+        start = None if event.unknown_after is not None else _epoch_start(replicas, leading)
+        cost, low, high = _cost(event, start, findings, bills) or (None, None, None)
+        place = Place(context.topic, context.partition)
+        if start is not None:
+            evidence["epoch_start_offset"] = start
+        if cost is not None:
+            place = replace(place, offset_start=low, offset_end=high)
+            evidence |= {"cost_finding": cost.kind, "held_by": cost.evidence.get("held_by", [])}
+        elif event.previous_leader == event.state.leader:
+            evidence["same_leader"] = True
+        elif nodes_given is not None and _has_more(replicas, control, event):
+            evidence["old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"] = True
+        elif not parted and len(replicas) > 1 and not any(one.kind in _SHORT for one in findings):
+            older = {one.broker for one in replicas if max((each.leader_epoch for each in lineage(one)), default=-1) < leading}
+            hidden = any(one.kind in _HIDING and one.place.broker in older and _reaches(one, start) for one in findings)
+            evidence["damage_hides" if hidden else "agree_again"] = True
+        sure = Confidence.SUSPECTED if event.is_committed is False else None
+        severity = Severity.WARNING if "old_leader_not_given" in evidence else None
+        found.append(finding("UNCLEAN_ELECTION", place, evidence, severity=severity, confidence=sure))
+    return found
+
+
+def _reaches(one: Finding, start: int | None) -> bool:
+    """Whether what is damaged may be at or behind offset `start`; offsets that are not known may."""
+    return start is None or one.place.offset_end is None or one.place.offset_end > start
+
+
+def _has_more(replicas: list[Replica], control: PartitionControl, event: PartitionEvent) -> bool:
+    """Whether the leader before an unclean election may still hold what that cost: it has been a replica since, but never in sync,
+    and its copy is not among those compared."""
+    leader = event.previous_leader
+    events = [event] if control.history is None else control.history.events
+    since = [one.state for one in events if one.offset >= event.offset]
+    if leader == NO_LEADER or any(one.context.node == leader for one in replicas):
+        return False
+    return all(leader in one.replica_assignment and leader not in one.isr for one in since)
+
+
+def _epoch_start(replicas: list[Replica], leader_epoch: int) -> int | None:
+    """The first offset of an epoch, as batches or checkpoints of any replica show it."""
+    starts = [
+        entry.start_offset
+        for one in replicas
+        for entry in (*one.epochs, *(one.context.epoch_checkpoint or ()))
+        if entry.leader_epoch == leader_epoch
+    ]
+    return min(starts, default=None)
+
+
+def _cost(event: PartitionEvent, start: int | None, findings: list[Finding], bills: list[tuple[Finding, _Bill]]) -> _Cost | None:
+    """The loss of which this election is billed most, or the fork that its epoch began, if the files still show it; and its offsets
+    `[start, end)`."""
+    billed = [(loss, bill) for loss, bill in bills if bill.event.offset == event.offset]
+    if billed:
+        loss, bill = max(billed, key=lambda pair: pair[1].end_offset - pair[1].start_offset)
+        return loss, bill.start_offset, bill.end_offset
+    epoch = event.state.leader_epoch
+    forks = [one for one in findings if one.kind in _COSTS and "election" not in one.evidence]
+    for one in sorted(forks, key=lambda one: _COSTS.index(one.kind)):
+        epochs = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())]
+        if epochs and min(epochs) < epoch <= max(epochs) and start in (None, one.evidence.get("offset")):
+            return one, one.place.offset_start, one.place.offset_end
+    return None

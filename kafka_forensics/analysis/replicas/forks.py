@@ -1,0 +1,324 @@
+"""Naming a fork: by epochs and watermarks, the kind of conflict and what it costs (`docs/soundness.md`).
+
+Where logs first differ at offset o: equal epochs there cannot come from elections; a fork at or above every side's watermark, or
+where only what has to give way was not committed, is what a failover leaves; a side that a higher epoch would make cut below its
+own watermark loses committed records; anything else below a watermark is a fork that Kafka will not repair.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replicas.compaction_policy import compaction_premise
+from kafka_forensics.analysis.replicas.differences import DIFFERENCES_KEPT, Conflicts
+from kafka_forensics.analysis.replicas.fork_cuts import cut_under, last_epoch, lineage, truncation, truncation_when_leading
+from kafka_forensics.analysis.replicas.fork_versions import Version, goes_on_with, versions_at
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.replication.epochs import epoch_at
+
+
+def fork_findings(
+    replicas: list[Replica], conflicts: Conflicts, every: Conflicts | None = None
+) -> tuple[list[Finding], dict[str, int], int]:
+    """The finding for the first conflict, the epochs at it by broker, and its offset. `conflicts` holds only pairs that differ,
+    `every` all of them, if those are more.
+
+    Where several versions lose committed records, one finding each, the longest loss first.
+    """
+    first = min(found[0].offset for found in conflicts.values())
+    versions = versions_at(replicas, conflicts, conflicts if every is None else every, first)
+    epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
+    known = sorted({version.epoch for version in versions})
+    evidence: dict[str, Any] = {
+        "offset": first,
+        "versions": [version.as_evidence() for version in versions],
+        "premises": premises(replicas),
+    }
+    confidence = Confidence.PROVEN if known[0] >= 0 else Confidence.INFERRED
+    end = max(version.committed_end for version in versions)
+    last = max(found[-1].end_offset for found in conflicts.values())
+    twins = [one for one in versions if one.epoch >= 0 and sum(other.epoch == one.epoch for other in versions) > 1]
+    if twins:
+        best = [one for one in twins if len(one.replicas) == max(len(other.replicas) for other in twins)]
+        evidence["held_by"] = best[0].brokers if len(best) == 1 else []
+        return [finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence)], epochs, first
+    stays = _committed_alone(versions, first)
+    if first >= max(version.witness for version in versions) or stays:
+        evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)} | ({"committed_on": stays} if stays else {})
+        place = _place(replicas, first, max(one.log_end_offset for one in replicas))
+        unknown = [version.brokers for version in versions if all(one.context.high_watermark is None for one in version.replicas)]
+        if unknown:
+            evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
+        return [_above_watermarks(place, evidence, _kept(versions, replicas, first))], epochs, first
+    losses = []
+    for loser, leaders, start in _losers(versions, replicas, first):
+        held_by = _holders(loser, replicas, conflicts)
+        following = [one for one in loser.replicas if one.broker in held_by] or [loser.head]
+        of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _threat(following, leaders)
+        losses.append(finding("UNCLEAN_LOSS", _place(replicas, start, loser.committed_end), evidence | of_loser))
+    evidence["truncation_offsets"] = _truncations(versions)
+    if losses:
+        return losses, epochs, first
+    most = [version for version in versions if version.committed_end == end]
+    evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
+    end = min(end, _agree_from(replicas, conflicts, end))
+    return [finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence)], epochs, first
+
+
+def _above_watermarks(place: Place, evidence: dict[str, Any], kept: list[dict[str, Any]]) -> Finding:
+    """A fork of what was not committed, or gives way: harmless where it does so and watermarks say it. `kept`: see `_kept`."""
+    doubtful = "watermark_unknown" in evidence
+    severity, confidence = (Severity.WARNING, Confidence.SUSPECTED) if doubtful else (Severity.INFO, Confidence.PROVEN)
+    if kept:
+        evidence = {name: value for name, value in evidence.items() if name != "held_by"}
+        evidence |= {"kept": kept, "kept_on": [row["broker"] for row in kept]}
+        severity, confidence = Severity.ERROR, Confidence.SUSPECTED if doubtful else Confidence.INFERRED
+        if all(row["without_checkpoint"] for row in kept):
+            evidence["harmless_if"] = "the copy of the leader was made without its leader-epoch-checkpoint"
+            severity, confidence = Severity.WARNING, Confidence.SUSPECTED
+    return finding("FORK_ABOVE_HW", place, evidence, severity=severity, confidence=confidence)
+
+
+def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[dict[str, Any]]:
+    """What followers keep of other versions under the present leader, for good, because the checkpoints that brokers load let them,
+    though by the batches they would cut there; of several copies that may lead, under each of them. Of copies of running brokers
+    nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
+    leaders = _present_leaders(versions, replicas)
+    known = {id(one) for one in leaders}
+    other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.behind)))]
+    gone = max(first, *[one.log_start_offset for one in leaders])
+    rows: list[dict[str, Any]] = []
+    if len(other) == len(versions) or any(one.context.live for one in leaders):
+        return rows
+    for follower in (one for version in other for one in version.replicas):
+        cuts = [truncation_when_leading(follower, one) for one in leaders]
+        ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]
+        if len(ends) == len(leaders) and min(ends) > gone:
+            span = {"broker": follower.broker, "offset_start": first, "offset_end": min(ends)}
+            rows.append(span | {"without_checkpoint": all(one.context.leader_epochs is None for one in leaders)})
+    return rows
+
+
+def _present_leaders(versions: list[Version], replicas: list[Replica]) -> list[Replica]:
+    """The copies of the leader that the controller names, unless a log has a later epoch than it knows; else those with the latest
+    epoch, of the version that has it."""
+    control = next((one.context.control for one in replicas if one.context.control is not None), None)
+    told = None if control is None else control.leader_epoch
+    if control is not None and (told is None or told >= max(map(last_epoch, replicas))):
+        named = [one for one in replicas if one.context.node == control.leader]
+        if named:
+            return named
+    latest = max(last_epoch(version.head) for version in versions)
+    leading = next(version for version in versions if last_epoch(version.head) == latest)
+    return [one for one in (*leading.replicas, *leading.behind) if last_epoch(one) == latest]
+
+
+def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
+    """Offset from which all pairs that differ agree again as far as both go; `end` if one differs to where its shorter log ends, or
+    in more than is kept."""
+    agree = 0
+    for (i, j), found in conflicts.items():
+        shared = min(replicas[i].log_end_offset, replicas[j].log_end_offset)
+        if len(found) >= DIFFERENCES_KEPT or found[-1].end_offset >= shared:
+            return end
+        agree = max(agree, found[-1].end_offset)
+    return agree
+
+
+def _holders(version: Version, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:
+    """Who holds all that is known to be committed of a version: others may be shorter, or part from it further on."""
+    end, proving, apart = version.committed_end, version.witness_bearer, _Apart(replicas, conflicts)
+    return [one.broker for one in version.replicas if one.log_end_offset >= end and not apart.below(one, proving, end)]
+
+
+def unexplained(replicas: list[Replica], conflicts: Conflicts, every: Conflicts) -> Conflicts:
+    """Those of `conflicts` that the first fork in them does not explain: their sides hold one version of it, or a side none.
+
+    `every` holds all pairs that differ.
+
+    A replica that does not hold the fork's offset is of the version it agrees with, unless its watermark proves more than theirs.
+    """
+    first = min(found[0].offset for found in conflicts.values())
+    versions = versions_at(replicas, conflicts, every, first)
+    side_of = {id(one): number for number, version in enumerate(versions) for one in version.replicas}
+    for index, one in enumerate(replicas):
+        for number, version in enumerate(versions):
+            if (one.context.high_watermark or 0) <= version.witness and goes_on_with(index, version, replicas, every):
+                side_of.setdefault(id(one), number)
+
+    def explained(i: int, j: int) -> bool:
+        left, right = side_of.get(id(replicas[i])), side_of.get(id(replicas[j]))
+        return left is not None and right is not None and left != right
+
+    return {pair: found for pair, found in conflicts.items() if not explained(*pair)}
+
+
+def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int], offsets: tuple[int, int]) -> bool:
+    """Whether two replicas, by their numbers, hold different histories at `[start, end)`: they forked before and are in different
+    epochs there, or differ in a batch of it. What one lost of it, the other cannot give back."""
+    start, end = offsets
+    ours, theirs = (epoch_at(replicas[index].epochs, start) for index in pair)
+    for one in conflicts.get((min(pair), max(pair)), ()):
+        forked = one.epochs[0] != one.epochs[1] and ours != theirs
+        if one.offset < end and (forked or start < one.end_offset):
+            return True
+    return False
+
+
+def _losers(versions: list[Version], replicas: list[Replica], first: int) -> list[tuple[Version, list[Replica], int]]:
+    """Versions with committed records at `first` that the leader of the latest epoch, be it empty, would make cut there or before,
+    whose log that is, and where it would; the one that loses most comes first.
+
+    Of several logs with that epoch it is the one that keeps most, or those that do; one that begins behind the fork says nothing
+    of it if another does not.
+    """
+    latest = max(map(last_epoch, replicas), default=-1)
+    leaders = [one for one in replicas if last_epoch(one) == latest]
+    leaders = [one for one in leaders if one.first_batch_offset <= first] or leaders
+    losers = []
+    for version in versions:
+        cuts = [(cut_under(version.head, one), one) for one in leaders] if first < version.committed_end else []
+        start = max((cut for cut, _ in cuts if cut is not None), default=first + 1)
+        if start <= first:
+            losers.append((version, [one for cut, one in cuts if cut == start], start))
+    return sorted(losers, key=lambda one: -one[0].committed_end)
+
+
+def _threat(following: list[Replica], leaders: list[Replica]) -> dict[str, Any]:
+    """Evidence of a loss: who has the latest epoch and makes `following` cut, and where."""
+    longest = max(leaders, key=lambda one: one.log_end_offset)
+    rows = [truncation(one, longest) for one in following]
+    return {
+        "leaders": [one.broker for one in leaders],
+        "latest_epoch": last_epoch(longest),
+        "truncation_offsets": [row for row in rows if row is not None],
+    }
+
+
+def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
+    """Brokers of the one version that was committed at `first`, if its epochs make every other replica of the fork cut there.
+
+    So it is after a failover once the new leader has gone on: what the old one had not committed gives way to what was. What a
+    follower keeps below the leader's log start goes, too, since it takes that over with what it fetches.
+    """
+    committed = [version for version in versions if first < version.committed_end]
+    if len(committed) != 1:
+        return []
+    leader = committed[0].head
+    others = [one for version in versions if version is not committed[0] for one in (*version.replicas, *version.behind)]
+    cuts = [cut_under(one, leader) for one in others]
+    gone = max(first, leader.log_start_offset)
+    return committed[0].brokers if all(cut is not None and cut <= gone for cut in cuts) else []
+
+
+def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
+    """For each version under each other with a higher last epoch: where it would cut."""
+    rows = [truncation(version.head, other.head) for version in versions for other in versions if version is not other]
+    return [row for row in rows if row is not None]
+
+
+def trailing_epoch_loss(
+    replicas: list[Replica], conflicts: Conflicts | None = None, told: Sequence[Finding] = ()
+) -> Finding | None:
+    """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark and wrote
+    nothing yet, or that shares no offset with that copy, which begins where it ends or behind.
+
+    `conflicts`: pairs that differ, whose forks are told by others; what of a loss `told` has already is not said again.
+    """
+    worst: Finding | None = None
+    apart = _Apart(replicas, conflicts or {})
+    latest = max(map(last_epoch, replicas), default=-1)
+    for leader in replicas:
+        entries = lineage(leader)
+        if not leader.end_is_known or not entries or entries[-1].leader_epoch < latest:
+            continue
+        wrote_nothing = entries[-1].start_offset == leader.log_end_offset and entries[-1] not in leader.epochs
+        for follower in replicas:
+            if not wrote_nothing and follower.first_batch_offset < leader.log_end_offset:
+                continue
+            cut = cut_under(follower, leader)
+            end = min(follower.context.high_watermark or 0, follower.log_end_offset)
+            if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
+                continue
+            holding = [one for one in replicas if one.log_end_offset >= end and not apart.below(one, follower, end)]
+            holders = [one.broker for one in holding]
+            start = max(cut, min(one.log_start_offset for one in holding))
+            if start >= end:  # a watermark below the log start of all who might hold it: nothing of it is left to lose
+                continue
+            if any(_covers(one, holders, start, end) for one in told):
+                continue
+            evidence = {
+                "offset": start,
+                "versions": [
+                    {"brokers": [one.broker], "epoch": lineage(one)[-1].leader_epoch, "log_end_offset": one.log_end_offset}
+                    | {"high_watermark": one.context.high_watermark or 0}
+                    for one in (follower, leader)
+                ],
+                "held_by": holders,
+                "loses": end - start,
+                "premises": premises(replicas),
+            } | _threat(holding, [leader])
+            candidate = finding("UNCLEAN_LOSS", _place(replicas, start, end), evidence)
+            if worst is None or (candidate.place.offset_end or 0) > (worst.place.offset_end or 0):
+                worst = candidate
+    return worst
+
+
+class _Apart:
+    """Which replicas differ, by the replicas themselves."""
+
+    def __init__(self, replicas: list[Replica], conflicts: Conflicts) -> None:
+        self._first: dict[tuple[int, int], int] = {}
+        for (i, j), found in conflicts.items():
+            for pair in ((i, j), (j, i)):
+                self._first[id(replicas[pair[0]]), id(replicas[pair[1]])] = found[0].offset
+
+    def below(self, left: Replica, right: Replica, end: int) -> bool:
+        """Whether two replicas hold different records below an offset."""
+        first = self._first.get((id(left), id(right)))
+        return first is not None and first < end
+
+
+def untold(found: list[Finding], told: Sequence[Finding]) -> list[Finding]:
+    """`found` without losses of what others, in `told`, name as lost."""
+    return [
+        one
+        for one in found
+        if one.kind != "UNCLEAN_LOSS"
+        or not any(
+            _covers(other, one.evidence["held_by"], one.place.offset_start or 0, one.place.offset_end or 0) for other in told
+        )
+    ]
+
+
+def _covers(loss: Finding, holders: list[int | str], start: int, end: int) -> bool:
+    """Whether a loss names what some of these brokers have at `[start, end)`."""
+    place = loss.place
+    if loss.kind != "UNCLEAN_LOSS" or place.offset_start is None or place.offset_end is None:
+        return False
+    return not {*loss.evidence["held_by"]}.isdisjoint(holders) and place.offset_start <= start and end <= place.offset_end
+
+
+def premises(replicas: list[Replica]) -> list[str]:
+    """Where watermarks, epochs, ids and the cleanup policy came from, one short line each."""
+    lines = []
+    for one in replicas:
+        high_watermark = one.context.high_watermark
+        epochs = one.context.epoch_checkpoint
+        told = "no high watermark" if high_watermark is None else f"high watermark {high_watermark}"
+        checkpoint = (
+            f"{'no' if one.context.leader_epochs is None else 'malformed'} leader-epoch-checkpoint"
+            if epochs is None
+            else "epochs " + ",".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in epochs[-8:])
+        )
+        lines.append(f"broker {one.broker}: {told}, {checkpoint}, log end {one.log_end_offset}")
+    ids = {one.context.topic_id for one in replicas}
+    lines.append("one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known")
+    lines.append(compaction_premise(replicas))
+    return lines
+
+
+def _place(replicas: list[Replica], start: int, end: int) -> Place:
+    context = replicas[0].context
+    return Place(context.topic, context.partition, offset_start=start, offset_end=end)

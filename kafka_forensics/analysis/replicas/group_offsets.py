@@ -1,0 +1,229 @@
+"""What committed group offsets prove of the partitions they point into: records lost, or a high watermark.
+
+A consumer reads only below the high watermark and commits the offset behind what it read, so an offset x committed at time t says
+that all of [0, x) was committed to the log then. Nobody checks what a client commits, though: the claim stands on premises, and
+each finding says which of them the evidence holds up.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replicas.comparison import Comparison
+from kafka_forensics.analysis.replicas.differences import BatchReader
+from kafka_forensics.analysis.replicas.readable import TimestampAt, held_back_finding, readable
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.group_log import Committed, GroupLog
+
+_GROUPS_NAMED: Final = 16
+_WITNESSES_TRIED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Premises:
+    """What the evidence says of a commit beyond every log end."""
+
+    complete: bool
+    """Every replica, or a member of the ISR, is among the copies."""
+    several: bool
+    """There are several copies, though nobody says whether these are all."""
+    later: bool
+    """A copy holds what a broker stamped after the commit: the log went on below what was committed."""
+    later_by_clients: bool
+    """A copy holds a record stamped after the commit, be it by its producer."""
+    consumed: bool
+    """The commit names the epoch of the last record read, which no reset by hand does."""
+    same_topic: bool
+    """The commit names the topic id that the copies have."""
+    recreated: bool
+    """Nothing in any copy is older than the commit."""
+
+    def verdict(self) -> tuple[Severity, Confidence]:
+        """How bad, how sure."""
+        if not self.complete and not self.several:
+            return Severity.INFO, Confidence.SUSPECTED
+        if self.recreated and not self.same_topic:
+            return Severity.WARNING, Confidence.SUSPECTED
+        if self.complete and self.later and self.consumed:
+            return Severity.CRITICAL, Confidence.PROVEN
+        return Severity.CRITICAL, Confidence.INFERRED if self.later_by_clients else Confidence.SUSPECTED
+
+    def lines(self) -> list[str]:
+        """For the evidence, one short line each."""
+        return [
+            "every replica, or a member of the ISR, is among the copies"
+            if self.complete
+            else "the copies are all replicas there are (no controller's log says so)",
+            "a copy holds what a broker stamped after the commit"
+            if self.later
+            else "a copy holds records that producers stamped after the commit, and their clocks were right"
+            if self.later_by_clients
+            else "the copies of the log are not older than the copy of __consumer_offsets (their records are)",
+            "the commit names the epoch of the last record read" if self.consumed else "the offset was not set by hand",
+            "the commit names the topic id of the copies" if self.same_topic else "the topic was not created anew since the commit",
+        ]
+
+    def harmless_if(self) -> str | None:
+        """The look-alikes that the evidence does not rule out."""
+        ahead = "a client's clock was ahead, and " if self.later_by_clients else ""
+        doubts = (
+            (not self.complete, "a longer replica was not given"),
+            (not self.same_topic, "the topic was created anew after the commit"),
+            (not self.later, f"{ahead}the log was copied before the offset was committed"),
+            (not self.consumed, "the offset was set by hand"),
+        )
+        open_doubts = [text for doubt, text in doubts if doubt]
+        return ", or ".join(open_doubts) or None
+
+
+def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
+    """`GROUP_OFFSET_BEYOND_LOG`, once for a partition: the largest offset that a group committed beyond every log's end.
+
+    `replicas` are of one topic in one cluster. Nothing is said where the end of a log is not known.
+    """
+    if not replicas or not all(one.end_is_known for one in replicas):
+        return []
+    end = max(one.log_end_offset for one in replicas)
+    beyond = [one for one in _of_this_topic(replicas) if one.greatest.offset > end]
+    if not beyond:
+        return []
+    best = max(beyond, key=lambda one: (one.greatest.offset, one.greatest.commit_timestamp, one.group))
+    premises = _premises(replicas, best, reader)
+    severity, confidence = premises.verdict()
+    newest = max(one.state.framing.max_timestamp for one in replicas)
+    evidence: dict[str, Any] = {
+        "group": best.group,
+        "groups": sorted({one.group for one in beyond})[:_GROUPS_NAMED],
+        "groups_count": len({one.group for one in beyond}),
+        "committed_offset": best.greatest.offset,
+        "commit_timestamp": best.greatest.commit_timestamp,
+        "consumed_epoch": best.greatest.leader_epoch,
+        "log_end_offset": end,
+        "newest_timestamp": newest,
+        "missing": best.greatest.offset - end,
+        "commit_record": {
+            "topic": "__consumer_offsets",
+            "partition": best.log_partition,
+            "broker": best.broker,
+            "offset": best.greatest_record_offset,
+        },
+        "held_by": [],
+        "premises": premises.lines(),
+    }
+    if premises.harmless_if() is not None:
+        evidence["harmless_if"] = premises.harmless_if()
+    if best.unknown_after is not None:
+        evidence["unknown_after_offset"] = best.unknown_after
+    place = Place(best.topic, best.partition, offset_start=end, offset_end=best.greatest.offset)
+    return [finding("GROUP_OFFSET_BEYOND_LOG", place, evidence, severity=severity, confidence=confidence)]
+
+
+def group_findings(
+    replicas: list[Replica], reader: BatchReader, comparison: Comparison, every: list[Replica] | None = None
+) -> list[Finding]:
+    """What groups and the ISR say of a partition whose replicas, all of one topic in one cluster, were compared.
+
+    A commit may raise `comparison`'s high watermark, see `heed_commits`. `every`: these, and those of which nothing could be read.
+    """
+    heed_commits(replicas, reader, comparison)
+    found = beyond_log(every or replicas, reader)
+    if not comparison.conflicts and all(one.end_is_known for one in every or replicas):
+        found += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamps_of(reader)))
+    return found
+
+
+def timestamps_of(reader: BatchReader) -> TimestampAt:
+    """The timestamp of the batch at an offset of a replica, as `readable` asks for it."""
+
+    def timestamp_at(replica: Replica, offset: int) -> int | None:
+        rows = reader.batches(replica, offset, offset + 1)
+        stamp = int(rows[BatchColumn.BASE_TIMESTAMP, 0]) if rows.shape[1] else -1
+        return stamp if stamp >= 0 else None
+
+    return timestamp_at
+
+
+def _of_this_topic(replicas: list[Replica]) -> list[Committed]:
+    """Commits that do not name another topic id than the copies have."""
+    ids = {one.context.topic_id for one in replicas} - {None}
+    commits = {id(each): each for one in replicas for each in one.context.committed}
+    return [one for one in commits.values() if not ids or one.greatest.topic_id is None or one.greatest.topic_id in ids]
+
+
+def _premises(replicas: list[Replica], one: Committed, reader: BatchReader) -> _Premises:
+    brokers = {each.context.node for each in replicas}
+    control = next((each.context.control for each in replicas if each.context.control is not None), None)
+    assigned = [] if control is None else control.replica_assignment or []
+    in_sync = [] if control is None else control.isr or []
+    moment = one.greatest.commit_timestamp
+    oldest = [stamp for each in replicas for stamp in [_oldest_timestamp(each, reader)] if stamp >= 0]
+    return _Premises(
+        complete=(bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(in_sync),
+        several=len(brokers) > 1 and not assigned,
+        later=any(each.state.framing.broker_timestamp >= moment > 0 for each in replicas),
+        later_by_clients=any(each.state.framing.max_timestamp >= moment > 0 for each in replicas),
+        consumed=one.greatest.leader_epoch >= 0,
+        same_topic=one.greatest.topic_id is not None and one.greatest.topic_id in {each.context.topic_id for each in replicas},
+        recreated=not oldest or min(oldest) > moment,
+    )
+
+
+def _oldest_timestamp(replica: Replica, reader: BatchReader) -> int:
+    """Timestamp of the first batch, -1 if there is none."""
+    start = replica.first_batch_offset
+    found = reader.batches(replica, start, start + 1)
+    return int(found[BatchColumn.BASE_TIMESTAMP, 0]) if found.shape[1] else -1
+
+
+def heed_commits(replicas: list[Replica], reader: BatchReader, comparison: Comparison) -> None:
+    """Let a committed group offset say how far the high watermark was at least, where it says more than every checkpoint.
+
+    Only where all replicas agree as far as they reach: a commit does not tell which of several logs was read. And only if the
+    record before it is there and not younger than the commit, so that it is of this log and not of an earlier one.
+    """
+    if comparison.conflicts or not replicas or any(one.kind == "UNCLEAN_LOSS" for one in comparison.findings):
+        return
+    floor = comparison.high_watermark or 0
+    end = max(one.log_end_offset for one in replicas)
+    told = [one for one in _of_this_topic(replicas) if floor < one.greatest.offset <= end]
+    told.sort(key=lambda one: (-one.greatest.offset, one.group))
+    for one in told[:_WITNESSES_TRIED]:
+        if any(_read_by(one, replica, reader) for replica in replicas):
+            comparison.high_watermark = one.greatest.offset
+            comparison.witness = f"offset {one.greatest.offset} committed by group {one.group}"
+            return
+
+
+def _read_by(one: Committed, replica: Replica, reader: BatchReader) -> bool:
+    """Whether the replica holds the record before the committed offset, and it is not younger than the commit."""
+    offset, moment = one.greatest.offset, one.greatest.commit_timestamp
+    if replica.log_end_offset < offset or moment <= 0:
+        return False
+    found = reader.batches(replica, offset - 1, offset)
+    return bool(found.shape[1]) and 0 <= int(found[BatchColumn.MAX_TIMESTAMP].max()) <= moment
+
+
+def malformed_findings(log: GroupLog) -> list[Finding]:
+    """`METADATA_RECORD_MALFORMED` for each record that could not be read; of more than are kept, the last finding says how many."""
+    found = []
+    for number, one in enumerate(log.malformed, 1):
+        place = Place(
+            one.topic,
+            one.partition,
+            one.broker,
+            one.log_dir,
+            one.file,
+            one.byte_start,
+            one.byte_end,
+            one.offset,
+            one.offset + 1,
+        )
+        evidence: dict[str, Any] = {"reason": one.reason, "unknown_after_offset": one.offset - 1}
+        if one.record_type is not None:
+            evidence["record_type"] = one.record_type
+        if number == len(log.malformed) < log.malformed_count:
+            evidence["records_more"] = log.malformed_count - number
+        found.append(finding("METADATA_RECORD_MALFORMED", place, evidence))
+    return found

@@ -1,0 +1,135 @@
+"""Heads of logs that are gone: records that other replicas hold before a log's start, and that nothing deletes.
+
+Retention and DeleteRecords move a log's start for good reasons, on each broker at its own moment. They are asked first: ages
+against `retention.ms`, sizes against `retention.bytes`, the log-start checkpoints of all replicas, and segments that wait to
+be deleted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
+from kafka_forensics.analysis.replicas.differences import BatchReader, Conflicts
+from kafka_forensics.analysis.replicas.elections import electable
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.replication.retention import Retention, explains, retention_of
+
+_IN_SERVER_PROPERTIES: Final = "log.retention.* in server.properties deletes sooner than Kafka's default"
+_CHANGED: Final = "retention was set lower for a while, or DeleteRecords ran within a minute before a crash"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingHead:
+    """Offsets [start, end) before a replica's log start that nothing deletes, and who holds them; `is_sure`: by known settings,
+    or because they are younger than any retention in use."""
+
+    replica: Replica
+    start: int
+    end: int
+    held_by: tuple[int | str, ...]
+    retention: Retention
+    head_timestamp_ms: int
+    is_sure: bool
+
+
+def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: BatchReader) -> list[MissingHead]:
+    """Heads that replicas of one partition lack for no reason that is known.
+
+    Nothing is said of compacted or tiered topics, of live copies, and of logs that are not whole or conflict.
+    """
+    control = replicas[0].context.control if replicas else None
+    if len(replicas) < 2 or is_compacted(*replicas) or any(each.context.live for each in replicas) or _is_tiered(control):
+        return []
+    deleted_to = max(each.context.log_start_checkpoint or 0 for each in replicas)
+    apart = {number for pair in conflicts for number in pair}
+    found = []
+    for number, replica in enumerate(replicas):
+        end = replica.log_start_offset
+        waiting = any(base < end for base in replica.context.segments_being_deleted)
+        if waiting or end <= deleted_to or number in apart or not replica.state.framing.batches or not replica.end_is_known:
+            continue
+        holders = [
+            each
+            for other, each in enumerate(replicas)
+            if other not in apart and each.log_start_offset < end and each.covers(each.log_start_offset, end)
+        ]
+        head = _head(replica, holders, control, reader) if holders else None
+        found += [] if head is None else [head]
+    return found
+
+
+def _is_tiered(control: PartitionControl | None) -> bool:
+    return control is not None and (control.setting("remote.storage.enable") or "").lower() == "true"
+
+
+def _head(
+    replica: Replica, holders: Sequence[Replica], control: PartitionControl | None, reader: BatchReader
+) -> MissingHead | None:
+    """The head of `replica` that `holders` have, unless retention explains it."""
+    end = replica.log_start_offset
+    rows = reader.batches(holders[0], end - 1, end)
+    if not rows.shape[1]:
+        return None
+    timestamp = int(rows[BatchColumn.MAX_TIMESTAMP, -1])
+    retention = retention_for(control)
+    now = newest_time((replica, *holders), reader)
+    if explains(retention, timestamp, now, replica.state.framing.bytes_decoded) is not None:
+        return None
+    start = min(each.log_start_offset for each in holders)
+    held_by = tuple(each.broker for each in holders if each.log_start_offset == start)
+    return MissingHead(replica, start, end, held_by, retention, timestamp, retention.is_sure(timestamp, now))
+
+
+def retention_for(control: PartitionControl | None) -> Retention:
+    """A topic's retention as the controllers' log has it; Kafka's defaults where it does not say."""
+    return Retention() if control is None else retention_of(control.setting("retention.ms"), control.setting("retention.bytes"))
+
+
+def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
+    """The moment in ms to which ages are counted: the one asked for, else the newest that these copies and the controllers' log
+    show; -1 where they show none."""
+    if reader.as_of_ms is not None:
+        return reader.as_of_ms
+    control = replicas[0].context.control
+    times = [-1 if control is None else control.as_of_ms or -1]
+    for each in replicas:
+        rows = reader.batches(each, each.log_end_offset - 1, each.log_end_offset)
+        times += [] if not rows.shape[1] else [int(rows[BatchColumn.MAX_TIMESTAMP, -1])]
+    return max(times)
+
+
+def head_findings(heads: Sequence[MissingHead], told: Sequence[Finding]) -> list[Finding]:
+    """`LOG_HEAD_MISSING` of each, unless `told` names it as a missing segment; critical where the replica may lead, by the
+    controllers' log."""
+    found = []
+    missing = {(each.place.broker, each.place.log_dir, each.place.offset_end) for each in told if each.kind == "SEGMENT_MISSING"}
+    for head in heads:
+        context = head.replica.context
+        if (context.broker, context.log_dir, head.end) in missing:
+            continue
+        evidence: dict[str, Any] = {
+            "log_start_offset": head.end,
+            "loses": head.end - head.start,
+            "held_by": list(head.held_by),
+            "retention_ms": head.retention.retention_ms,
+            "retention_bytes": head.retention.retention_bytes,
+            "head_timestamp_ms": head.head_timestamp_ms,
+            "premises": [
+                "retention as the controller's log has it" if head.retention.is_known else "Kafka's default retention",
+                f"no log-start-offset-checkpoint reaches {head.end}",
+            ],
+            "harmless_if": _CHANGED if head.retention.is_known else _IN_SERVER_PROPERTIES,
+        }
+        may_lead = context.control is not None and context.node in electable(context.control)
+        severity = None if head.is_sure else Severity.WARNING
+        if head.is_sure and may_lead:
+            severity = Severity.CRITICAL
+        confidence = None if head.is_sure else Confidence.SUSPECTED
+        place = context.place(offset_start=head.start, offset_end=head.end)
+        found.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
+    return found

@@ -1,0 +1,171 @@
+"""What files on their way out still hold that the live log has not, and indexes whose log is gone, as evidence."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.segments.continuity import Run
+from kafka_forensics.analysis.spans import outside
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+
+LISTED: Final = 16
+_NEVER_COMMITTED: Final = "none of it was ever committed: a replica that follows a new leader cuts what that never had"
+SEARCHED: Final = 4096
+"""Runs of leftovers looked at for one finding of missing offsets."""
+_FILLED: Final = frozenset(
+    {"OFFSET_GAP", "SEGMENT_MISSING", "HW_BEYOND_LEO", "COMMITTED_LOST_EVERYWHERE", "SEG_SHORT", "FRAMING_LOST", "SEG_HOLE"}
+)
+"""Kinds that say which offsets are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAside:
+    """The good batches of one log file that no live log holds by its name: of `.deleted`, `.swap`, `.cleaned`, or in a directory
+    named `-delete`, `-stray`, `-future` (`suffix`)."""
+
+    topic: str
+    partition: int
+    broker: int | str
+    log_dir: str
+    file: str
+    """Relative to the log directory."""
+    suffix: str
+    topic_id: str | None
+    runs: tuple[Run, ...]
+    batches: int
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        """What one finding speaks of: the files of one kind in one directory."""
+        return self.broker, self.log_dir, self.file.partition("/")[0], self.suffix
+
+
+@dataclass(frozen=True, slots=True)
+class LoneIndex:
+    """Index files of a segment without its `.log`: its base offset, their names, the last offset they name (None: none)."""
+
+    base_offset: int
+    files: tuple[str, ...]
+    last_offset: int | None
+
+
+def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], findings: Sequence[Finding]) -> list[Finding]:
+    """`LEFTOVER_HOLDS_DATA` for the files of each directory and suffix that hold offsets the broker's live log lacks.
+
+    Segments that were cut off, and that no live log reaches to, are the last of their records: a `warning`, suspected. Kafka keeps
+    what it cuts for a minute (`file.delete.delay.ms`), or until its next start.
+
+    The findings of missing offsets that they would fill get `also_in`: where the offsets are. Of a topic created anew the broker's
+    live log has none of the old one's offsets, whatever other brokers still have.
+    """
+    groups: dict[tuple[object, ...], list[HeldAside]] = {}
+    for one in aside:
+        groups.setdefault(one.group, []).append(one)
+    found = []
+    for members in groups.values():
+        first = members[0]
+        live = [one for one in replicas if one.broker == first.broker]
+        ids = {one.context.topic_id for one in live or replicas} - {None}
+        other_topic = first.topic_id is not None and bool(ids) and first.topic_id not in ids
+        if not other_topic and any(one.state.unread for one in live):
+            continue  # what its live log lacks is not known
+        lacking = _lacking(members, [] if other_topic else live)
+        if not lacking:
+            continue
+        start, end = min(a for a, _ in lacking), max(b for _, b in lacking)
+        fills = [] if other_topic else _fill(members, findings)
+        evidence: dict[str, Any] = {
+            "files": [one.file for one in members[:LISTED]],
+            "suffix": first.suffix,
+            "batches": sum(one.batches for one in members),
+            "offsets": [[a, b] for a, b in lacking[:LISTED]],
+            "expired": bool(live) and not other_topic and end <= min(one.log_start_offset for one in live),
+            "behind_log_end": bool(live) and not other_topic and start >= max(one.log_end_offset for one in live),
+            "fills": fills[:LISTED],
+        }
+        if first.suffix == "stray":
+            evidence["is_stray"] = True
+        if other_topic:
+            evidence["topic_id"] = first.topic_id
+        place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
+        leftover = finding("LEFTOVER_HOLDS_DATA", place, evidence)
+        elsewhere = any(each.log_end_offset > start or each.state.unread or not each.end_is_known for each in replicas)
+        if evidence["behind_log_end"] and first.suffix == "deleted" and not elsewhere:
+            leftover.evidence["harmless_if"] = _NEVER_COMMITTED
+            leftover = replace(leftover, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+        found.append(leftover)
+    return found
+
+
+def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> list[tuple[int, int]]:
+    """Offsets of these files that no live log of their broker has, ascending and joined.
+
+    Between its ends a compacted log has what its cleaner left: what it took is no loss.
+    """
+    covered = [(run.start_offset, run.end_offset) for one in live for run in one.state.continuity.runs]
+    covered += [(one.log_start_offset, one.log_end_offset) for one in live if one.context.compacted]
+    return outside([(run.start_offset, run.end_offset) for one in members for run in one.runs], covered)
+
+
+def _fill(members: Sequence[HeldAside], findings: Sequence[Finding]) -> list[str]:
+    """Tell the findings of missing offsets which files have some; names of those findings."""
+    spans = sorted((run.start_offset, run.end_offset, number) for number, one in enumerate(members) for run in one.runs)
+    starts = [start for start, _, _ in spans]
+    fills: dict[str, None] = {}
+    for one in findings:
+        start, end = one.place.offset_start, one.place.offset_end
+        if one.kind not in _FILLED or start is None or end is None:
+            continue
+        before = bisect_left(starts, end)
+        near = spans[max(before - SEARCHED, 0) : before]
+        numbers = dict.fromkeys(number for _, behind, number in near if behind > start)
+        if numbers:
+            files = [_label(members[number], one.place) for number in numbers]
+            one.evidence["also_in"] = [*one.evidence.get("also_in", []), *files][:LISTED]
+            fills[one.kind if one.place.broker is None else f"{one.kind} on broker {one.place.broker}"] = None
+    return list(fills)
+
+
+def _label(one: HeldAside, place: Place) -> str:
+    """The file as that finding may call it: its broker is named where it is another."""
+    return one.file if (one.broker, one.log_dir) == (place.broker, place.log_dir) else f"broker {one.broker}: {one.file}"
+
+
+def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: list[Finding]) -> list[Finding]:
+    """Index files prove a segment: evidence for `SEGMENT_MISSING` inside the log, and a finding of its own before or behind it.
+
+    Before the log's first segment it would else look like retention. Nothing is said of what lies below the checkpointed log start,
+    or of compacted logs, whose cleaner takes whole segments.
+    """
+    context = replica.context
+    bases = context.segment_base_offsets
+    gaps = sorted((each.place.offset_start or 0, number) for number, each in enumerate(findings) if each.kind == "SEGMENT_MISSING")
+    edges: dict[bool, list[LoneIndex]] = {}
+    for one in lone:
+        number = bisect_right(gaps, one.base_offset, key=lambda gap: gap[0]) - 1
+        each = findings[gaps[number][1]] if number >= 0 else None
+        if each is not None and one.base_offset < (each.place.offset_end or 0):
+            files = [*each.evidence.get("index_files", []), *one.files][:LISTED]
+            findings[gaps[number][1]] = replace(each, confidence=Confidence.PROVEN, evidence=each.evidence | {"index_files": files})
+            continue
+        inside = bool(bases) and bases[0] < one.base_offset < bases[-1]
+        if not inside and not context.compacted and one.base_offset >= (context.log_start_checkpoint or 0):
+            edges.setdefault(bool(bases) and one.base_offset < bases[0], []).append(one)
+    return [_at_edge(replica, edge, bases[0] if first else None) for first, edge in edges.items()]
+
+
+def _at_edge(replica: Replica, lone: Sequence[LoneIndex], end_offset: int | None) -> Finding:
+    """`SEGMENT_MISSING` for the segments before `end_offset`, or behind the last one, whose logs are gone."""
+    if end_offset is None:
+        end_offset = max((one.last_offset + 1 for one in lone if one.last_offset is not None), default=None)
+    start = min(one.base_offset for one in lone)
+    evidence: dict[str, Any] = {
+        "file": replica.context.log_file(start),
+        "index_files": [name for one in lone for name in one.files][:LISTED],
+    }
+    if end_offset is not None:
+        evidence["missing"] = end_offset - start
+    return finding("SEGMENT_MISSING", replica.context.place(offset_start=start, offset_end=end_offset), evidence)

@@ -1,0 +1,160 @@
+"""Why consumers cannot read the newest records of a partition, as far as files tell.
+
+Consumers read up to the high watermark, those of committed transactions up to the last stable offset. The high watermark is the
+smallest log end among the ISR, and with Kafka's stricter rule (KIP-966) does not move while the ISR is below its minimum. It never
+falls: a member of the ISR that ends below what the leader has checkpointed holds nothing back; it has left the ISR since, or lost
+records.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Final
+
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.model.controller import NO_LEADER, PartitionControl
+from kafka_forensics.model.findings import Finding, Place
+
+LAG_TIME_MAX_MS: Final = 30_000
+"""`replica.lag.time.max.ms` by default: a follower that is behind for longer leaves the ISR; shorter waits are an active tail."""
+
+TimestampAt = Callable[[Replica, int], int | None]
+"""(replica, offset) → timestamp of the batch that holds it, in ms; None if that cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """What holds readers back. `held_back_by` is `nothing`, `high_watermark`, `last_stable_offset`, `no_leader`, or `unknown`:
+    nobody says who is in the ISR, or a member's log is missing. Offsets are exclusive ends, None is "not known"."""
+
+    held_back_by: str
+    leader: int | str
+    """Whose log is the longest that counts: the leader's, or the longest copy's where no leader is known."""
+    log_end_offset: int
+    high_watermark: int | None = None
+    """By the rule, from the log ends of the ISR, but for members that end below the leader's checkpointed one; None if not every
+    member's log was given."""
+    last_stable_offset: int | None = None
+    brokers: tuple[int | str, ...] = ()
+    """The members of the ISR that end first, or the copies that may; without a leader, the ids of those that were last in sync."""
+    since_ms: int | None = None
+    """Timestamp of the first record that cannot be read; without a leader, when the controller wrote that there is none."""
+    waiting_ms: int | None = None
+    """From then to the newest record."""
+    isr: tuple[int, ...] | None = None
+    min_insync_replicas: int | None = None
+    isr_below_minimum: bool = False
+    producer_id: int | None = None
+    """Of the oldest open transaction."""
+    held_back_at: int | None = None
+    """First offset that cannot be read, or, with `missing`, an offset that cannot be read; None if nothing is known to."""
+    missing: tuple[int, ...] = ()
+    """Members of the ISR of which no log was given: the high watermark may be lower because of them."""
+
+
+def readable(replicas: list[Replica], control: PartitionControl | None, timestamp_at: TimestampAt) -> Readable:
+    """What holds readers of one partition back; `replicas` is not empty. A pure rule: `timestamp_at` lends it the log."""
+    leader = _leader(replicas, control)
+    end = leader.log_end_offset
+    isr = None if control is None or control.isr is None else tuple(control.isr)
+    minimum = _minimum(control)
+    below = isr is not None and minimum is not None and len(isr) < minimum
+    open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
+    members = [one for one in replicas if isr is None or one.context.node in isr]
+    missing = tuple(sorted(set(isr or ()) - {one.context.node for one in members}))
+    known = isr is not None and not missing
+    passed = min(leader.context.high_watermark or 0, end)
+    candidates = [one for one in members if one.log_end_offset >= passed]
+    limit = min((one.log_end_offset for one in candidates), default=end) if known else None
+    shortest = [one for one in candidates if one.log_end_offset == min(each.log_end_offset for each in candidates)]
+    answer = Readable(
+        "unknown" if missing else "nothing",
+        leader.broker,
+        end,
+        limit,
+        None if missing else end,
+        isr=isr,
+        min_insync_replicas=minimum,
+        isr_below_minimum=below,
+        missing=missing,
+    )
+    if control is not None and control.leader == NO_LEADER:
+        since, last = _leaderless(control)
+        return replace(answer, held_back_by="no_leader", high_watermark=None, last_stable_offset=None, brokers=last, since_ms=since)
+    if shortest and shortest[0].log_end_offset < end:
+        since = timestamp_at(leader, shortest[0].log_end_offset)
+        newest = leader.state.framing.max_timestamp
+        return replace(
+            answer,
+            held_back_by="high_watermark" if known else "unknown",
+            last_stable_offset=None if limit is None else _stable(leader, limit),
+            brokers=tuple(one.broker for one in shortest),
+            held_back_at=shortest[0].log_end_offset,
+            since_ms=since,
+            waiting_ms=None if since is None or newest < since else newest - since,
+        )
+    if open_transaction is not None and open_transaction.first_offset < end:
+        return replace(
+            answer,
+            held_back_by="last_stable_offset",
+            last_stable_offset=None if missing else open_transaction.first_offset,
+            since_ms=open_transaction.first_timestamp,
+            producer_id=open_transaction.producer_id,
+            held_back_at=open_transaction.first_offset,
+        )
+    return answer
+
+
+def _leaderless(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
+    """When the controller wrote that a partition has no leader any more, in ms, and who was in sync until then."""
+    events = [] if control.history is None else control.history.events
+    stretch = list(takewhile(lambda one: one.state.leader == NO_LEADER, reversed(events)))
+    if not stretch:
+        return None, ()
+    first = stretch[-1]
+    return first.timestamp_ms, first.state.isr or first.previous_isr
+
+
+def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replica:
+    """The leader's replica if it is given, else the longest."""
+    leaders = [one for one in replicas if control is not None and control.leader == one.context.node]
+    return leaders[0] if leaders else max(replicas, key=lambda one: one.log_end_offset)
+
+
+def _stable(leader: Replica, high_watermark: int) -> int:
+    return leader.state.transactions.last_stable_offset(high_watermark, leader.log_end_offset)
+
+
+def _minimum(control: PartitionControl | None) -> int | None:
+    """`min.insync.replicas` of the topic; the brokers' default is not in their files."""
+    text = None if control is None else control.configs.get("min.insync.replicas")
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def held_back_finding(replicas: list[Replica], answer: Readable) -> list[Finding]:
+    """`READERS_HELD_BACK` where a member of the ISR holds the high watermark back for longer than it may stay in the ISR so.
+
+    A shorter wait is what every busy partition looks like; open transactions have a finding of their own.
+    """
+    waits = answer.waiting_ms is not None and answer.waiting_ms > LAG_TIME_MAX_MS
+    if answer.held_back_by != "high_watermark" or not waits or answer.high_watermark is None:
+        return []
+    context = replicas[0].context
+    evidence = {
+        "reason": "isr_below_minimum" if answer.isr_below_minimum else "isr_member_behind",
+        "leader": answer.leader,
+        "brokers": list(answer.brokers),
+        "isr": list(answer.isr or ()),
+        "isr_below_minimum": answer.isr_below_minimum,
+        "min_insync_replicas": answer.min_insync_replicas,
+        "high_watermark": answer.high_watermark,
+        "log_end_offset": answer.log_end_offset,
+        "behind": answer.log_end_offset - answer.high_watermark,
+        "since_ms": answer.since_ms,
+        "waiting_ms": answer.waiting_ms,
+    }
+    place = Place(context.topic, context.partition, offset_start=answer.high_watermark, offset_end=answer.log_end_offset)
+    told = {name: value for name, value in evidence.items() if value is not None}
+    premises = [] if context.control is None else context.control.premises
+    return [on_premises(finding("READERS_HELD_BACK", place, told), premises)]

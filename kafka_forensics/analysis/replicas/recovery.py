@@ -1,0 +1,209 @@
+"""What a start on this copy would do to a replica: Kafka's recovery foretold, as findings and as evidence on damage."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.segments.continuity import Run
+from kafka_forensics.analysis.spans import outside
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import RecoveryOutlook
+from kafka_forensics.replication.recovery import segment_file
+from kafka_forensics.replication.recovery_facts import (
+    BATCH_BEYOND_FILE,
+    BATCH_INVALID,
+    END_BELOW_START,
+    HEADER_CUT,
+    LENGTH_TOO_SMALL,
+    NEXT_OFFSET,
+    OFFSET_REGRESSION,
+    Cut,
+    Forecast,
+    LogFacts,
+    SegmentFacts,
+    Step,
+    Stop,
+)
+
+FILES_LISTED: Final = 16
+STEPS_LISTED: Final = 64
+CUTS_LISTED: Final = 32
+"""Only a log whose indexes are gone is cut in more places than one."""
+REASONS: Final = {
+    HEADER_CUT: "header_cut",
+    LENGTH_TOO_SMALL: "length_too_small",
+    BATCH_BEYOND_FILE: "batch_beyond_file",
+    BATCH_INVALID: "batch_invalid",
+    OFFSET_REGRESSION: "offsets_go_back",
+    END_BELOW_START: "log_end_below_log_start",
+    NEXT_OFFSET: "last_batch_read_wrongly",
+}
+"""Why a cut is made, by check."""
+_DAMAGE: Final = frozenset(
+    {
+        "BATCH_CRC_MISMATCH",
+        "BATCH_MAGIC_REGRESSION",
+        "BATCH_MAGIC_UNKNOWN",
+        "FRAMING_LOST",
+        "OFFSET_DISCONTINUITY",
+        "OFFSET_REGRESSION",
+        "SEG_HOLE",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What would become of a replica if its broker started on this copy, and if it had crashed and started (`unclean`)."""
+
+    facts: LogFacts
+    forecast: Forecast
+    unclean: Forecast
+
+
+def segment_facts(
+    replica: Replica, base_offset: int, size_in_bytes: int, *, next_offset: int | None, regression: Stop | None, **present: Any
+) -> SegmentFacts:
+    """A live segment as the loader meets it, from the folded log.
+
+    `next_offset` is what the loader reads as its end, `regression` where rebuilding its index throws, if anywhere; `present` the
+    fields of SegmentFacts about the files beside it.
+    """
+    totals = replica.state.framing.by_segment.get(base_offset)
+    end_offset = base_offset if totals is None else replica.written_end(base_offset, totals.last_offset + 1)
+    stop = replica.state.recovery.stop(base_offset)
+    if regression is not None and (stop is None or regression.position < stop.position):
+        stop = regression
+    return SegmentFacts(base_offset, size_in_bytes, end_offset, next_offset, stop, **present)
+
+
+def regresses(replica: Replica, base_offset: int) -> bool:
+    """Whether offsets of a segment go back somewhere, so that building its index anew may fail."""
+    kinds = {"OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY"}
+    return any(one.kind in kinds and one.run.segment == base_offset for one in replica.course.irregularities)
+
+
+def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
+    """`RECOVERY_WOULD_TRUNCATE` for the cuts that cost offsets; whether they were committed is judged over all replicas."""
+    context = replica.context
+    sizes = {one.base_offset: one.size_in_bytes for one in outlook.facts.segments}
+    costly = [cut for cut in outlook.forecast.cuts if cut.start_offset < cut.end_offset]
+    found = []
+    for cut in costly[:CUTS_LISTED]:
+        place = context.place(
+            segment_file(cut.segment),
+            byte_start=cut.position,
+            byte_end=None if cut.position is None else sizes.get(cut.segment),
+            offset_start=cut.start_offset,
+            offset_end=cut.end_offset,
+        )
+        evidence: dict[str, Any] = {
+            "check": cut.check,
+            "reason": REASONS.get(cut.check, "unknown"),
+            "log_end_foretold": outlook.forecast.log_end_offset,
+            "log_end_offset": replica.log_end_offset,
+            "clean_shutdown": outlook.facts.clean_shutdown,
+            "recovery_point": context.recovery_point,
+            "segments": len(cut.segments_deleted),
+            "segments_deleted": [segment_file(one) for one in cut.segments_deleted[:FILES_LISTED]],
+            "batches_recovered": _batches_behind(replica, cut),
+        }
+        if len(costly) > 1:
+            evidence["count"] = len(costly)
+        found.append(finding("RECOVERY_WOULD_TRUNCATE", place, evidence))
+    return found
+
+
+def _batches_behind(replica: Replica, cut: Cut) -> int | None:
+    """Whole batches that stand behind the first byte cut; None where no byte is cut."""
+    if cut.position is None:
+        return None
+    totals = replica.state.framing.by_segment
+    behind = sum(totals[one].batches for one in cut.segments_deleted if one in totals and one != cut.segment)
+    if cut.segment not in totals:
+        return behind
+    walk_end = replica.state.recovery.ends.get(cut.segment)
+    through = walk_end.batches if walk_end is not None and walk_end.position == cut.position else 0
+    return behind + totals[cut.segment].batches - through
+
+
+def add_recovery(findings: list[Finding], replica: Replica, outlook: Outlook) -> None:
+    """Add to the finding of damage at which recovery would end what an unclean restart makes of it: `unclean_restart`."""
+    context, unclean = replica.context, outlook.unclean
+    cuts = {(cut.segment, cut.position): cut for cut in unclean.cuts}
+    refusal = unclean.steps[-1] if unclean.refused else None
+    for segment, end in replica.state.recovery.ends.items():
+        cut = cuts.get((segment, end.position))
+        refused = refusal is not None and (refusal.check, refusal.file) == (end.check, segment_file(segment))
+        told: dict[str, Any] = {"walked": cut is not None or refused, "recovery_point": context.recovery_point}
+        if refused:
+            told["starts"] = False
+        elif cut is not None:
+            told |= {"log_end_offset": unclean.log_end_offset, "segments": len(cut.segments_deleted)}
+        place = context.place(segment_file(segment), byte_start=end.position)
+        for one in findings:
+            if one.kind in _DAMAGE and (one.place.file, one.place.byte_start) == (place.file, place.byte_start):
+                one.evidence["unclean_restart"] = told
+
+
+def swap_finding(replica: Replica, facts: LogFacts, steps: list[Step], swapped: Mapping[int, list[Run]]) -> Finding:
+    """`INTERRUPTED_SWAP`: what the loader would rename or delete, in order.
+
+    `swapped` has the offsets of the `.swap` files by base offset. Critical where live offsets below the high watermark would go and
+    no `.swap` holds them; a cleaner may drop any, so nothing is said of compacted topics. In a copy of a running broker the cleaner
+    was at work, and will end it.
+    """
+    context = replica.context
+    names = [name for name in facts.files if name.endswith((".swap", ".cleaned"))]
+    evidence: dict[str, Any] = {
+        "leftovers": names[:FILES_LISTED],
+        "count": len(names),
+        "steps": [_step(step) for step in steps[:STEPS_LISTED]],
+        "files_deleted": sum(step.action == "delete" for step in steps),
+        "files_renamed": sum(step.action == "rename" for step in steps),
+    }
+    if context.live:
+        evidence |= {"under_way": True, "capped_by": "--live"}
+        return finding("INTERRUPTED_SWAP", context.place(), evidence, severity=Severity.INFO)
+    renamed = {step.to for step in steps if step.action == "rename"}
+    going = {step.file for step in steps if step.action == "delete"} | renamed
+    bases = [one.base_offset for one in facts.segments if segment_file(one.base_offset) in going]
+    kept = [run for base_offset, runs in swapped.items() if segment_file(base_offset) in renamed for run in runs]
+    start, end = (None, None) if context.compacted else _lost(replica, bases, facts, kept)
+    place = context.place(offset_start=start, offset_end=end)
+    critical = start is not None and context.high_watermark is not None and start < context.high_watermark
+    return finding("INTERRUPTED_SWAP", place, evidence, severity=Severity.CRITICAL if critical else None)
+
+
+def summarised(forecast: Forecast) -> RecoveryOutlook:
+    """The forecast as a replica's summary holds it: of very many steps the first, and the last."""
+    steps = forecast.steps if len(forecast.steps) <= STEPS_LISTED else (*forecast.steps[: STEPS_LISTED - 1], forecast.steps[-1])
+    return RecoveryOutlook(
+        not forecast.refused,
+        forecast.log_start_offset,
+        forecast.log_end_offset,
+        sorted({step.check for step in forecast.steps}),
+        list(map(_step, steps)),
+    )
+
+
+def refused_at(outlook: RecoveryOutlook) -> str | None:
+    """The file at which the broker ends its start; None if it starts."""
+    return None if outlook.starts else outlook.steps[-1].removeprefix("refuse ")
+
+
+def _step(step: Step) -> str:
+    """A step in the shape `delete FILE`, `rename FILE to FILE` or `truncate FILE at offset N`."""
+    to = f" to {step.to}" if step.to else ""
+    at = f" at offset {step.offset}" if step.offset is not None else ""
+    return " ".join(filter(None, (step.action, step.file))) + to + at
+
+
+def _lost(replica: Replica, bases: list[int], facts: LogFacts, kept: list[Run]) -> tuple[int | None, int | None]:
+    """First offset of these segments that no run of `kept` holds, from the log start on, and the one behind the last such."""
+    ends = {one.base_offset: one.end_offset for one in facts.segments}
+    going = [(max(base, replica.log_start_offset), ends[base]) for base in bases]
+    missing = outside(going, [(run.start_offset, run.end_offset) for run in kept])
+    return min((start for start, _ in missing), default=None), max((end for _, end in missing), default=None)

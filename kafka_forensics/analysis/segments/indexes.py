@@ -1,0 +1,331 @@
+"""`.index` and `.timeindex` against the batches they point into (OffsetIndex, TimeIndex).
+
+An offset-index entry names the last offset of what one append wrote and where that began: one batch since 3.9.1, possibly many
+before. So what must hold is: the position begins a batch, that batch begins at or before the offset, and every batch before it
+ends below the offset. A time-index entry names the largest timestamp so far and an offset inside the batch that holds it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.sample import Sample
+from kafka_forensics.analysis.segments.survey import Survey
+from kafka_forensics.compiled import kernel
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from kafka_forensics.model.files import OffsetIndex, TimeIndex
+
+
+@dataclass(frozen=True, slots=True)
+class BadEntry:
+    """An index entry that contradicts the log: which file, which entry, why, its two numbers and the one it should have."""
+
+    file_kind: str
+    segment: int
+    entry: int
+    reason: str
+    offset: int
+    value: int
+    """Byte position (`index`) or timestamp (`timeindex`)."""
+    expected: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroTail:
+    """Zeros behind the entries of an index file: how many entries stand before them, and the segment's largest timestamp (ms)."""
+
+    file_kind: str
+    """`index` or `timeindex`."""
+    segment: int
+    entries: int
+    max_timestamp: int
+    last_sound: int = -1
+    """Number of the last entry that agrees with the log, wherever it stands; -1 of none."""
+
+
+_NO_LEAST: Final = 2**63 - 1
+_POSITION: Final = int(BatchColumn.POSITION)
+_BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
+_LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
+
+
+@kernel
+def entries_agree(
+    columns: "NDArray[np.int64]",
+    positions: "NDArray[np.int64]",
+    offsets: "NDArray[np.int64]",
+    entries: "NDArray[np.int64]",
+    before: int,
+) -> bool:
+    """Whether the offset-index entries of these numbers are in the order of the batches they point to and contradict none of them.
+
+    `before` is the largest offset in front of the chunk. False only means that somebody must look closer.
+    """
+    row = 0
+    highest = before
+    for number in range(entries.shape[0]):
+        entry = entries[number]
+        while row < columns.shape[1] and columns[_POSITION, row] < positions[entry]:
+            highest = max(highest, int(columns[_LAST_OFFSET, row]))
+            row += 1
+        if row == columns.shape[1] or columns[_POSITION, row] != positions[entry]:
+            return False
+        if columns[_BASE_OFFSET, row] > offsets[entry] or highest >= offsets[entry]:
+            return False
+    return True
+
+
+def _highest(before: int, values: "NDArray[np.int64]") -> "NDArray[np.int64]":
+    """The largest value so far in front of each of `values` and behind the last, which mostly is the one just before."""
+    row = np.concatenate(([before], values))
+    return row if np.all(row[1:] >= row[:-1]) else np.maximum.accumulate(row)
+
+
+class _Sorted:
+    """Entries of an index in the order of one of their numbers, which is how they stand in any sound file."""
+
+    def __init__(self, values: "NDArray[np.int64]") -> None:
+        ascending = bool(np.all(values[1:] >= values[:-1]))
+        self._order = None if ascending else np.argsort(values, kind="stable")
+        self._values = values if self._order is None else values[self._order]
+
+    def between(self, first: int, last: int) -> "NDArray[np.int64]":
+        """Numbers of the entries with `first <= value <= last`, in file order."""
+        start, end = np.searchsorted(self._values, first), np.searchsorted(self._values, last, side="right")
+        return np.arange(start, end) if self._order is None else np.sort(self._order[start:end])
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEdges:
+    """What an index file and the entries that agree with one stretch of its log come to: all that a sound segment needs.
+
+    Of no entries, the least is beyond every number and the largest is -1.
+    """
+
+    damaged: list[BadEntry]
+    """Of bytes that are no entries."""
+    out_of_order: list[BadEntry]
+    entries: int
+    has_zero_tail: bool
+    least_position: int
+    largest_position: int
+    """Of time indexes, both as without entries."""
+    largest_offset: int
+    least_sound: int
+    """Least offset (`index`) or timestamp (`timeindex`) of the entries that agree with the stretch."""
+    last_sound: int
+    """Number of the last of these, -1 of none."""
+
+
+class IndexFold:
+    """State: bad entries, and what the seam between two stretches of a segment needs.
+
+    `lightened`, it holds no entries but their edges, which suffice unless `needs_entries` says otherwise.
+    """
+
+    def __init__(self, segment_base_offset: int, index: "OffsetIndex | None", time_index: "TimeIndex | None") -> None:
+        self._segment = segment_base_offset
+        self._index = index
+        self._time = time_index
+        self.bad: Sample[BadEntry] = Sample()
+        self.max_timestamp = -1
+        self.last_offset = -1
+        self.end_position = 0
+        self.edges: dict[str, IndexEdges] | None = None
+        """By kind of file, once lightened."""
+        self._by_position = _Sorted(index.positions if index is not None else np.empty(0, np.int64))
+        self._by_offset = _Sorted(time_index.offsets if time_index is not None else np.empty(0, np.int64))
+        self._sound: dict[str, list[NDArray[np.int64]]] = {"index": [], "timeindex": []}
+        """Numbers of the entries that point into the stretch and agree with it: what stands before it may yet contradict them."""
+
+    def step(self, columns: "NDArray[np.int64]", seen: Survey | None = None) -> None:
+        """Check the entries that point into this chunk. `seen` is the survey of its columns, if there are any."""
+        if columns.shape[1] == 0:
+            return
+        if self._index is not None and self._index.positions.size:
+            self._check_offsets(columns, self._index)
+        if self._time is not None and self._time.offsets.size:
+            self._check_times(columns, self._time)
+        plain = seen is not None and seen.joined
+        last_offset = columns[BatchColumn.LAST_OFFSET, -1] if plain else columns[BatchColumn.LAST_OFFSET].max()
+        self.last_offset = max(self.last_offset, int(last_offset))
+        max_timestamp = seen.max_timestamp if seen is not None and plain else columns[BatchColumn.MAX_TIMESTAMP].max()
+        self.max_timestamp = max(self.max_timestamp, int(max_timestamp))
+        self.end_position = int(columns[BatchColumn.POSITION, -1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
+
+    def _check_offsets(self, columns: "NDArray[np.int64]", index: "OffsetIndex") -> None:
+        positions = columns[BatchColumn.POSITION]
+        end = int(positions[-1] + columns[BatchColumn.SIZE_IN_BYTES, -1])
+        inside = self._by_position.between(int(positions[0]), end - 1)
+        if not inside.size:
+            return
+        if entries_agree(columns, index.positions, index.offsets, inside, self.last_offset):
+            self._sound["index"].append(inside)
+            return
+        wanted, offsets = index.positions[inside], index.offsets[inside]
+        rows = np.searchsorted(positions, wanted, side="right") - 1
+        before = _highest(self.last_offset, columns[BatchColumn.LAST_OFFSET])[rows]
+        reasons = (
+            ("position_inside_batch", positions[rows] != wanted, positions[rows]),
+            ("offset_before_batch", columns[BatchColumn.BASE_OFFSET][rows] > offsets, columns[BatchColumn.BASE_OFFSET][rows]),
+            ("offset_in_earlier_batch", before >= offsets, before),
+        )
+        self._report("index", inside, offsets, wanted, reasons)
+
+    def _check_times(self, columns: "NDArray[np.int64]", index: "TimeIndex") -> None:
+        last, base = columns[BatchColumn.LAST_OFFSET], columns[BatchColumn.BASE_OFFSET]
+        if np.any(last[1:] < last[:-1]):
+            return  # offsets out of order are a finding of their own; no search by offset can be trusted then
+        inside = self._by_offset.between(int(base[0]), int(last[-1]))
+        if not inside.size:
+            return
+        offsets, timestamps = index.offsets[inside], index.timestamps[inside]
+        rows = np.searchsorted(last, offsets)
+        stamped = columns[BatchColumn.MAX_TIMESTAMP]
+        highest = _highest(self.max_timestamp, stamped)
+        covered = base[rows] <= offsets
+        reasons = (
+            ("timestamp_of_no_batch_there", (stamped[rows] != timestamps)[covered], stamped[rows][covered]),
+            ("earlier_batch_is_newer", (highest[rows] > timestamps)[covered], highest[rows][covered]),
+        )
+        self._report("timeindex", inside[covered], offsets[covered], timestamps[covered], reasons)
+
+    def _report(self, kind: str, entries: "NDArray[np.int64]", offsets: Any, values: Any, reasons: Any) -> None:
+        """Add one row for each entry that some reason speaks against, the first reason only; remember the others as sound."""
+        sound = np.ones(entries.size, np.bool_)
+        for reason, wrong, expected in reasons:
+            for row in np.flatnonzero(wrong & sound):
+                numbers = (int(offsets[row]), int(values[row]), int(expected[row]))
+                self.bad.append(BadEntry(kind, self._segment, int(entries[row]), reason, *numbers))
+            sound &= ~wrong
+        self._sound[kind].append(entries[sound])
+
+    def lighten(self) -> None:
+        """Let go of the entries: the state can travel, and no batch be added to it any more."""
+        edges = {}
+        files: tuple[tuple[str, int, Any], ...] = (
+            ("index", INDEX_ENTRY_SIZE, self._index),
+            ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time),
+        )
+        for kind, size, index in files:
+            if index is None:
+                continue
+            at = np.concatenate([np.empty(0, np.int64), *self._sound[kind]])
+            values = index.offsets if kind == "index" else index.timestamps
+            positions = index.positions if kind == "index" else np.empty(0, np.int64)
+            edges[kind] = IndexEdges(
+                self._damaged(kind, size, index),
+                self._out_of_order(kind, index),
+                len(index.offsets),
+                index.zero_tail_bytes > 0,
+                int(positions.min(initial=_NO_LEAST)),
+                int(positions.max(initial=-1)),
+                int(index.offsets.max(initial=-1)),
+                int(values[at].min(initial=_NO_LEAST)),
+                int(at.max(initial=-1)),
+            )
+        self.edges = edges
+        self._index = self._time = None
+        self._by_position = self._by_offset = _Sorted(np.empty(0, np.int64))
+        self._sound = {"index": [], "timeindex": []}
+
+    def merge(self, right: "IndexFold") -> None:
+        """Add the stretch of the same segment that follows ours; both are lightened, or none is."""
+        self.bad.extend(right.bad)
+        if self.edges is not None and right.edges is not None:
+            last = {kind: edges.last_sound for kind, edges in right.edges.items()}
+            self.edges = {
+                kind: replace(edges, last_sound=max(edges.last_sound, last.get(kind, -1))) for kind, edges in self.edges.items()
+            }
+        if self._index is not None:
+            offsets, positions = self._index.offsets, self._index.positions
+            self._seam("index", right, offsets <= self.last_offset, "offset_in_earlier_batch", offsets, positions, self.last_offset)
+        if self._time is not None:
+            offsets, stamps = self._time.offsets, self._time.timestamps
+            newer = stamps < self.max_timestamp
+            self._seam("timeindex", right, newer, "earlier_batch_is_newer", offsets, stamps, self.max_timestamp)
+        self.last_offset = max(self.last_offset, right.last_offset)
+        self.max_timestamp = max(self.max_timestamp, right.max_timestamp)
+        self.end_position = max(self.end_position, right.end_position)
+
+    def _seam(self, kind: str, right: "IndexFold", wrong: Any, reason: str, offsets: Any, values: Any, expected: int) -> None:
+        """Judge the entries that agree with the right stretch by what stands before it."""
+        for entries in right._sound[kind]:
+            for row in entries[wrong[entries]]:
+                self.bad.append(BadEntry(kind, self._segment, int(row), reason, int(offsets[row]), int(values[row]), expected))
+            self._sound[kind].append(entries[~wrong[entries]])
+
+    def zero_tails(self) -> list[ZeroTail]:
+        """The zeros that the files end in, once the segment is whole."""
+        if self.edges is not None:
+            return [
+                ZeroTail(kind, self._segment, one.entries, self.max_timestamp, one.last_sound)
+                for kind, one in self.edges.items()
+                if one.has_zero_tail
+            ]
+        files = (("index", self._index), ("timeindex", self._time))
+        return [
+            ZeroTail(kind, self._segment, len(index.offsets), self.max_timestamp, self._last_sound(kind))
+            for kind, index in files
+            if index is not None and index.zero_tail_bytes
+        ]
+
+    def _last_sound(self, kind: str) -> int:
+        """Number of the last entry that agrees with the stretch, -1 of none."""
+        return max((int(entries.max()) for entries in self._sound[kind] if entries.size), default=-1)
+
+    def finish(self) -> list[BadEntry]:
+        """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""
+        bad = list(self.bad)
+        if self.edges is not None:
+            bad += [each for one in self.edges.values() for each in one.damaged]
+            return bad + [each for one in self.edges.values() for each in one.out_of_order]
+        for kind, size, index in (("index", INDEX_ENTRY_SIZE, self._index), ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time)):
+            bad += [] if index is None else self._damaged(kind, size, index)
+        if self._index is not None and self._index.positions.size:
+            positions, offsets = self._index.positions, self._index.offsets
+            bad += self._out_of_order("index", self._index)
+            beyond = np.flatnonzero((positions >= self.end_position) | (offsets > self.last_offset) | (positions < 0))
+            bad += [self._entry("index", int(row), "beyond_log", offsets, positions) for row in beyond[:8]]
+        if self._time is not None and self._time.offsets.size:
+            timestamps, offsets = self._time.timestamps, self._time.offsets
+            bad += self._out_of_order("timeindex", self._time)
+            beyond = np.flatnonzero(offsets > self.last_offset)
+            bad += [self._entry("timeindex", int(row), "beyond_log", offsets, timestamps) for row in beyond[:8]]
+        return bad
+
+    def _damaged(self, kind: str, size: int, index: "OffsetIndex | TimeIndex") -> list[BadEntry]:
+        return [BadEntry(kind, self._segment, one.position // size, str(one.detail["reason"]), -1, -1) for one in index.damage]
+
+    def _out_of_order(self, kind: str, index: Any) -> list[BadEntry]:
+        offsets = index.offsets
+        values, steps = (index.positions, np.diff(offsets) <= 0) if kind == "index" else (index.timestamps, np.diff(offsets) < 0)
+        wrong = steps | (np.diff(values) <= 0)
+        return [self._entry(kind, int(row) + 1, "out_of_order", offsets, values) for row in np.flatnonzero(wrong)[:8]]
+
+    def _entry(self, kind: str, row: int, reason: str, offsets: Any, values: Any) -> BadEntry:
+        return BadEntry(kind, self._segment, row, reason, int(offsets[row]), int(values[row]))
+
+
+def needs_entries(stretches: "Sequence[IndexFold]") -> bool:
+    """Whether lightened states of one segment's stretches, in order, cannot tell what the entries themselves would."""
+    last_offset = max_timestamp = -1
+    for one in stretches:
+        for kind, before in (("index", last_offset), ("timeindex", max_timestamp)):
+            edges = None if one.edges is None else one.edges.get(kind)
+            if edges is not None and (edges.least_sound <= before if kind == "index" else edges.least_sound < before):
+                return True
+        last_offset, max_timestamp = max(last_offset, one.last_offset), max(max_timestamp, one.max_timestamp)
+    end_position = max((one.end_position for one in stretches), default=0)
+    known = [edges for one in stretches[:1] if one.edges is not None for edges in one.edges.values()]
+    return any(
+        edges.largest_position >= end_position or edges.largest_offset > last_offset or edges.least_position < 0 for edges in known
+    )

@@ -1,0 +1,284 @@
+"""`.txnindex` against the log: each aborted transaction must be listed, and nothing else (TransactionIndex, AbortedTxn.json).
+
+Where the log itself is in doubt (bytes lost, offsets missing, cleaned, or not copied at the same time), the index is left alone.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.analysis import bounds
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.producers.runs import OffsetRuns, offset_behind
+from kafka_forensics.analysis.transactions.endings import FIRST_OFFSET, IS_ABORT, LAST_OFFSET, SEGMENT, Ending, as_endings, paired
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.model.constants import TXN_INDEX_ENTRY_SIZE
+from kafka_forensics.model.files import AbortedTxn, AbortedTxns, TransactionIndex
+from kafka_forensics.model.findings import Finding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.analysis.transactions.transactions import TransactionsFold
+
+MAX_LISTED: Final = 16
+"""Findings of a kind about one file; the first of them says how many there are."""
+
+
+class IndexCheck:
+    """Compares the aborted transactions of a log with what its `.txnindex` files list.
+
+    When they are many, those that the file of their segment lists are let go of while the log is folded, so that memory does not
+    grow with them. What a file lists of another segment's offsets is then left alone.
+    """
+
+    def __init__(self, context: ReplicaContext, has_index_files: set[int], read: Callable[[int], TransactionIndex | None]) -> None:
+        """`has_index_files` names segments of which any index file was copied; `read` parses the `.txnindex` of a segment, None
+        where there is none that can be read."""
+        self._context = context
+        self._has_index_files = has_index_files
+        self._read = read
+        self._open: dict[int, _Entries | None] = {}
+        """Of the segments that were compared in part, the entries left; None where they cannot be read."""
+        self._passed: dict[int, tuple[int, int]] = {}
+        """Of the same, first and last marker that was let go of."""
+        self._unlisted: dict[int, int] = {}
+        """Aborted transactions that were let go of though no entry has them."""
+
+    def passed(self, fold: "TransactionsFold", runs: OffsetRuns) -> None:
+        """After a merge, nothing standing left of `fold`: let go of transactions if they are many. On compacted logs they are
+        needed to the end, to know what readers see."""
+        if len(fold.held_endings) > bounds.MAX_ENDINGS and not self._context.compacted:
+            fold.settle()
+            fold.held_endings.replace(self._without_pairs(fold.held_endings.rows(), runs))
+
+    def findings(self, fold: "TransactionsFold", segments: list[int], log_start_offset: int, runs: OffsetRuns) -> list[Finding]:
+        """What the files of `segments` do not say as the log does, the fold being of all of it; `runs` are the producers fold's."""
+        rows = fold.ending_rows()
+        if len(rows) > bounds.MAX_ENDINGS or self._open:
+            rows = self._without_pairs(rows, runs)
+        indexes: dict[int, TransactionIndex] = {}
+        for segment in segments:
+            if segment not in self._open and (index := self._read(segment)) is not None:
+                if len(index.entries) > bounds.MAX_UNLISTED:
+                    self._open[segment] = _Entries(index)
+                    rows = self._without_pairs(rows, runs, only=segment)
+                else:
+                    indexes[segment] = index
+        self._trim(keep=None)
+        indexes |= {segment: one.left() for segment, one in self._open.items() if one is not None}
+        if runs.breaks.count:
+            rows = self._without_repeated(rows)
+        return compare_endings(
+            as_endings(rows), indexes, self._context, log_start_offset, runs, self._has_index_files, self._passed, self._unlisted
+        )
+
+    def _without_pairs(self, rows: "NDArray[np.int64]", runs: OffsetRuns, only: int | None = None) -> "NDArray[np.int64]":
+        """The endings that may still be told of."""
+        kept = np.ones(len(rows), bool)
+        for segment in np.unique(rows[:, SEGMENT]).tolist() if only is None else [only]:
+            at = np.flatnonzero(rows[:, SEGMENT] == segment)
+            if segment not in self._open:
+                index = self._read(segment)
+                self._open[segment] = None if index is None else _Entries(index)
+            entries = self._open[segment]
+            pairs = named = np.zeros(len(at), bool)
+            if entries is not None and len(at):
+                near = entries.near(rows[at])
+                pairs, entry_pairs, named = paired(rows[at], entries.rows(near))
+                entries.is_left[near[entry_pairs]] = False
+            told = ~named & (rows[at, IS_ABORT] != 0) & (rows[at, FIRST_OFFSET] >= 0)
+            told &= entries is not None or segment in self._has_index_files
+            surplus = np.flatnonzero(told)[bounds.MAX_UNLISTED :]
+            if not runs.breaks.count and not self._context.compacted:
+                self._unlisted[segment] = self._unlisted.get(segment, 0) + len(surplus)
+            told[surplus] = False
+            kept[at] = (named & ~pairs) | told
+            gone = rows[at[~kept[at]], LAST_OFFSET]
+            if len(gone):
+                low, high = self._passed.get(segment, (int(gone[0]), int(gone[0])))
+                self._passed[segment] = min(low, int(gone.min())), max(high, int(gone.max()))
+        self._trim(keep=max(self._open, default=None))
+        return rows[kept]
+
+    def _trim(self, keep: int | None) -> None:
+        """Of very many entries without a transaction a few are told; those of the segment `keep` may still find theirs."""
+        for segment, entries in self._open.items():
+            if entries is not None and segment != keep:
+                entries.trim()
+
+    def _without_repeated(self, rows: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Without the endings whose entry went with another marker at the same offset: a piece of the log stands there twice."""
+        kept = np.ones(len(rows), bool)
+        for segment in self._passed:
+            at = np.flatnonzero(rows[:, SEGMENT] == segment)
+            left, index = self._open.get(segment), self._read(segment) if at.size else None
+            if left is not None and index is not None:
+                whole = _Entries(index)
+                named = paired(rows[at], whole.rows(whole.near(rows[at])))[2]
+                kept[at] = ~named | paired(rows[at], left.rows(left.near(rows[at])))[2]
+        return rows[kept]
+
+
+class _Entries:
+    """The entries of one file, and which of them were let go of with their transaction."""
+
+    def __init__(self, index: TransactionIndex) -> None:
+        self._index = index
+        self.is_left = np.ones(len(index.entries), bool)
+
+    def near(self, endings: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Numbers of the entries left whose markers lie among those of the endings, of which there are some."""
+        entries = self._index.entries
+        last = (
+            entries.last_offsets if isinstance(entries, AbortedTxns) else np.array([one.last_offset for one in entries], np.int64)
+        )
+        markers = endings[:, LAST_OFFSET]
+        return np.flatnonzero(self.is_left & (last >= markers.min()) & (last <= markers.max()))
+
+    def rows(self, numbers: "NDArray[np.int64]") -> "NDArray[np.int64]":
+        """Producer id, first offset and marker of the entries with these numbers."""
+        entries = self._some(numbers)
+        if isinstance(entries, AbortedTxns):
+            return entries.rows()[:, :3]
+        return np.array([[one.producer_id, one.first_offset, one.last_offset] for one in entries], np.int64).reshape(-1, 3)
+
+    def trim(self) -> None:
+        """Let go of all entries but a few of those left."""
+        numbers = np.flatnonzero(self.is_left)[: bounds.MAX_UNLISTED]
+        if len(numbers) < len(self.is_left):
+            self._index = TransactionIndex(self._some(numbers), self._index.damage)
+            self.is_left = np.ones(len(numbers), bool)
+
+    def left(self) -> TransactionIndex:
+        """An index of the entries left."""
+        return TransactionIndex(self._some(np.flatnonzero(self.is_left)), self._index.damage)
+
+    def _some(self, numbers: "NDArray[np.int64]") -> Sequence[AbortedTxn]:
+        entries = self._index.entries
+        return entries.among(numbers) if isinstance(entries, AbortedTxns) else [entries[number] for number in numbers.tolist()]
+
+
+def compare_endings(
+    endings: list[Ending],
+    indexes: dict[int, TransactionIndex],
+    context: ReplicaContext,
+    log_start_offset: int,
+    runs: OffsetRuns,
+    has_index_files: set[int],
+    passed: dict[int, tuple[int, int]],
+    unlisted: dict[int, int],
+) -> list[Finding]:
+    """Entries that are missing, of no transaction, or with a wrong first offset; `indexes` by segment base offset. `passed` and
+    `unlisted` tell by segment of what was let go of: first and last marker, and how many that no entry has."""
+
+    def elsewhere(segment: int, offset: int) -> bool:
+        return any(low <= offset <= high for other, (low, high) in passed.items() if other != segment)
+
+    answer = _missing(
+        [one for one in endings if not elsewhere(one.ends[0], one.last_offset)], indexes, context, runs, has_index_files, unlisted
+    )
+    by_key = {ending.key: ending for ending in endings}
+    for segment, index in sorted(indexes.items()):
+        if index.damage:
+            continue
+        phantoms, wrong = [], []
+        for entry in index.entries:
+            ending = by_key.get((entry.producer_id, entry.last_offset))
+            if ending is None:
+                certain = entry.last_offset >= log_start_offset and _is_certain(entry.last_offset, context, runs)
+                if certain and not elsewhere(segment, entry.last_offset):
+                    phantoms.append(entry)
+            elif not _agrees(entry, ending, log_start_offset, context, runs):
+                wrong.append((entry, ending))
+        answer += _listed(context, segment, "TXNINDEX_PHANTOM_ABORT", [(entry, {}) for entry in phantoms])
+        reasons = [(entry, {"reason": "first_offset", "found_first_offset": ending.first_offset}) for entry, ending in wrong]
+        answer += _listed(context, segment, "INDEX_MISMATCH", reasons)
+    return answer
+
+
+def _is_certain(offset: int, context: ReplicaContext, runs: OffsetRuns) -> bool:
+    """Whether the log is known to be whole at an offset: there, in good bytes, and not cleaned."""
+    cleaned = context.compacted and (context.cleaner_checkpoint is None or offset < context.cleaner_checkpoint)
+    return not cleaned and runs.covers(offset, offset_behind(offset))
+
+
+def _agrees(entry: AbortedTxn, ending: Ending, log_start_offset: int, context: ReplicaContext, runs: OffsetRuns) -> bool:
+    """Whether an entry has its transaction's first offset, or the log is not whole enough to say.
+
+    Brokers before 2.8 list a marker that ended nothing as a transaction which began with it (KAFKA-10702).
+    """
+    if entry.first_offset == ending.first_offset or not ending.is_abort:
+        return True
+    if ending.first_offset < 0 and entry.first_offset == ending.last_offset:
+        return True
+    if entry.first_offset < max(log_start_offset, runs.start_offset):
+        return True
+    if not _is_certain(entry.first_offset, context, runs):
+        return True
+    return runs.broken_between(runs.first_place if ending.first_offset < 0 else ending.begins, ending.ends)
+
+
+def _missing(
+    endings: list[Ending],
+    indexes: dict[int, TransactionIndex],
+    context: ReplicaContext,
+    runs: OffsetRuns,
+    has_index_files: set[int],
+    unlisted: dict[int, int],
+) -> list[Finding]:
+    listed = {(entry.producer_id, entry.last_offset) for index in indexes.values() for entry in index.entries}
+    active = max(context.segment_base_offsets, default=-1)
+    lacking: dict[int, list[AbortedTxn]] = {}
+    for ending in endings:
+        segment = ending.ends[0]
+        if not ending.is_abort or ending.first_offset < 0 or ending.key in listed:
+            continue
+        if segment not in indexes and segment not in has_index_files:
+            continue
+        if context.live and segment >= active:
+            continue
+        if _is_certain(ending.last_offset, context, runs) and not runs.broken_between(ending.begins, ending.ends):
+            lacking.setdefault(segment, []).append(
+                AbortedTxn(ending.producer_id, ending.first_offset, ending.last_offset, last_stable_offset=-1)
+            )
+    answer = []
+    for segment, entries in lacking.items():
+        whole_file = segment not in indexes
+        rows = [(entry, {"file_missing": True} if whole_file else {}) for entry in entries]
+        most = 1 if whole_file else MAX_LISTED
+        answer += _listed(context, segment, "TXNINDEX_MISSING_ABORT", rows, most, unlisted.get(segment, 0))
+    return answer
+
+
+def _listed(
+    context: ReplicaContext,
+    segment: int,
+    kind: str,
+    rows: list[tuple[AbortedTxn, dict[str, Any]]],
+    most: int = MAX_LISTED,
+    others: int = 0,
+) -> list[Finding]:
+    """Findings about the entries of one file; `occurrences` says how many there are, with `others`, where not all are listed."""
+    answer = []
+    for entry, more in rows[:most]:
+        evidence: dict[str, Any] = {
+            "producer_id": entry.producer_id,
+            "first_offset": entry.first_offset,
+            "last_offset": entry.last_offset,
+            **more,
+        }
+        if len(rows) + others > most:
+            evidence["occurrences"] = len(rows) + others
+        if entry.position >= 0:
+            evidence["entry"] = entry.position // TXN_INDEX_ENTRY_SIZE
+        place = context.place(
+            f"{segment:020d}.txnindex",
+            byte_start=entry.position if entry.position >= 0 else None,
+            byte_end=entry.position + TXN_INDEX_ENTRY_SIZE if entry.position >= 0 else None,
+            offset_start=min(entry.first_offset, entry.last_offset),
+            offset_end=offset_behind(max(entry.first_offset, entry.last_offset)),
+        )
+        answer.append(finding(kind, place, evidence))
+    return answer

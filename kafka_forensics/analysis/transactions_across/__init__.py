@@ -1,0 +1,1 @@
+"""Transactions as all partitions and the coordinators' log show them together."""

@@ -1,0 +1,356 @@
+"""Transactions as all partitions and the coordinators' log show them together: hanging, torn, lost in part, or merely open."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.internal_topics.transaction_log import describes
+from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.analysis.transactions_across.decided import Commits, Contradiction, contradictions
+from kafka_forensics.analysis.transactions_across.disagree import disagreements
+from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactions
+from kafka_forensics.analysis.transactions_across.marker_witness import Decided, committed_beyond, completed
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.results import PartitionSummary
+from kafka_forensics.model.transaction_log import (
+    DEFAULT_MAX_TIMEOUT_MS,
+    LATE_BUFFER_MS,
+    LoggedState,
+    TopicPartition,
+    TransactionLog,
+)
+
+Evidence = dict[str, Any]
+MAX_LISTED: Final = 16
+_COORDINATOR_LOG: Final = "__transaction_state as copied, one copy of each partition"
+
+_UNJUDGED: Final[Evidence] = {"safe_to_abort": None, "not_judged": True}
+"""Of an open transaction whose coordinator's word is not known."""
+
+
+class TransactionsAcross:
+    """Collects what is needed of every partition, and judges when all are known."""
+
+    def __init__(self, log: TransactionLog | None, as_of_ms: int | None, controller_ms: int | None = None) -> None:
+        self._log = log
+        self._as_of = as_of_ms
+        self._controller_ms = controller_ms
+        """When the controller wrote the last record of its log."""
+        self._facts = CollectedFacts()
+        self._commits: Commits | None = None
+
+    def take(self, one: PartitionTransactions) -> None:
+        """Add a partition."""
+        self._facts.take(one)
+
+    @property
+    def as_of(self) -> int:
+        """The moment ages are counted to, in ms: as asked for, or the newest that a broker stamped, or else the newest of all."""
+        return self._facts.newest_timestamp if self._sure_as_of < 0 else self._sure_as_of
+
+    @property
+    def _sure_as_of(self) -> int:
+        """The same without the clocks of clients, of which one may be years ahead; -1: nothing was stamped by a broker."""
+        newest = -1 if self._log is None else self._log.newest_timestamp
+        controller = -1 if self._controller_ms is None else self._controller_ms
+        return max(newest, controller, self._facts.broker_timestamp) if self._as_of is None else self._as_of
+
+    def finish(self, findings: list[Finding], partitions: list[PartitionSummary]) -> list[Finding]:
+        """`findings` with every TXN_OPEN judged and what else was found added; `partitions` are brought up to date."""
+        facts = self._facts.partitions
+        torn = [] if self._log is None else contradictions(self._log, facts, self._sure_as_of, self._facts.reached)
+        settled = {(one.topic_partition, one.decision.producer_id) for one in torn if one.reason == "no_marker"}
+        judged: list[Finding] = []
+        hanging: dict[tuple[TopicPartition, int], Finding] = {}
+        for one in [*findings, *(each for _, of in sorted(facts.items()) for each in _forgotten(of))]:
+            key = _transaction(one)
+            if key is None or key in settled:
+                judged += [one] if key is None else []
+                continue
+            result = self._open(one, facts.get(key[0]), key[0])
+            if result.kind == "TXN_HANGING":
+                hanging[key] = result
+            judged.append(result)
+        judged = [one for one in judged if _transaction(one) not in hanging and one.kind != "TXN_HANGING"]
+        judged += hanging.values()
+        judged += [_contradicted(one, facts[one.topic_partition], self._log) for one in torn]
+        if self._log is None:
+            judged += disagreements(facts, self._sure_as_of)
+        else:
+            judged += self._unreached(facts, partitions, judged, completed(self._log))
+        _bring_up_to_date(partitions, findings, judged, set(hanging))
+        return judged
+
+    def _unreached(
+        self,
+        facts: dict[TopicPartition, PartitionFacts],
+        partitions: list[PartitionSummary],
+        findings: list[Finding],
+        decided: Decided,
+    ) -> Iterator[Finding]:
+        """What electable replicas lack that a marker proves committed."""
+        concerned = {key for key, of in facts.items() if of.beyond}
+        told: dict[TopicPartition, list[Finding]] = {key: [] for key in concerned}
+        for one in findings if concerned else ():
+            if (key := (one.place.topic or "", one.place.partition or 0)) in concerned:
+                told[key].append(one)
+        for summary in partitions if concerned else ():
+            if (key := (summary.topic, summary.partition)) in concerned:
+                yield from committed_beyond(facts[key], summary, decided, told[key])
+
+    def _open(self, one: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
+        """An open transaction as everything known about it shows it."""
+        written = int(one.evidence["last_timestamp"])
+        written = written if facts is None else max(written, facts.written_after(int(one.evidence["last_offset"])))
+        evidence = one.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
+        producer_id = int(evidence["producer_id"])
+        opened = None if facts is None else facts.open.get(producer_id)
+        elsewhere = [] if facts is None else facts.ended_elsewhere.get(producer_id, [])
+        ended_here = facts is not None and (opened is None or opened.first_offset != evidence["first_offset"])
+        ended_here = ended_here and "hidden_by_retention" not in evidence
+        if ended_here or elsewhere:
+            known = {"ended_on": elsewhere or [facts.context.broker]} if facts is not None else {}
+            return replace(one, evidence=evidence | known | {"safe_to_abort": False})
+        if self._log is None:
+            return _without_coordinator(one, evidence)
+        owners = self._log.owners(producer_id)
+        evidence |= _described(owners)
+        timeout = max([DEFAULT_MAX_TIMEOUT_MS, *(each.metadata.transaction_timeout_ms for each in owners if each.metadata)])
+        late = evidence["age_ms"] > timeout + LATE_BUFFER_MS
+        unknown = self._unknown(producer_id)
+        listing = [each for each in owners if describes(each, *where)]
+        overdue = self._overdue(listing)
+        if overdue is not None:
+            return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | overdue)
+        if listing:
+            return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "will end it"})
+        if unknown is not None:
+            return replace(one, evidence=evidence | unknown | _UNJUDGED)
+        if not late or facts is None or (facts.context.live and not self._copied_later(facts, owners)):
+            return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "does not list it"})
+        if self._sure_as_of < 0:
+            late_by_clients = {"safe_to_abort": None, "coordinator": "does not list it", "late": True}
+            return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | late_by_clients)
+        return self._hanging(one, evidence, facts, owners)
+
+    def _overdue(self, listing: list[LoggedState]) -> Evidence | None:
+        """What to say of a transaction that its coordinator still lists, though it was to time out before; None if it was not."""
+        for each in listing:
+            told = each.metadata
+            if told is None or told.start_timestamp < 0 or told.transaction_timeout_ms < 0:
+                continue
+            late = self.as_of - told.start_timestamp - told.transaction_timeout_ms
+            if told.state != "Ongoing":  # decided: its markers are all that is still to be written
+                if told.last_update_timestamp < 0:
+                    continue
+                late = self.as_of - told.last_update_timestamp - DEFAULT_MAX_TIMEOUT_MS
+            if late > LATE_BUFFER_MS:
+                age = self.as_of - told.start_timestamp
+                known = {"overdue": True, "transaction_age_ms": age, "transaction_timeout_ms": told.transaction_timeout_ms}
+                return known | {"coordinator": "should have ended it", "safe_to_abort": None}
+        return None
+
+    def _unknown(self, producer_id: int) -> Evidence | None:
+        """Why the log cannot tell whether a transaction of this producer id is still to be ended; None if it can."""
+        log = self._log
+        assert log is not None
+        for name in log.ids_of_producer.get(producer_id, ()):
+            if name in log.unknown_ids:
+                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_ids[name][1] - 1}
+            last = log.states.get(name)
+            if last is not None and last.partition in log.unknown_from:
+                return {"coordinator": "unknown", "unknown_after_offset": log.unknown_from[last.partition] - 1}
+        if log.complete or (log.owners(producer_id) and log.knows_owners(producer_id)):
+            return None
+        offsets = [*log.unknown_from.values(), *(offset for _, offset in log.unknown_ids.values())]
+        known = {"unknown_after_offset": min(offsets) - 1} if offsets else {}
+        return {"coordinator": "unknown", "missing_partitions": log.missing[:MAX_LISTED]} | known
+
+    def _copied_later(self, facts: PartitionFacts, owners: list[LoggedState]) -> bool:
+        """Whether the partition's copy goes on behind the coordinator's last word, so that a marker would be in it."""
+        return facts.broker_timestamp >= max((each.timestamp for each in owners), default=0)
+
+    def _hanging(self, one: Finding, evidence: Evidence, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
+        living = [each for each in owners if each.metadata is not None]
+        reason = "no_transactional_id" if not owners else "partition_not_listed" if living else "no_description"
+        context = facts.context
+        producer_id, epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
+        began = int(evidence["first_timestamp"])
+        committed = self._committed_elsewhere(producer_id, epoch, (context.topic, context.partition), began)
+        opened = facts.open.get(producer_id)
+        place = one.place if opened is None else _place(context, opened)
+        evidence = evidence | {
+            "reason": reason,
+            "last_stable_offset": facts.last_stable_offset if opened is not None else evidence["last_stable_offset"],
+            "open_on": facts.brokers,
+            "safe_to_abort": not committed,
+            "command": abort_command(context.topic, context.partition, int(evidence["first_offset"])),
+            "premises": [_COORDINATOR_LOG, "transaction.max.timeout.ms is not above 15 minutes, nor above the id's own timeout"],
+        }
+        if committed:
+            evidence["committed_in"] = committed
+        behind = facts.marker_before(producer_id, int(evidence["first_offset"]), began)
+        if behind is not None:
+            evidence["late_write_after"] = behind
+        return finding(
+            "TXN_HANGING", place, evidence, confidence=one.confidence if one.confidence is not Confidence.PROVEN else None
+        )
+
+    def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
+        """Partitions of a commit, decided since the transaction began, that may be of it: then aborting would tear it."""
+        assert self._log is not None
+        self._commits = self._commits or Commits(self._log.decisions)
+        named: dict[str, None] = {}
+        for one in self._commits.of(producer_id, where):
+            if one.producer_epoch >= epoch and one.decided_timestamp >= began:
+                named |= {f"{topic}-{partition}": None for topic, partition in one.partitions if (topic, partition) != where}
+            if len(named) >= MAX_LISTED:
+                break
+        return list(named)[:MAX_LISTED]
+
+
+def abort_command(topic: str, partition: int, first_offset: int) -> str:
+    """The command that ends a hanging transaction on a running cluster (Kafka 3.0 and later)."""
+    where = f"--topic {shlex.quote(topic)} --partition {partition} --start-offset {first_offset}"
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT abort {where}"
+
+
+def _described(owners: list[LoggedState]) -> Evidence:
+    """What the coordinator says of the ids that have or had a producer id; the last word counts."""
+    if not owners:
+        return {}
+    last = max(owners, key=lambda each: each.timestamp)
+    evidence: Evidence = {"transactional_id": last.transactional_id, "coordinator_state": "expired"}
+    if last.metadata is not None:
+        evidence |= {
+            "coordinator_state": last.metadata.state,
+            "transaction_timeout_ms": last.metadata.transaction_timeout_ms,
+            "transaction_start_timestamp": last.metadata.start_timestamp,
+        }
+    return evidence
+
+
+def _without_coordinator(one: Finding, evidence: Evidence) -> Finding:
+    """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
+    evidence |= {"coordinator": "not among the copies"} | _UNJUDGED
+    if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS:
+        return replace(one, evidence=evidence)
+    return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
+
+
+def _place(context: ReplicaContext, opened: OpenTransaction) -> Place:
+    return context.place(
+        context.log_file(opened.segment),
+        byte_start=opened.position,
+        byte_end=opened.position + opened.size_in_bytes,
+        offset_start=opened.first_offset,
+        offset_end=opened.last_offset + 1,
+    )
+
+
+def _forgotten(facts: PartitionFacts) -> list[Finding]:
+    """What the snapshot still holds open and the log no longer has, as open transactions."""
+    start, end = facts.log_start_offset, facts.log_end_offset
+    return [
+        finding(
+            "TXN_OPEN",
+            facts.context.place(offset_start=start, offset_end=max(end, start)),
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "first_offset": one.first_offset,
+                "last_offset": one.last_offset,
+                "first_timestamp": one.last_timestamp,
+                "last_timestamp": one.last_timestamp,
+                "last_stable_offset": start,
+                "hidden_records": max(end - start, 0),
+                "hidden_by_retention": True,
+            },
+            confidence=Confidence.INFERRED,
+        )
+        for one in facts.forgotten
+    ]
+
+
+def _transaction(one: Finding) -> tuple[TopicPartition, int] | None:
+    """The partition and producer id of an open transaction; None for any other finding."""
+    place = one.place
+    if one.kind != "TXN_OPEN" or place.topic is None or place.partition is None:
+        return None
+    return (place.topic, place.partition), int(one.evidence["producer_id"])
+
+
+def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
+    decision = one.decision
+    context = facts.context
+    evidence: Evidence = {
+        "reason": one.reason,
+        "transactional_id": decision.transactional_id,
+        "producer_id": decision.producer_id,
+        "producer_epoch": decision.producer_epoch,
+        "decision": "commit" if decision.commit else "abort",
+        "coordinator_state": f"{'Prepare' if decision.completed_timestamp is None else 'Complete'}"
+        f"{'Commit' if decision.commit else 'Abort'}",
+        "partitions_of_transaction": [f"{topic}-{partition}" for topic, partition in decision.partitions[:MAX_LISTED]],
+        "decided_timestamp": decision.decided_timestamp,
+        "completed_timestamp": decision.completed_timestamp,
+        "coordinator_partition": decision.log_partition,
+        "coordinator_offset": decision.offset,
+        "brokers": facts.brokers,
+        "premises": [_COORDINATOR_LOG, f"the log of broker {context.broker}, which reaches furthest"],
+    }
+    if one.reaching is not None:
+        evidence["premises"] += [
+            f"the copies are of stopped brokers, for --live was not given: other logs of broker {one.reaching} go on behind it"
+        ]
+    if one.since_creation:
+        evidence["premises"] += ["the controller's log has the topic before the decision, and this log begins at offset 0"]
+    if log is not None and decision.log_partition in log.partitions:
+        evidence["coordinator_broker"] = log.partitions[decision.log_partition]
+    place = context.place(offset_start=one.offset_start, offset_end=one.offset_end)
+    if one.marker is not None:
+        segment, position, size = one.marker
+        place = context.place(
+            context.log_file(segment),
+            byte_start=position,
+            byte_end=position + size,
+            offset_start=one.offset_start,
+            offset_end=one.offset_end,
+        )
+    kind, severity = ("TXN_PARTLY_LOST", None) if one.lost else ("TXN_TORN", None if decision.commit else Severity.ERROR)
+    if one.lost:
+        evidence["held_by"] = []
+    if one.reaching is not None:  # the copies may be of running brokers, whose partitions were copied one after the other
+        return finding(kind, place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+    doubtful = one.lost and one.offset_start is not None and context.control is None  # the cleaner leaves gaps too
+    return finding(kind, place, evidence, severity=severity, confidence=Confidence.SUSPECTED if doubtful else None)
+
+
+def _bring_up_to_date(
+    partitions: list[PartitionSummary], before: list[Finding], after: list[Finding], hanging: set[tuple[TopicPartition, int]]
+) -> None:
+    """Verdicts of the partitions whose findings changed, and how many transactions hang on each replica."""
+    known = {id(one) for one in before}
+    changed = {
+        (one.place.topic, one.place.partition)
+        for one in [*before, *after]
+        if one.kind.startswith("TXN_") or (id(one) not in known and one.place.topic is not None)
+    }
+    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {key: [] for key in changed}
+    for one in after:
+        if (one.place.topic, one.place.partition) in by_partition:
+            by_partition[one.place.topic, one.place.partition].append(one)
+    on: dict[tuple[str | None, int | None, int | str | None], int] = {}
+    for one in before:
+        if _transaction(one) in hanging:
+            where = (one.place.topic, one.place.partition, one.place.broker)
+            on[where] = on.get(where, 0) + 1
+    for summary in partitions:
+        if (summary.topic, summary.partition) in by_partition:
+            summary.judge(by_partition[summary.topic, summary.partition])
+            for replica in summary.replicas:
+                if replica.transactions.hanging is not None:
+                    replica.transactions.hanging = on.get((summary.topic, summary.partition, replica.broker), 0)

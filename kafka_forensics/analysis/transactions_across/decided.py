@@ -1,0 +1,312 @@
+"""What the coordinator decided against what partitions show: every completed decision has left a marker in each partition it lists.
+
+A marker carries the producer id and epoch of the decision's Prepare record, in every transaction version. Before version 2 many
+transactions share them, so decisions and markers are paired by time, as many as can be; only a decision left over is judged, and
+only where the partition's log is known to reach from before it to behind it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.transactions.rules import COMMIT, DATA_EPOCH, UNREADABLE
+from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
+from kafka_forensics.model.constants import CONTROL_COMMIT
+from kafka_forensics.model.transaction_log import (
+    DEFAULT_MAX_TIMEOUT_MS,
+    LATE_BUFFER_MS,
+    Decision,
+    TopicPartition,
+    TransactionLog,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SKEW_MS: Final = 10_000
+"""How far the clocks of a coordinator and a partition's leader may be apart."""
+TV2: Final = 2
+"""`client_transaction_version` from which on every transaction has an epoch of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A decision that one of its partitions does not bear out."""
+
+    decision: Decision
+    topic_partition: TopicPartition
+    reason: str
+    """opposite_marker | no_marker | nothing_left | records_missing"""
+    offset_start: int | None = None
+    offset_end: int | None = None
+    marker: tuple[int, int, int] | None = None
+    """(segment, position, size in bytes) of the marker that contradicts."""
+    reaching: int | str | None = None
+    """The broker whose other logs go on behind the decision, where its copy of this partition does not and it was not stopped
+    cleanly; None: the copy does, or it was."""
+    since_creation: bool = False
+    """Only the topic's age says that the log reaches back before the decision."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether records of a committed transaction are gone, rather than shown with another ending."""
+        return self.reason in ("nothing_left", "records_missing")
+
+
+class Commits:
+    """Decisions to commit by producer id and partition, for very many questions."""
+
+    def __init__(self, decisions: Iterable[Decision]) -> None:
+        self._of_producer: dict[int, list[Decision]] = {}
+        for one in decisions:
+            if one.commit:
+                self._of_producer.setdefault(one.producer_id, []).append(one)
+        self._by_partition: dict[int, dict[TopicPartition, list[Decision]]] = {}
+
+    def of(self, producer_id: int, where: TopicPartition) -> list[Decision]:
+        """Those of a producer that list a partition, in the order of the log."""
+        if producer_id not in self._by_partition:
+            of_partition = self._by_partition[producer_id] = {}
+            for one in self._of_producer.get(producer_id, ()):
+                for listed in dict.fromkeys(one.partitions):
+                    of_partition.setdefault(listed, []).append(one)
+        return self._by_partition[producer_id].get(where, [])
+
+
+def contradictions(
+    log: TransactionLog, partitions: dict[TopicPartition, PartitionFacts], as_of: int, reached: Mapping[int | str, int]
+) -> list[Contradiction]:
+    """Every decision that a partition contradicts, in the order of the partitions and of the log.
+
+    `reached`: broker → the newest that a broker stamped in any of its logs, ms.
+    """
+    groups: dict[tuple[TopicPartition, int, int], list[Decision]] = {}
+    for decision in log.decisions:
+        for listed in dict.fromkeys(decision.partitions):
+            if listed in partitions and not partitions[listed].compacted:
+                groups.setdefault((listed, decision.producer_id, decision.producer_epoch), []).append(decision)
+    found: list[Contradiction] = []
+    for (listed, _), of_producer in groupby(sorted(groups.items(), key=lambda item: item[0]), key=lambda item: item[0][:2]):
+        facts = partitions[listed]
+        left: list[tuple[Decision, NDArray[np.int64]]] = []
+        emptied: list[Contradiction] = []
+        for (_, producer_id, epoch), decisions in of_producer:
+            ours, unmatched = _of_group(facts.markers_of(producer_id, epoch), decisions)
+            left += unmatched
+            gaps = ((decision, _emptied(facts, decision, row)) for decision, row in ours[True].matched)
+            emptied += [Contradiction(decision, listed, "records_missing", *gap) for decision, gap in gaps if gap is not None]
+        ends = _ends_open(facts, [decision for decision, _ in left])
+        judged = (
+            _unmatched(listed, facts, decision, opposite, log, as_of, reached, ends is decision) for decision, opposite in left
+        )
+        found += [one for one in judged if one is not None] + emptied
+    return found
+
+
+def _of_group(
+    markers: "NDArray[np.int64]", decisions: Sequence[Decision]
+) -> "tuple[dict[bool, _Pairs], list[tuple[Decision, NDArray[np.int64]]]]":
+    """Decisions about one producer id and epoch paired with their markers in one partition, and those that surely have none, each
+    with the opposite markers that no decision has."""
+    ours: dict[bool, _Pairs] = {}
+    for commit in (True, False):
+        rows = markers[(markers[:, TYPE] == CONTROL_COMMIT) == commit]
+        ours[commit] = _paired([one for one in decisions if one.commit == commit], rows[rows[:, TIMESTAMP].argsort(kind="stable")])
+    since = min(one.start_timestamp if one.start_timestamp >= 0 else one.decided_timestamp for one in decisions) - SKEW_MS
+    left = [
+        (decision, ours[not commit].spare)
+        for commit, pairs in ours.items()
+        if not (pairs.spare[:, TIMESTAMP] >= since).any()
+        for decision in pairs.unmatched
+    ]
+    return ours, left
+
+
+def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision | None:
+    """The one decision without a marker that can be about the producer's open records; None if it is not among them.
+
+    An epoch's records are ended under the same epoch, or under the next where the coordinator fences or transaction version 2
+    raises it for every end (then never under the same one), and a fence may come before such an end (KIP-890). What was decided
+    under later epochs, or later under the same one, was about records that followed and are not in the log.
+    """
+    opened = facts.open.get(unmatched[0].producer_id) if unmatched else None
+    if opened is None:
+        return None
+    possible = [
+        (one.producer_epoch, one.decided_timestamp, number)
+        for number, one in enumerate(unmatched)
+        if 0 <= one.producer_epoch - opened.first_producer_epoch - (one.client_transaction_version >= TV2) <= 1
+    ]
+    earliest = min((epoch for epoch, _, _ in possible), default=-1)
+    first = [one for one in possible if one[0] == earliest]
+    if len(first) > 1:
+        first = [one for one in first if one[1] >= opened.first_timestamp - SKEW_MS]
+    return unmatched[min(first)[2]] if first else None
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Decisions of one kind with their markers, decisions without, and markers left over."""
+
+    matched: list[tuple[Decision, "NDArray[np.int64]"]]
+    unmatched: list[Decision]
+    spare: "NDArray[np.int64]"
+
+
+def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Pairs:
+    """As many pairs as can be made: each decision takes the earliest marker in its time that no other has."""
+    matched, unmatched, spare = [], [], []
+    at = 0
+    for decision in sorted(decisions, key=lambda one: one.decided_timestamp):
+        while at < len(rows) and rows[at, TIMESTAMP] < decision.decided_timestamp - SKEW_MS:
+            spare.append(at)
+            at += 1
+        end = decision.completed_timestamp
+        if at < len(rows) and (end is None or rows[at, TIMESTAMP] <= end + SKEW_MS):
+            matched.append((decision, rows[at]))
+            at += 1
+        else:
+            unmatched.append(decision)
+    return _Pairs(matched, unmatched, rows[[*spare, *range(at, len(rows))]])
+
+
+def _unmatched(
+    listed: TopicPartition,
+    facts: PartitionFacts,
+    decision: Decision,
+    opposite: "NDArray[np.int64]",
+    log: TransactionLog,
+    as_of: int,
+    reached: Mapping[int | str, int],
+    ends_open: bool,
+) -> Contradiction | None:
+    """What it means that a decision has no marker in a partition; None if that may be right.
+
+    `ends_open`: it is the decision about what its producer has open there, if any is.
+    """
+    end = decision.completed_timestamp
+    times = opposite[:, TIMESTAMP]
+    near = opposite[(times >= decision.decided_timestamp) & ((times <= end + SKEW_MS) if end is not None else True)]
+    if len(near):
+        segment, position, size = (int(value) for value in near[0, :3])
+        offset = int(near[0, OFFSET])
+        return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size))
+    late = as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
+    if not facts.whole or (end is None and not late):
+        return None
+    moment = decision.decided_timestamp if end is None else end
+    ends_before = not _goes_on_behind(facts, moment)
+    if not _has_all(facts, moment, ends_before) or (ends_before and not _stopped_behind(facts, decision, log, reached)):
+        return None
+    reaching = facts.context.broker if ends_before and not facts.clean else None
+    strange = facts.elsewhere
+    if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
+        return None  # another copy may have it: what that means, the comparison of the copies says
+    if (ending := _ended_by_a_later(facts, decision)) is not None:
+        segment, position, kind, size, offset = (int(value) for value in ending[:5])
+        if (kind == COMMIT) == decision.commit:
+            return None
+        return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size), reaching)
+    opened = facts.open.get(decision.producer_id)
+    if opened is not None and ends_open:
+        if not _may_be_later(log, decision, listed, opened):
+            return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
+        if opened.first_timestamp <= moment + SKEW_MS:
+            return None  # nobody can say which of the two it is of
+    if decision.producer_id in facts.open_elsewhere:
+        return None  # nor is it said here that another copy has the records
+    if end is None or not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
+        return None
+    gap_start, gap_end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
+    first = facts.first_marker_timestamp
+    since_creation = first is None or first > decision.decided_timestamp - SKEW_MS
+    return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching, since_creation=since_creation)
+
+
+def _ended_by_a_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
+    """The row of `ended` of a decision's records where the marker of a later transaction ended them, its own being lost; None where
+    there is none. Before transaction version 2 nothing tells whose records a marker ended."""
+    if decision.client_transaction_version < TV2:
+        return None
+    ours = (facts.ended[:, 6] == decision.producer_id) & (facts.ended[:, DATA_EPOCH] == decision.producer_epoch - 1)
+    rows = facts.ended[ours & (facts.ended[:, 7] > decision.producer_epoch) & (facts.ended[:, 2] != UNREADABLE)]
+    return rows[0] if len(rows) else None
+
+
+def _goes_on_behind(facts: PartitionFacts, moment: int) -> bool:
+    """Whether a copy itself goes on behind a moment."""
+    last = facts.last_marker_timestamp
+    return last is not None and last >= moment + SKEW_MS
+
+
+def _stopped_behind(facts: PartitionFacts, decision: Decision, log: TransactionLog, reached: Mapping[int | str, int]) -> bool:
+    """Whether the copy's broker went on for longer than the copy does: beyond the time at which every marker was acknowledged.
+
+    What stopped brokers leave is of one moment: this partition ends where it does because what followed is gone. Of brokers that
+    were running nobody can say so. A broker that has the Complete record itself went on for so long by any clock; so did some of
+    all replicas, for one of them took the marker.
+    """
+    end, broker = decision.completed_timestamp, facts.context.broker
+    if facts.context.live or end is None:
+        return False
+    if (facts.all_whole and _are_all(facts)) or (facts.clean and _was_in_sync(facts, end)):
+        return True
+    return log.partitions.get(decision.log_partition) == broker or reached.get(broker, -1) >= end + SKEW_MS
+
+
+def _was_in_sync(facts: PartitionFacts, moment: int) -> bool:
+    """Whether the copy's broker, or one whose copy ends alike, was in sync by the last word of the controller, behind a moment."""
+    control = facts.context.control
+    if control is None or control.isr is None or (control.as_of_ms or 0) < moment + SKEW_MS:
+        return False
+    return not {*control.isr, *(control.elr or ()), control.leader}.isdisjoint(facts.alike)
+
+
+def _are_all(facts: PartitionFacts) -> bool:
+    """Whether no replica that the controller knows of is left out."""
+    control = facts.context.control
+    assignment = set() if control is None else set(control.replica_assignment or ())
+    return bool(assignment) and assignment <= set(facts.nodes)
+
+
+def _has_all(facts: PartitionFacts, moment: int, ends_before: bool) -> bool:
+    """Whether the copy that is judged must have all that was committed until a moment.
+
+    It does if the controller had its broker in sync then or later; or if it is the best of all replicas, none of them damaged.
+    Without the controller's log that those are all is a premise, and a copy that goes on behind the moment is believed.
+    """
+    if facts.context.control is None:
+        return facts.all_whole or not ends_before
+    return _was_in_sync(facts, moment) or (facts.all_whole and _are_all(facts))
+
+
+def _may_be_later(log: TransactionLog, decision: Decision, listed: TopicPartition, opened: OpenTransaction) -> bool:
+    """Whether what is open in the partition may begin with a later transaction of the same id: not if its first records have an
+    earlier epoch than that, or were made before it."""
+    state = log.states.get(decision.transactional_id)
+    if decision.transactional_id in log.unknown_ids or state is None or state.metadata is None:
+        return True
+    later = state.metadata
+    if state.offset <= decision.offset or later.state != "Ongoing" or listed not in later.partitions:
+        return False
+    if later.producer_id != opened.producer_id or later.producer_epoch > opened.first_producer_epoch:
+        return False
+    return not 0 <= opened.first_timestamp < later.start_timestamp - SKEW_MS
+
+
+def _emptied(facts: PartitionFacts, decision: Decision, marker: "NDArray[np.int64]") -> tuple[int, int] | None:
+    """The missing offsets that must have held a committed transaction's records, where its marker ended nothing."""
+    offset = int(marker[OFFSET])
+    return _gap_at(facts, decision, offset) if facts.gaps and not facts.had_data(offset) else None
+
+
+def _gap_at(facts: PartitionFacts, decision: Decision, end_offset: int) -> tuple[int, int] | None:
+    """The last missing offsets before `end_offset` that were written after the transaction began, by the markers before it."""
+    start = decision.start_timestamp if decision.start_timestamp >= 0 else decision.decided_timestamp
+    before = facts.previous_marker_offset(start)
+    gaps = [one for one in facts.gaps if one[1] <= end_offset and (before is None or one[0] > before)]
+    return gaps[-1] if gaps else None

@@ -1,0 +1,327 @@
+"""What is kept of a partition's transactions until all partitions are read: the best copy's last markers and what is open.
+
+Bounded over the whole scan: when very many markers are held, every partition keeps only its last ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.replicas.elections import electable
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.model.constants import WITNESS_TOPICS
+from kafka_forensics.model.files import ProducerEntry
+from kafka_forensics.model.results import Read
+from kafka_forensics.model.transaction_log import TopicPartition
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROWS_KEPT: Final = 1 << 18
+"""Markers and ended transactions held over all partitions, 120 bytes each at most."""
+MARKERS_TRIED: Final = 64
+"""Last markers of a copy that may prove something of a replica which ends before them."""
+OPEN_KEPT: Final = 1024
+"""Open transactions of a partition that are looked into, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersBeyond:
+    """The last markers of one copy that lie beyond the end of a replica which may be elected, and beyond every high watermark."""
+
+    broker: int | str
+    log_end_offset: int
+    rows: "NDArray[np.int64]"
+    """Columns of `transaction_markers`, in file order."""
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """The transactions of one partition, from the copy that reaches furthest among those that are whole."""
+
+    context: ReplicaContext
+    brokers: list[int | str]
+    """Of every copy."""
+    compacted: bool
+    clean: bool
+    """Every copy's broker was stopped cleanly, so that no log was to go on."""
+    whole: bool
+    """No bytes of the copy are damaged or unread; offsets may be missing."""
+    gaps: list[tuple[int, int]]
+    """Offsets [start, end) of which no copy has any."""
+    markers: "NDArray[np.int64]"
+    """Columns of `transaction_markers`, in file order."""
+    ended: "NDArray[np.int64]"
+    """Columns of `transaction_rules.FOUND_WIDTH`, in file order."""
+    open: dict[int, OpenTransaction]
+    """Producer id → its open transaction."""
+    last_stable_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    broker_timestamp: int
+    """The newest that a broker stamped in any copy, in ms; -1: none."""
+    elsewhere: "NDArray[np.int64]"
+    """Markers that only other copies have."""
+    forgotten: list[OpenTransaction]
+    """Open by the newest snapshot of some copy, though no copy's log has anything of them."""
+    ended_elsewhere: dict[int, list[int | str]] = field(default_factory=dict)
+    """Producer id → brokers whose copy has the marker of the transaction that is open here."""
+    open_elsewhere: set[int] = field(default_factory=set)
+    """Producer ids with an open transaction in another copy that is not open in this one."""
+    nodes: list[int | str] = field(default_factory=list)
+    """Of every copy, what the controller calls its broker."""
+    alike: list[int | str] = field(default_factory=list)
+    """The same of whole copies that end as this one does, in epoch and offset, and of this one."""
+    all_whole: bool = True
+    """The same as `whole`, of every copy."""
+    entire_since: int | None = None
+    """Time, in ms, from which on the markers held are all that were ever written; None: some may be gone as they should be."""
+    beyond: list[MarkersBeyond] = field(default_factory=list)
+    _rows_of: "dict[tuple[int, int], list[int]]" = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+        return len(self.markers) + len(self.ended)
+
+    def trim(self) -> None:
+        """Keep the last half of the markers, and the transactions that they ended."""
+        self.markers = self.markers[-(len(self.markers) // 2) or None :].copy()
+        self.ended = self.ended[np.isin(self.ended[:, 4], self.markers[:, OFFSET])]
+        self._rows_of = {}
+        self.entire_since = None
+
+    def reaches_back(self, timestamp: int) -> bool:
+        """Whether a marker of this time, and all behind it, would be among those held."""
+        return any(one is not None and one <= timestamp for one in (self.first_marker_timestamp, self.entire_since))
+
+    def markers_of(self, producer_id: int, producer_epoch: int) -> "NDArray[np.int64]":
+        """Rows of one producer's markers with one epoch."""
+        if not self._rows_of:
+            for row, (name, epoch) in enumerate(self.markers[:, [PRODUCER_ID, PRODUCER_EPOCH]].tolist()):
+                self._rows_of.setdefault((name, epoch), []).append(row)
+        answer: NDArray[np.int64] = self.markers[self._rows_of.get((producer_id, producer_epoch), [])]
+        return answer
+
+    @property
+    def first_marker_timestamp(self) -> int | None:
+        """Of the earliest marker held."""
+        return int(self.markers[:, TIMESTAMP].min()) if len(self.markers) else None
+
+    @property
+    def last_marker_timestamp(self) -> int | None:
+        """Of the latest marker held."""
+        return int(self.markers[:, TIMESTAMP].max()) if len(self.markers) else None
+
+    def had_data(self, marker_offset: int) -> bool:
+        """Whether the marker at this offset ended a transaction with data in this copy."""
+        return bool((self.ended[:, 4] == marker_offset).any())
+
+    def marker_before(self, producer_id: int, offset: int, timestamp: int) -> int | None:
+        """Offset of the producer's last marker before `offset`, if that was written later than `timestamp`: data that stand behind
+        it though they are older than it came late (KAFKA-9144)."""
+        markers = self.markers
+        before = markers[(markers[:, PRODUCER_ID] == producer_id) & (markers[:, OFFSET] < offset)]
+        late = len(before) and int(before[-1, TIMESTAMP]) >= timestamp
+        return int(before[-1, OFFSET]) if late else None
+
+    def written_after(self, offset: int) -> int:
+        """Timestamp of the newest marker before `offset`, by its broker's clock: what stands there is not older. -1: none."""
+        return int(self.markers[self.markers[:, OFFSET] < offset, TIMESTAMP].max(initial=-1))
+
+    def previous_marker_offset(self, timestamp: int) -> int | None:
+        """Offset of the last marker that is older than `timestamp`."""
+        older = self.markers[self.markers[:, TIMESTAMP] < timestamp, OFFSET]
+        return int(older.max()) if len(older) else None
+
+
+def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
+    """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
+    present = any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas)
+    if not present and not replicas[0].context.decided:
+        return None
+    if all(one.read is Read.NONE for one in replicas):
+        return None
+    best = best_copy(replicas)
+    since = _entire_since(best)
+    if not present and since is None:
+        return None
+    fold, context = best.state.transactions, best.context
+    markers = fold.last_markers.markers
+    opened = {one.producer_id: one for one in fold.open_transactions(OPEN_KEPT)}
+    end = _end(best)
+    facts = PartitionFacts(
+        context,
+        [one.broker for one in replicas],
+        any(one.context.compacted for one in replicas),
+        all(one.context.clean_shutdown for one in replicas),
+        _is_whole(best),
+        _gaps(best, replicas),
+        markers.rows,
+        fold.ended(),
+        opened,
+        fold.last_stable_offset(context.high_watermark, best.log_end_offset),
+        best.log_start_offset,
+        best.log_end_offset,
+        max(one.state.framing.broker_timestamp for one in replicas),
+        _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
+        [one for one in best.forgotten if not any(other.state.transactions.knows(one.producer_id) for other in replicas)],
+        nodes=[one.context.node for one in replicas],
+        alike=[one.context.node for one in replicas if one is best or (_is_whole(one) and _end(one) == end)],
+        all_whole=all(map(_is_whole, replicas)),
+        entire_since=since,
+        beyond=_markers_beyond(replicas),
+    )
+    ours = {(one.producer_id, one.first_offset) for one in opened.values()}
+    for other in replicas:
+        if other is best:
+            continue
+        theirs = {(one.producer_id, one.first_offset) for one in other.state.transactions.open_transactions(OPEN_KEPT)}
+        facts.open_elsewhere |= {producer_id for producer_id, _ in theirs - ours}
+        if opened:
+            ended = other.state.transactions.ended()
+            for one in opened.values():
+                if ((ended[:, 6] == one.producer_id) & (ended[:, 8] == one.first_offset)).any():
+                    facts.ended_elsewhere.setdefault(one.producer_id, []).append(other.broker)
+    return facts
+
+
+def _markers_beyond(replicas: Sequence[Replica]) -> list[MarkersBeyond]:
+    """Of each copy the markers that could prove that an electable replica lacks something; none of live copies, nor where no
+    controllers' log says who may be elected."""
+    control = replicas[0].context.control
+    if control is None or any(one.context.live or not one.end_is_known for one in replicas):
+        return []
+    members = electable(control)
+    ends = [one.log_end_offset for one in replicas if one.context.node in members]
+    known = max(min(one.context.high_watermark or 0, one.log_end_offset) for one in replicas)
+    floor = max(min(ends, default=0), known)
+    found = []
+    for one in replicas if ends else ():
+        rows = one.state.transactions.last_markers.markers.rows
+        rows = rows[rows[:, OFFSET] >= floor][-MARKERS_TRIED:]
+        if len(rows):
+            found.append(MarkersBeyond(one.broker, one.log_end_offset, rows.copy()))
+    return found
+
+
+def best_copy(replicas: Sequence[Replica]) -> Replica:
+    """The copy of a partition that its transactions are told from: whole ones first, then the leader's, then the furthest."""
+    return max(replicas, key=_reach)
+
+
+def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
+    gaps = [(one.start, one.end) for one in best.course.irregularities if one.kind == "OFFSET_GAP"]
+    runs = [run for one in replicas if gaps for run in one.state.continuity.runs]
+    return [gap for gap in gaps if not any(run.start_offset < gap[1] and gap[0] < run.end_offset for run in runs)]
+
+
+def _entire_since(replica: Replica) -> int | None:
+    """Since when a log holds every marker: from the topic's creation, if it begins at offset 0 and is of that topic."""
+    context, control = replica.context, replica.context.control
+    if control is None or replica.log_start_offset != 0 or context.topic_id is None or context.topic_id != control.topic_id:
+        return None
+    return control.exists_since_ms if replica.state.transactions.last_markers.markers.complete else None
+
+
+def _only_elsewhere(ours: "NDArray[np.int64]", others: "list[NDArray[np.int64]]") -> "NDArray[np.int64]":
+    """Rows of other copies about markers that our copy does not have at their offset."""
+    facts = [PRODUCER_ID, PRODUCER_EPOCH, OFFSET, TYPE]
+    differing = [rows for rows in others if not np.array_equal(rows[:, facts], ours[:, facts])]
+    known = set(map(tuple, ours[:, facts].tolist())) if differing else set()
+    strange = [rows[[tuple(fact) not in known for fact in rows[:, facts].tolist()]] for rows in differing if len(rows)]
+    return np.concatenate([ours[:0], *strange])
+
+
+def _opens(replica: Replica) -> bool:
+    return bool(replica.state.transactions.open_transactions(1))
+
+
+def _is_whole(replica: Replica) -> bool:
+    return not replica.state.framing.bytes_damaged and not replica.state.unread
+
+
+def _reach(replica: Replica) -> tuple[bool, bool, tuple[int, int]]:
+    """Sort key: whole copies first, then the leader's, then by their end."""
+    control = replica.context.control
+    leads = control is not None and control.leader == replica.context.node
+    return _is_whole(replica), leads, _end(replica)
+
+
+def _end(replica: Replica) -> tuple[int, int]:
+    """How far a copy reaches: last epoch and log end."""
+    return max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
+
+
+def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
+    """Transactions that a snapshot at `snapshot_offset` holds open though the log, from before it on, has nothing of them.
+
+    A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). Where the
+    fold forgot producers, nobody can say that the log has nothing of one.
+    """
+    if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
+        return []
+    gone = [one for one in entries if one.current_txn_first_offset < replica.log_start_offset]
+    return [OpenTransaction.of_snapshot(one) for one in gone[:OPEN_KEPT] if not replica.state.transactions.knows(one.producer_id)]
+
+
+@dataclass(slots=True)
+class PartitionTransactions:
+    """What is kept of one partition, with the newest timestamps in its copies, ms (-1: none)."""
+
+    facts: PartitionFacts | None
+    """None if no copy has transactions."""
+    newest_timestamp: int
+    """By any clock, a client's too."""
+    broker_timestamp: int
+    reached: dict[int | str, int] = field(default_factory=dict)
+    """Broker → the newest that a broker stamped in its copy; in internal topics no client stamps anything."""
+
+
+def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactions:
+    """What is kept of the copies of one partition."""
+    reached: dict[int | str, int] = {}
+    for one in replicas:
+        framing = one.state.framing
+        stamped = framing.max_timestamp if one.context.topic in WITNESS_TOPICS else framing.broker_timestamp
+        reached[one.broker] = max(stamped, reached.get(one.broker, -1))
+    return PartitionTransactions(
+        partition_facts(replicas),
+        max(one.state.transactions.last_markers.newest_timestamp for one in replicas),
+        max(one.state.framing.broker_timestamp for one in replicas),
+        reached,
+    )
+
+
+@dataclass(slots=True)
+class CollectedFacts:
+    """The facts of every partition with transactions."""
+
+    partitions: dict[TopicPartition, PartitionFacts] = field(default_factory=dict)
+    newest_timestamp: int = -1
+    """By any clock, a client's too."""
+    broker_timestamp: int = -1
+    reached: dict[int | str, int] = field(default_factory=dict)
+    """Broker → the newest that a broker stamped in any log of its copies."""
+    _rows: int = 0
+
+    def take(self, one: PartitionTransactions) -> None:
+        """Add a partition."""
+        self.newest_timestamp = max(self.newest_timestamp, one.newest_timestamp)
+        self.broker_timestamp = max(self.broker_timestamp, one.broker_timestamp)
+        for broker, stamped in one.reached.items():
+            self.reached[broker] = max(stamped, self.reached.get(broker, -1))
+        facts = one.facts
+        if facts is None:
+            return
+        self.partitions[facts.context.topic, facts.context.partition] = facts
+        self._rows += facts.rows
+        if self._rows > ROWS_KEPT:
+            for each in self.partitions.values():
+                each.trim()
+            self._rows = sum(each.rows for each in self.partitions.values())

@@ -1,0 +1,117 @@
+"""Transaction markers as witnesses: what lay before one when its coordinator was done was committed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.replicas.elections import MADE_IN_TURN, electable
+from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
+from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
+from kafka_forensics.model.constants import CONTROL_COMMIT
+from kafka_forensics.model.findings import Confidence, Finding, Place
+from kafka_forensics.model.results import PartitionSummary, Read
+from kafka_forensics.model.transaction_log import Decision, TopicPartition, TransactionLog
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Decided = Mapping[tuple[int, int], Sequence[Decision]]
+"""(producer id, producer epoch) → what the coordinators completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerProof:
+    """Records before `end_offset` of one copy's log were committed: a transaction's marker stands there."""
+
+    end_offset: int
+    transactional_id: str
+    timestamp_ms: int
+    """Of the marker, by its leader's clock."""
+
+
+def completed(log: TransactionLog) -> Decided:
+    """What the coordinators' log says was completed."""
+    found: dict[tuple[int, int], list[Decision]] = {}
+    for each in log.decisions:
+        if each.completed_timestamp is not None:
+            found.setdefault((each.producer_id, each.producer_epoch), []).append(each)
+    return found
+
+
+def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPartition, decided: Decided) -> MarkerProof | None:
+    """The furthest marker of a log that proves what lies before it committed.
+
+    A coordinator completes a transaction when every partition's leader has its marker from the whole ISR, so that all up to the
+    marker is committed. From transaction version 2 on each transaction has its own epoch; before, the marker must be older than a
+    later completion of its producer, by more than clocks differ. A leader that is replaced before it answers may leave a marker
+    that nobody else has, and the next one is sent another: where logs part nothing tells which of them was answered for.
+    """
+    for row in rows[rows[:, OFFSET].argsort()[::-1]].tolist():
+        if row[OFFSET] >= log_end_offset:
+            continue
+        for decision in decided.get((row[PRODUCER_ID], row[PRODUCER_EPOCH]), ()):
+            assert decision.completed_timestamp is not None
+            same = decision.client_transaction_version >= TV2 and decision.commit == (row[TYPE] == CONTROL_COMMIT)
+            older = 0 <= row[TIMESTAMP] <= decision.completed_timestamp - SKEW_MS
+            if older or (same and partition in decision.partitions):
+                return MarkerProof(row[OFFSET] + 1, decision.transactional_id, row[TIMESTAMP])
+    return None
+
+
+def committed_beyond(
+    facts: PartitionFacts, summary: PartitionSummary, decided: Decided, told: Sequence[Finding]
+) -> Iterator[Finding]:
+    """`ISR_MEMBER_MISSING_COMMITTED`, or `LRS_RISK`, of replicas that may be elected and end before a marker which proves more
+    committed than any high watermark; brings `summary` up to date.
+
+    Said of logs that were read whole and agree as far as they go, where the controllers' log is not older than the marker; not
+    again where a loss is `told`.
+    """
+    control, key = facts.context.control, (facts.context.topic, facts.context.partition)
+    apart = summary.agreement.kind not in _ALIKE or summary.read is not Read.WHOLE
+    if not facts.beyond or control is None or control.as_of_ms is None or apart or any(one.kind in _TOLD for one in told):
+        return
+    proofs = [(proven_by(each.rows, each.log_end_offset, key, decided), each.broker) for each in facts.beyond]
+    known = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= control.as_of_ms]
+    if not known:
+        return
+    proof, broker = max(known, key=lambda each: each[0].end_offset)
+    node_of = dict(zip(facts.brokers, facts.nodes, strict=True))
+    members = electable(control)
+    ends = [(one, one.log_start_offset or 0, one.log_end_offset or 0) for one in summary.replicas]
+    holders = [(one.broker, start) for one, start, end in ends if end >= proof.end_offset]
+    witness = f"transaction marker {proof.end_offset - 1} of {proof.transactional_id} on broker {broker}"
+    for one, _, end in ends:
+        node = node_of.get(one.broker)
+        start = max(end, min((start for _, start in holders), default=0))
+        if node not in members or facts.nodes.count(node) > 1 or start >= proof.end_offset:
+            continue
+        evidence: dict[str, Any] = {
+            "membership": members[node],
+            "isr": control.isr,
+            "elr": control.elr,
+            "witness": witness,
+            "log_end_offset": end,
+            "loses": proof.end_offset - start,
+            "held_by": [holder for holder, _ in holders],
+            "premises": [
+                f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
+                f"committed up to {proof.end_offset}: {witness}",
+            ],
+        }
+        if not facts.clean:
+            evidence["harmless_if"] = MADE_IN_TURN
+        place = Place(*key, one.broker, one.log_dir, offset_start=start, offset_end=proof.end_offset)
+        kind = "LRS_RISK" if set(members) == {node} else "ISR_MEMBER_MISSING_COMMITTED"
+        yield on_premises(
+            finding(kind, place, evidence, confidence=None if facts.clean else Confidence.SUSPECTED), control.premises
+        )
+    if proof.end_offset > (summary.high_watermark_at_least or 0):
+        summary.high_watermark_at_least, summary.high_watermark_witness = proof.end_offset, witness
+
+
+_ALIKE: Final = frozenset({"identical", "prefix", "missing", "compacted"})
+_TOLD: Final = frozenset({"UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "ISR_MEMBER_MISSING_COMMITTED", "LRS_RISK"})

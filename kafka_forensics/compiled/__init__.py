@@ -1,0 +1,169 @@
+"""Kernels: hot loops written once, run compiled by numba for large work and interpreted for small.
+
+Compiling costs seconds, and even loading compiled code more than the smallest scans need in all. So a kernel is an object with
+both forms: `k.interpreted(...)`, `k.compiled(...)`, and `k(...)` for the form that `use_compiled` chose for this process. A
+kernel calls other kernels by their plain names; each form sees only its own kind. Compiled code is kept between processes, see
+`machine_code`.
+
+Kernels take and give integers, numpy arrays and bytes-like buffers, allocate nothing that a declared length asks for, check
+every bound by hand, and must not overflow int64: Python's integers would not.
+"""
+
+import dis
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from kafka_forensics.compiled.code_cache import CodeCache
+
+_ENVIRONMENT: Final = "KAFKA_FORENSICS_KERNELS"
+COMPILED_ABOVE_BYTES: Final = 128 << 10
+"""Work of more bytes than this is worth loading compiled kernels (some hundredths of a second)."""
+COMPILING_ABOVE_BYTES: Final = 24 << 20
+"""Work of more bytes than this is worth compiling them first (several seconds, once for each version of them)."""
+
+_DIGEST_LENGTH: Final = 16
+
+_state = {"compiled": os.environ.get(_ENVIRONMENT) == "compiled"}
+
+
+def use_compiled(compiled: bool) -> None:
+    """Choose the form that plain calls of kernels run from now on in this process; the environment variable wins."""
+    forced = os.environ.get(_ENVIRONMENT)
+    _state["compiled"] = {"compiled": True, "interpreted": False}.get(forced or "", compiled)
+
+
+def using_compiled() -> bool:
+    """Whether plain calls of kernels run compiled code."""
+    return _state["compiled"]
+
+
+def worth_compiling(work_bytes: int) -> bool:
+    """Whether so many bytes of log are read sooner by compiled kernels, their start included."""
+    if work_bytes <= COMPILED_ABOVE_BYTES or work_bytes > COMPILING_ABOVE_BYTES:
+        return work_bytes > COMPILING_ABOVE_BYTES
+    kept = kernel_cache()
+    return kept is not None and bool(kept.names())
+
+
+class Kernel:
+    """A function in two forms, see the module."""
+
+    def __init__(self, function: Callable[..., Any], native: Callable[[], Any] | None = None) -> None:
+        assert isinstance(function, FunctionType)
+        self._function = function
+        self._native = native
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the form chosen by `use_compiled`."""
+        return self.compiled(*arguments) if _state["compiled"] else self.interpreted(*arguments)
+
+    @cached_property
+    def interpreted(self) -> Callable[..., Any]:
+        """The function as Python runs it."""
+        return self._with_globals(lambda kernel: kernel.interpreted)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        """The function as machine code, made on first use."""
+        from kafka_forensics.compiled.machine_code import MachineCode
+
+        name = f"{self._function.__module__}.{self.__name__}".removeprefix("kafka_forensics.")
+        return MachineCode(name, lambda: self.dispatcher, kernel_cache(), self.made_of())
+
+    def made_of(self) -> str:
+        """Digest of the instructions and constants that compiling puts in, as this process has them, whatever the sources say now:
+        a package may be replaced while a process runs."""
+        digest = hashlib.sha256()
+        kernels = [self]
+        for each in kernels:
+            function = each._function
+            digest.update(repr((function.__qualname__, function.__defaults__)).encode())
+            for code in _codes(function.__code__):
+                constants = [constant for constant in code.co_consts if not isinstance(constant, CodeType)]
+                values = [function.__globals__.get(name) for name in code.co_names]
+                numbers = [value if isinstance(value, int) else None for value in values]
+                digest.update(repr((code.co_code, constants, code.co_names, code.co_varnames, numbers)).encode())
+                kernels += [value for value in values if isinstance(value, Kernel) and value not in kernels]
+        return digest.hexdigest()
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The function as numba compiles it when it is called by another; loads numba."""
+        if self._native is not None:
+            return self._native()
+        return compile_function(self._with_globals(lambda kernel: kernel.dispatcher))
+
+    def _with_globals(self, form: Callable[["Kernel"], Any]) -> FunctionType:
+        """A twin of the function whose global kernels are replaced by one of their forms."""
+        function = self._function
+        own = dict(function.__globals__)
+        loaded = {step.argval for step in dis.get_instructions(function) if step.opname == "LOAD_GLOBAL"}
+        for name in loaded:
+            value = own.get(name)
+            if isinstance(value, Kernel):
+                own[name] = form(value)
+        twin = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
+        twin.__module__ = function.__module__
+        twin.__qualname__ = function.__qualname__
+        return twin
+
+
+def kernel(function: Callable[..., Any]) -> Kernel:
+    """Declare a hot loop (decorator)."""
+    return Kernel(function)
+
+
+def primitive(native: Callable[[], Any]) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a step whose compiled form is another function: `native()` gives it, imported only when needed."""
+
+    def declare(function: Callable[..., Any]) -> Kernel:
+        return Kernel(function, native)
+
+    return declare
+
+
+def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as numba's dispatcher, for other kernels to call."""
+    import numba
+
+    compiled: Callable[..., Any] = numba.njit(nogil=True, error_model="numpy")(function)
+    return compiled
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function, and of those within it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
+@cache
+def kernel_cache() -> CodeCache | None:
+    """What is kept of compiled kernels, or None where the package's sources cannot be read: then nothing is."""
+    key = _sources_digest(Path(__file__).parents[1])
+    return None if key is None else CodeCache(key)
+
+
+def _sources_digest(package: Path) -> str | None:
+    """Of all modules of the package, its version among them: a kernel's code changes with constants wherever they are declared.
+
+    None for a package without sources, such as one in a zip file.
+    """
+    digest = hashlib.sha256()
+    paths = sorted(os.path.join(folder, name) for folder, _, names in os.walk(package) for name in names if name.endswith(".py"))
+    try:
+        for path in paths:
+            with open(path, "rb", buffering=0) as file:
+                source = file.read()
+            digest.update(f"{os.path.relpath(path, package)}\0{len(source)}\0".encode(errors="surrogateescape") + source)
+    except OSError:
+        return None
+    return digest.hexdigest()[:_DIGEST_LENGTH] if paths else None

@@ -1,0 +1,154 @@
+"""Errands that answer what judges ask about keys of large compacted logs, which are read, sorted by whoever carries them, swept.
+
+`QuestionsUnderWay` keeps the books where the scan is led: works for readers, who give rows of keys and, with each work, a
+`KeyReading`; comparisons for sweepers, who get the rows of all replicas in the order of keys and give tallies; then the answers.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, zip_longest
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafka_forensics.analysis.compaction.compaction import KeyComparison, KeyTally
+from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH, Row, reduced
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.engine.serialization import pack, unpack
+from kafka_forensics.engine.task_values import KeyReading, KeyWork
+from kafka_forensics.engine.tasks import common_of, opener
+from kafka_forensics.engine.work_plan import FILE_COST_BYTES, bare_plan
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.folding.keys.parts import Decided, KeyCounts, KeyPart
+from kafka_forensics.folding.keys.question import KeyAnswer, KeyQuestion
+from kafka_forensics.folding.keys.reader import KeyReader
+from kafka_forensics.folding.keys.runs import KeyRuns, below
+from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRows:
+    """Rows of the question `asked`, ascending by key and place; or without any, at a work's end, its packed `KeyReading`."""
+
+    asked: int
+    rows: "Rows"
+    packed: bytes | None = None
+
+
+def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> Iterator[KeyRows]:
+    """Read the keys that a packed `KeyWork` names, of a log of whose transactions so much is `decided`, packed too.
+
+    With `strict`, raises SourceError where a log cannot be read, and where there is no room to sort.
+    """
+    known = common_of(common)
+    use_compiled(known.compiled)
+    asked: KeyWork = unpack(work, opener(known))
+    of_log: Decided = unpack(decided)
+    strict &= not asked.plan.log_dir.source.problems  # a broken archive stays one
+    with KeyRuns(known.around.source_names) as runs:
+        cuts, seed, kept = asked.cuts, asked.seed, asked.delete_retention_ms
+        reader = KeyReader(asked.plan, of_log, asked.number, cuts, seed, kept, runs, asked.next_base_offset, strict)
+        try:
+            reader.read()
+            for block in runs.blocks():
+                yield KeyRows(asked.asked, block)
+        except SourceError as error:
+            if strict:
+                raise
+            reader.part.failed = error.reason
+    reading = KeyReading(asked.asked, asked.number, asked.first, reader.part)
+    yield KeyRows(asked.asked, np.empty((0, ROW_WIDTH), np.int64), pack(reading))
+
+
+def sweep_keys(comparisons: bytes, sorted_rows: Iterable[KeyRows]) -> Iterator[tuple[int, bytes]]:
+    """Sweep over rows of questions, ascending by question and key, all rows of a key among them: (question, packed `KeyTally`)."""
+    known: list[KeyComparison] = unpack(comparisons)
+    asked, held = -1, np.empty((0, ROW_WIDTH), np.int64)
+    for one in sorted_rows:
+        if one.asked != asked:
+            if asked >= 0:
+                known[asked].step(reduced(held))
+                yield asked, pack(known[asked].tally)
+            asked, held = one.asked, held[:0]
+        held = np.concatenate((held, one.rows))
+        whole = below(held, tuple(held[-1, : Row.PLACE].tolist())) if len(held) else 0
+        if whole:
+            known[asked].step(reduced(held[:whole]))
+            held = held[whole:]
+    if asked >= 0:
+        known[asked].step(reduced(held))
+        yield asked, pack(known[asked].tally)
+
+
+class QuestionsUnderWay:
+    """Questions by their numbers, each with the plans of all replicas of its partition, in every snapshot."""
+
+    def __init__(self, asked: Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]) -> None:
+        self._asked = asked
+        self._parts = [
+            {number: KeyPart(KeyCounts.none(len(question.cuts) + 1)) for number in question.logs} for _, question in asked
+        ]
+        self._tallies = [KeyTally() for _ in asked]
+
+    def works(self, work_bytes: int) -> Iterator[KeyWork]:
+        """What is to be read, in works of about `work_bytes`; a log in an archive that cannot seek is one work."""
+        logs = count()
+        for asked, (plans, question) in enumerate(self._asked):
+            cuts = question.cuts
+            for number, log in question.logs.items():
+                plan, log_number = plans[log.plan], next(logs)
+                bare, seekable = bare_plan(plan), plan.log_dir.source.seekable
+                for segments, following in _stretches(plan.directory.segments, int(cuts[0]), work_bytes if seekable else None):
+                    part = replace(bare, directory=replace(bare.directory, segments=segments))
+                    kept = question.delete_retention_ms
+                    first = segments[0].base_offset
+                    yield KeyWork(asked, log_number, number, first, part, following, cuts, question.seed, kept)
+
+    def decided(self) -> list[Decided]:
+        """What was decided in the log of each replica, by `KeyWork.log`."""
+        return [log.decided for _, question in self._asked for log in question.logs.values()]
+
+    def take_readings(self, readings: Iterable[KeyReading]) -> None:
+        """What every work's reader gave beside rows."""
+        for one in sorted(readings, key=lambda one: (one.asked, one.number, one.first)):
+            self._parts[one.asked][one.number].merge(one.part)
+
+    def comparisons(self) -> bytes:
+        """For `sweep_keys`, packed, once the readings are taken."""
+        asked = zip(self._asked, self._parts, strict=True)
+        return pack([question.comparison(parts) for (_, question), parts in asked])
+
+    def take_tally(self, asked: int, tally: KeyTally) -> None:
+        """What one sweeper gave."""
+        self._tallies[asked].merge(tally)
+
+    def answers(self) -> list[KeyAnswer]:
+        """What came of every question, in their order."""
+        told = []
+        for (_, question), parts, tally in zip(self._asked, self._parts, self._tallies, strict=True):
+            failed = next((part.failed for _, part in sorted(parts.items()) if part.failed is not None), None)
+            told.append(KeyAnswer(question.gist, parts, tally, failed))
+        return told
+
+
+def _stretches(segments: list[SegmentFiles], start: int, work_bytes: int | None) -> Iterator[tuple[list[SegmentFiles], int | None]]:
+    """Segments with a log that reach beyond offset `start`, some at a time, and the base offset of the one behind them."""
+    logs = [one for one in segments if one.log is not None]
+    held: list[SegmentFiles] = []
+    size = 0
+    for one, following in zip_longest(logs, logs[1:]):
+        next_base_offset = None if following is None else following.base_offset
+        if next_base_offset is not None and next_base_offset <= start:
+            continue
+        assert one.log is not None
+        held.append(one)
+        size += one.log.size_in_bytes + FILE_COST_BYTES
+        if following is None or (work_bytes is not None and size >= work_bytes):
+            yield held, next_base_offset
+            held, size = [], 0

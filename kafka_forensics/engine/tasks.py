@@ -1,0 +1,291 @@
+"""The steps of a scan as errands that any process can run: bytes in, bytes out, whoever carries them.
+
+An errand is given what all of them have in common (`Common`, packed) and its own packed work: `WitnessWork` gives the witnesses,
+`FoldWork` the states of stretches of logs, and a `Slice` with the states of all its replicas the answer about a partition. What an
+errand gives depends on the files alone, so that any attempt gives the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.segments.indexes import needs_entries
+from kafka_forensics.compiled import use_compiled
+from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
+from kafka_forensics.engine.serialization import pack, unpack
+from kafka_forensics.engine.slices import Noticed, Slice, inputs_of, noticed
+from kafka_forensics.engine.task_values import (
+    EDGES_FIRST,
+    Common,
+    FoldWork,
+    SliceAnswer,
+    StretchEdges,
+    StretchRow,
+    WitnessAnswer,
+    WitnessWork,
+)
+from kafka_forensics.errors import PathMissingError, SourceError
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding.fold_split import Folded, RecentIndexes, fold_split, read_indexes
+from kafka_forensics.folding.keys.question import KeyAnswer, KeysApart
+from kafka_forensics.folding.merging import Merged, merge_replica
+from kafka_forensics.folding.prefetch import never
+from kafka_forensics.folding.splits import Split, numbered_split
+from kafka_forensics.judging.leftovers import leftovers_judged
+from kafka_forensics.judging.scanning import judged
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.rereading.misplaced import with_right_offsets
+from kafka_forensics.storage.archives.archive import reading_order
+from kafka_forensics.storage.lost import LostSource
+from kafka_forensics.storage.open import open_address
+from kafka_forensics.storage.source import ByteSource
+from kafka_forensics.witnesses.witnesses import read_witnesses
+
+if TYPE_CHECKING:
+    from kafka_forensics.analysis.replicas.replica import ReplicaState
+
+SOURCES_KEPT: Final = 64
+"""Sources that a process keeps open for its next errands of a scan."""
+
+
+@lru_cache(maxsize=SOURCES_KEPT)
+def _opened(name: str, place: str, options: ScanOptions, scan: bytes) -> ByteSource:
+    """A source, opened once for `scan`: what an earlier scan has seen of it may be no more."""
+    assert scan
+    source = open_address(place, options.storage_options)
+    vars(source)["name"] = name  # as the user typed it, wherever this process was started
+    return source
+
+
+@lru_cache(maxsize=4)
+def common_of(packed: bytes) -> Common:
+    """The common part, unpacked once in a process, which then lets go of what another scan had opened."""
+    _opened.cache_clear()
+    common: Common = unpack(packed)
+    keep_code_as(common)
+    return common
+
+
+def keep_code_as(known: Common) -> None:
+    """Keep compiled kernels where the scan's user said, and out of everything that it reads: a process opens only some of that."""
+    keep_in(known.options.cache_dir)
+    for place in known.around.places:
+        keep_out_of(place)
+
+
+def opener(known: Common) -> Callable[[str, str], ByteSource]:
+    """Opens sources for `unpack`; a process keeps some of them. One that cannot be opened any more says so whenever it is read."""
+
+    def opened(name: str, place: str) -> ByteSource:
+        try:
+            return _opened(name, place, known.options, known.key.tobytes())
+        except (PathMissingError, SourceError) as error:
+            return LostSource(name, error)
+
+    return opened
+
+
+def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes:
+    """Read the witnesses: a packed `WitnessWork` into a packed `WitnessAnswer`.
+
+    With `strict`, raises SourceError where a log cannot be read.
+    """
+    known = common_of(common)
+    use_compiled(known.compiled)
+    asked: WitnessWork = unpack(work, opener(known))
+    inputs = inputs_of(Slice("", -1, asked.internal), known.around)
+    inputs.internal, inputs.replicas = inputs.replicas, []
+    witnesses = read_witnesses(inputs)
+    if strict:
+        _refuse(inputs.incomplete, inputs)
+    return pack(WitnessAnswer(witnesses, noticed(inputs)))
+
+
+def _refuse(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
+    """Raise SourceError for the first gap, which may not be there at the next attempt; but a broken archive stays one."""
+    if any(source.problems for source in inputs.sources):
+        return
+    for one in gaps:
+        raise SourceError(one.path, one.reason)
+
+
+def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
+    """Fold the pieces of a packed `FoldWork`, each stretch as a row.
+
+    With `strict`, raises SourceError where a log cannot be read.
+    """
+    known = common_of(common)
+    use_compiled(known.compiled)
+    asked: FoldWork = unpack(work, opener(known))
+    for part, split in _in_reading_order(asked, known.split_bytes):
+        indexes = part.recent.of(part.replica, part.plan, split.segment)
+        for folded in fold_split(part.plan, split, known.key, indexes, never, deep=known.deep):
+            if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
+                raise SourceError(folded.incomplete.path, folded.incomplete.reason)
+            edges, segment = _edges(folded), split.segment.base_offset
+            yield StretchRow(part.slice, part.replica, segment, edges.start - EDGES_FIRST, pack(edges))
+            yield StretchRow(part.slice, part.replica, segment, edges.start, pack(folded.state))
+
+
+@dataclass(slots=True)
+class _OpenPart:
+    slice: int
+    replica: int
+    plan: ReplicaPlan
+    recent: RecentIndexes
+
+
+def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenPart, Split]]:
+    """The splits of a work; of an archive that cannot seek as they lie in it, so that it is inflated once."""
+    found: list[tuple[_OpenPart, Split]] = []
+    for each in work.parts:
+        part = _OpenPart(each.slice, each.replica, each.plan, RecentIndexes())
+        source = each.plan.log_dir.source
+        for piece in each.pieces:
+            index = part.recent.of(each.replica, each.plan, piece.segment).index if source.seekable else None
+            hints = np.empty(0, np.int64) if index is None else index.positions
+            split = numbered_split(each.replica, each.plan, piece.segment, piece.number, piece.next_base_offset, split_bytes, hints)
+            if split is not None and source.seekable:
+                yield part, split
+            elif split is not None:
+                found.append((part, split))
+    by_path = {split.segment.log.path: (part, split) for part, split in found if split.segment.log is not None}
+    if by_path:
+        source = next(iter(by_path.values()))[0].plan.log_dir.source
+        for path in reading_order(source, by_path):
+            yield by_path[path]
+
+
+def _edges(one: Folded) -> StretchEdges:
+    """The edges of a stretch, whose state gives its index to them."""
+    split, index = one.split, one.state.index
+    if index is not None:
+        index.lighten()
+    one.state.index = None
+    return StretchEdges(split.start, split.end, split.first, split.next_base_offset, one.landed, one.incomplete, index)
+
+
+def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
+    """Judge one slice: its rows, first the packed `Slice`, then stretches by replica, segment and start; a packed `SliceAnswer`.
+
+    With `strict`, raises SourceError where something cannot be read that could be when it was folded. Where the answer asks
+    something, the slice is to be judged again with what is told.
+    """
+    known = common_of(common)
+    use_compiled(known.compiled)
+    one: Slice = unpack(next(rows).packed, opener(known))
+    apart = keys_apart(known, one.replicas, one.keys)
+    answer, _ = answered(one, known, SliceRows(rows), apart, strict=strict)
+    if apart is not None and apart.is_waiting:
+        answer = SliceAnswer(None, [], [], Noticed(), apart.asked)
+    return pack(answer)
+
+
+def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer] | None) -> KeysApart | None:
+    """Who answers questions about the keys of a partition, None where they are answered at once."""
+    return None if known.keys_apart_bytes is None else KeysApart(known.keys_apart_bytes, plans, answers)
+
+
+def answered(
+    one: Slice, known: Common, stretches: "SliceRows", apart: KeysApart | None, first: int = 0, *, strict: bool = False
+) -> tuple[SliceAnswer, list[Merged]]:
+    """The answer about a slice, and its replicas, whose rows are numbered from `first` on; none yet where `apart` is waiting."""
+    inputs = inputs_of(one, known.around)
+    incomplete: list[Incomplete] = []
+    when_folded: set[Incomplete] = set()
+    merged: list[Merged] = []
+    for number, plan in enumerate(one.replicas, first):
+        merged.append(_replica(plan, inputs, stretches.of(number), known, (incomplete, when_folded)))
+    merged = with_right_offsets(merged, known.key, deep=known.deep)
+    if merged:
+        answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
+        when_folded.update(() if apart is None else apart.gaps())
+    else:
+        lone = leftovers_judged((one.topic, one.partition), [], inputs, [], inputs.incomplete)
+        answer = SliceAnswer(None, lone, incomplete, Noticed())
+    if strict:
+        gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
+        _refuse((one for one in gaps if one not in when_folded), inputs)
+    answer.noticed = noticed(inputs)
+    return answer, merged
+
+
+class SliceRows:
+    """The rows of one slice, replica by replica."""
+
+    def __init__(self, rows: Iterator[StretchRow]) -> None:
+        self._groups = groupby(rows, key=lambda one: one.replica)
+        self._next = next(self._groups, None)
+
+    def of(self, replica: int) -> Iterator[StretchRow]:
+        """The rows of a replica; replicas are asked for in order."""
+        if self._next is not None and self._next[0] == replica:
+            yield from self._next[1]
+            self._next = next(self._groups, None)
+
+
+def _replica(
+    plan: ReplicaPlan,
+    inputs: Inputs,
+    rows: Iterator[StretchRow],
+    known: Common,
+    gaps: tuple[list[Incomplete], set[Incomplete]],
+) -> Merged:
+    """One replica put together; `gaps` takes what could not be read, and what of it could not when it was folded."""
+
+    def told(one: Folded) -> None:
+        if one.incomplete is not None:
+            gaps[0].append(one.incomplete)
+
+    def refold(split: Split) -> Iterator[Folded]:
+        return fold_split(plan, split, known.key, read_indexes(plan, split.segment), never, deep=known.deep)
+
+    return plan, *merge_replica(plan, inputs, _folded(plan, rows, refold, gaps[1]), refold, told)
+
+
+def _folded(
+    plan: ReplicaPlan, rows: Iterator[StretchRow], refold: Callable[[Split], Iterator[Folded]], gaps: set[Incomplete]
+) -> Iterator[Folded]:
+    """The stretches of a replica; a segment whose stretches do not meet, or whose index must be looked at closely, folded anew.
+
+    Holds the edges of one segment and the state of one stretch.
+    """
+    files = {one.base_offset: one for one in plan.directory.segments}
+    for base_offset, of_segment in groupby(rows, key=lambda row: row.segment):
+        segment, edges = files[base_offset], list[StretchEdges]()
+        fits = False
+        for row in of_segment:
+            if row.start < 0:
+                edges.append(unpack(row.packed))
+                continue
+            fits = fits or _fit(edges)
+            if not fits:
+                break
+            one = edges.pop(0)
+            split = Split(0, segment, one.start, one.end, one.next_base_offset, one.first)
+            state: ReplicaState = unpack(row.packed)
+            state.index = one.index
+            gaps.update([] if one.incomplete is None else [one.incomplete])
+            yield Folded(split, state, one.landed, one.incomplete)
+        if not fits:
+            gaps.update(one.incomplete for one in edges if one.incomplete is not None)
+            end = max(one.end for one in edges)
+            yield from refold(Split(0, segment, 0, end, edges[0].next_base_offset, first=True))
+
+
+def _fit(edges: list[StretchEdges]) -> bool:
+    """Whether each walk landed where the next one began, and the segment's index needs no closer look."""
+    indexes = [one.index for one in edges if one.index is not None]
+    if not edges[0].first or (len(indexes) == len(edges) and needs_entries(indexes)):
+        return False
+    landed = edges[0].start
+    for one in edges:
+        if not one.first and one.start != landed:
+            return False
+        landed = one.landed if one.first else max(landed, one.landed)
+    return True

@@ -1,0 +1,491 @@
+"""From paths to replicas: which brokers, which log directories, which partitions, and what their small files say."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypeVar
+
+from kafka_forensics.compiled.code_cache import keep_out_of
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
+from kafka_forensics.evidence.selection import listed, raise_unless_hidden, require_match
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.checkpoints.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
+from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
+from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
+from kafka_forensics.parsers.log_dir.discovery import Discovery, LogDirectory, PartitionDirectory, SegmentFiles
+from kafka_forensics.parsers.log_dir.file_names import FileKind, parse_file_name, parse_partition_name
+from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.storage.manifest import Manifest
+from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
+
+__all__ = [
+    "CHECKPOINTS",
+    "Inputs",
+    "LogDir",
+    "NotRead",
+    "ReplicaPlan",
+    "broker_order",
+    "gather",
+    "gather_log_dirs",
+    "misnamed",
+    "require_asked",
+    "typed_path",
+]
+
+Parsed = TypeVar("Parsed")
+_SmallFile = TypeVar("_SmallFile", MetaProperties, CleanShutdown, OffsetCheckpoint)
+
+CHECKPOINTS = (
+    "replication-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+_READ_AS: Final = "read as partition 0 of a topic of that name, as no partition has it"
+
+
+@dataclass(slots=True)
+class LogDir:
+    """One log directory with its small files read; `checkpoints` by file name, absent where there is no such file."""
+
+    source: ByteSource
+    name: str
+    found: LogDirectory
+    broker: int | str
+    meta: MetaProperties | None = None
+    clean_shutdown: CleanShutdown | None = None
+    checkpoints: dict[str, OffsetCheckpoint] = field(default_factory=dict)
+    identified: bool = False
+    """Whether `broker` is an id or a name that was given; else it is only what the folder is called."""
+    has_snapshots: bool = False
+    """Whether any of its partitions has `.snapshot` files."""
+    has_leader_epochs: bool = False
+    """Whether any of its partitions has a `leader-epoch-checkpoint`; not the controller's log, which is copied by itself."""
+
+    def offset(self, checkpoint: str, topic: str, partition: int) -> int | None:
+        """The partition's offset in a checkpoint file; None if it is not there."""
+        file = self.checkpoints.get(checkpoint)
+        return None if file is None else file.offsets.get((topic, partition))
+
+
+@dataclass(slots=True)
+class ReplicaPlan:
+    """One replica to be folded."""
+
+    log_dir: LogDir
+    directory: PartitionDirectory
+    context: ReplicaContext
+    bytes: int
+    samples_keys: bool = False
+    """Whether a deep reading shall look at the keys of some records."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """A link that is not followed, or a pipe, socket or device, in the place of a log directory, a partition or a file of Kafka's.
+
+    `broker` and `log_dir` are None outside of log directories, where it may be a log directory itself, or a partition, if
+    `directory` is named like one. `directory` is the partition's name, None for a file of the log directory; `file` is the file's
+    name in it, None for the whole directory.
+    """
+
+    path: str
+    """As the user would type it."""
+    kind: EntryKind
+    reason: str
+    broker: int | str | None = None
+    log_dir: str | None = None
+    directory: str | None = None
+    file: str | None = None
+
+
+@dataclass(slots=True)
+class Inputs:
+    """All that a scan reads. `discoveries` pairs each source's name with what was found in it."""
+
+    log_dirs: list[LogDir] = field(default_factory=list)
+    replicas: list[ReplicaPlan] = field(default_factory=list)
+    internal: list[ReplicaPlan] = field(default_factory=list)
+    """Replicas of the topics whose records are evidence themselves, whatever else was asked for; in the same order."""
+    discoveries: list[tuple[str, Discovery]] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+    clashes: list[tuple[int | str, list[str]]] = field(default_factory=list)
+    """(node id, log directories) of brokers that claim one id and hold the same partitions."""
+    relatives: dict[tuple[int | str, str | None, int | None], set[str]] = field(default_factory=dict)
+    """(broker, topic, partition) → suffixes (`delete`, `future`, `stray`) of the directories beside the live one."""
+    features: dict[str, int] = field(default_factory=dict)
+    """Levels of the cluster's features, where a controller's log was among the copies and has been read."""
+    controller: ControllerHistory | None = None
+    """The controllers' log, once it has been read and if one was among the copies."""
+    aside: dict[tuple[str, int], list[tuple[LogDir, PartitionDirectory]]] = field(default_factory=dict)
+    """(topic, partition) → directories among those asked for with log files that no broker reads: on their way in or out."""
+    manifest: Manifest = field(default_factory=Manifest)
+    sources: list[ByteSource] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    """Names of sources that the scan reads elsewhere."""
+    not_read: list[NotRead] = field(default_factory=list)
+    """Links that are not followed, and what else is no file or directory where one of Kafka's should be, whatever was asked for."""
+    around: dict[str, LogDir] = field(default_factory=dict)
+    """Path → small files of a log directory around partition directories that were given by themselves."""
+
+    @property
+    def evidence(self) -> list[str]:
+        """Names of all that is read, in which nothing may be written."""
+        return [*(source.name for source in self.sources), *self.elsewhere]
+
+    def read(self, source: ByteSource, entry: Entry, parse: Callable[[ByteFile], Parsed]) -> Parsed | None:
+        """Parse one small file; a file that cannot be read is listed as incomplete and gives None."""
+        self.manifest.record(source, entry)
+        try:
+            with source.open(entry.path) as file:
+                return parse(file)
+        except SourceError as error:
+            self.incomplete.append(Incomplete(typed_path(source, entry.path), error.reason))
+            return None
+
+
+def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -> Inputs:
+    """Open every path and read the small files of all log directories.
+
+    Raises UsageError for paths that make no sense (`open_paths`), for a name given to several brokers, and unless the answer may
+    lie `elsewhere` (in the log of an internal topic), where no partition is what `options` ask for.
+    """
+    inputs = gather_log_dirs(paths, options.storage_options)
+    if not elsewhere:
+        _require_or_note(inputs, options)
+    compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
+    for one in inputs.log_dirs:
+        for directory in one.found.partitions:
+            if directory.legal and directory.suffix is not None:
+                inputs.relatives.setdefault((one.broker, directory.topic, directory.partition), set()).add(directory.suffix)
+            wanted, internal = directory.legal and _wanted(one, directory, options), directory.topic in WITNESS_TOPICS
+            if wanted and (directory.suffix is not None or any(each.kind is FileKind.LOG for each in directory.leftovers)):
+                inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((one, directory))
+            if not directory.legal or directory.suffix is not None:
+                continue
+            if wanted or internal:
+                plan = _plan(inputs, one, directory, compacted, options)
+                inputs.replicas += [plan] if wanted else []
+                inputs.internal += [plan] if internal else []
+        for directory in _unlisted(one):
+            if _wanted(one, directory, options):
+                context = _context(one, directory, compacted, options)
+                context.unlisted = True
+                inputs.replicas.append(ReplicaPlan(one, directory, context, 0))
+    inputs.replicas.sort(key=_plan_order)
+    inputs.internal.sort(key=_plan_order)
+    return inputs
+
+
+def _require_or_note(inputs: Inputs, options: ScanOptions) -> None:
+    """Raise UsageError if nothing is there that `options` ask for; a note where it may be in what could not be read."""
+    try:
+        require_asked(inputs, options)
+    except UsageError as error:
+        raise_unless_hidden(error, hidden=bool(inputs.incomplete))
+
+
+def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ...] = ()) -> Inputs:
+    """Open every path and read the small files of all log directories, but nothing of any partition: `replicas` is empty.
+
+    Raises UsageError for paths that make no sense (`open_paths`), and for a name given to several brokers.
+    """
+    inputs = Inputs()
+    named: dict[int | str, list[LogDir]] = {}
+    every = open_paths(paths, storage_options=storage_options)
+    note_strangers(every)
+    for opened in every:
+        given, source, found = opened.given, opened.source, opened.found
+        before = len(inputs.log_dirs)
+        inputs.discoveries.append((source.name, found))
+        inputs.sources.append(source)
+        inputs.incomplete += not_listed(source, found) + members_left_out(source)
+        for log_directory in found.log_directories:
+            inputs.log_dirs.append(_read_log_dir(inputs, source, _named_by_folder(source, log_directory), given))
+        for entry in found.files:
+            inputs.log_dirs.append(_lone_file(inputs, source, entry, given))
+        inputs.not_read += _not_read(source, found, inputs.log_dirs[before:])
+        if given is not None:
+            named.setdefault(given, []).extend(inputs.log_dirs[before:])
+    _require_one_broker_a_name(named)
+    _separate_clashes(inputs)
+    for broker, node_ids, names in misnamed(inputs.log_dirs):
+        told = f"{listed(names)} was given as broker {broker} and is node {listed(map(str, node_ids))}'s by meta.properties"
+        logging.getLogger(__name__).warning("note: %s: findings call it %s", told, broker)
+    return inputs
+
+
+def _not_read(source: ByteSource, found: Discovery, log_dirs: list[LogDir]) -> Iterator[NotRead]:
+    """What of a source's links, pipes, sockets and devices stands where Kafka would have a file or directory."""
+    not_listed = {one.path for one in found.incomplete}
+    for entry in found.irregular:
+        if entry.path in not_listed:
+            name = entry.name if parse_partition_name(entry.name) is not None else None
+            yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", directory=name)
+    for log_dir in log_dirs:
+        place = log_dir.broker, log_dir.name
+        for entry in log_dir.found.irregular:
+            if entry.path in not_listed:
+                yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place, entry.name)
+            elif entry.name in log_dir.found.entries:
+                yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *place, None, entry.name)
+        for directory in log_dir.found.partitions:
+            for entry in directory.irregular:
+                if parse_file_name(entry.name) is not None:
+                    where = *place, directory.name, entry.name
+                    yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", *where)
+
+
+def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
+    """(number given as the broker's name, node ids by meta.properties, log directories) where the two differ."""
+    found: dict[int, list[tuple[int, str]]] = {}
+    for one in log_dirs:
+        node_id = None if one.meta is None else one.meta.node_id
+        if isinstance(one.broker, int) and node_id not in (None, one.broker):
+            found.setdefault(one.broker, []).append((node_id, one.name))
+    return [(broker, sorted({each for each, _ in told}), [name for _, name in told]) for broker, told in sorted(found.items())]
+
+
+def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
+    """Raise UsageError if `options` ask for what neither a directory is, on its way in or out or not, nor one of `also`."""
+    there = [
+        (one.broker, (directory.topic or "", directory.partition or 0))
+        for one in inputs.log_dirs
+        for directory in one.found.partitions
+        if directory.legal
+    ]
+    brokers = sorted({one.broker for one in inputs.log_dirs}, key=broker_order)
+    elsewhere = [(broker, each) for broker in brokers for each in also]
+    require_match([*there, *elsewhere], brokers, options)
+
+
+def _plan_order(plan: ReplicaPlan) -> tuple[object, ...]:
+    return plan.context.topic, plan.context.partition, broker_order(plan.context.broker), plan.log_dir.name
+
+
+def broker_order(broker: int | str) -> tuple[int, int, str]:
+    """Sort key of broker ids: numbers first, then names."""
+    return (0, broker, "") if isinstance(broker, int) else (1, 0, broker)
+
+
+def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
+    name = typed_path(source, found.path)
+    folder = os.path.basename((found.path or source.name).rstrip("/")) or name
+    if folder in {".", ".."}:
+        folder = os.path.basename(os.path.abspath(name)) or name
+    alone = any(one.path == found.path for one in found.partitions) and parse_partition_name(folder) is not None
+    around = None
+    if alone:
+        folder, around = _folder_around(source, name) or folder, _log_dir_around(inputs, source, name)
+    log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
+    log_dir.has_snapshots = any(one.snapshots for one in found.partitions)
+    data = [one for one in found.partitions if one.topic != CLUSTER_METADATA_TOPIC]
+    log_dir.has_leader_epochs = any("leader-epoch-checkpoint" in one.entries for one in data)
+    entry = found.entries.get("meta.properties")
+    if entry is not None:
+        log_dir.meta = inputs.read(source, entry, parse_meta_properties)
+    elif around is not None:
+        _take_small_files(log_dir, around)
+    _identify(log_dir, given)
+    entry = found.entries.get(".kafka_cleanshutdown")
+    if entry is not None:
+        log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
+    for checkpoint in CHECKPOINTS:
+        entry = found.entries.get(checkpoint)
+        parsed = None if entry is None else inputs.read(source, entry, parse_offset_checkpoint)
+        if parsed is not None:
+            log_dir.checkpoints[checkpoint] = parsed
+    return log_dir
+
+
+def _named_by_folder(source: ByteSource, found: LogDirectory) -> LogDirectory:
+    """A directory of segments that was found by itself and is called like no partition, as partition 0 of a topic of that name."""
+    if not any(one.path == found.path and not one.legal and one.segments for one in found.partitions):
+        return found
+    (one,) = found.partitions
+    logging.getLogger(__name__).warning("note: %s: %s", typed_path(source, found.path), _READ_AS)
+    return replace(found, partitions=[replace(one, topic=one.name, partition=0, legal=True)])
+
+
+def _identify(log_dir: LogDir, given: int | str | None) -> None:
+    """Call a log directory that was given no name by its node id, where that is known."""
+    if given is None and log_dir.meta is not None and log_dir.meta.node_id is not None:
+        log_dir.broker = log_dir.meta.node_id
+        log_dir.identified = True
+
+
+def _folder_around(source: ByteSource, path: str) -> str:
+    """What the folder around `path` is called; nothing of what is no folder of a file system or storage service."""
+    if "://" in path:
+        return path.rstrip("/").rpartition("/")[0].rpartition("://")[2].rpartition("/")[2]
+    return os.path.basename(os.path.dirname(os.path.abspath(path))) if isinstance(source, LocalSource) else ""
+
+
+def _log_dir_around(inputs: Inputs, source: ByteSource, path: str) -> LogDir | None:
+    """The small files of the log directory around a partition directory given by itself; each is read once."""
+    if not isinstance(source, LocalSource):
+        return None
+    parent = os.path.dirname(os.path.realpath(path))
+    if parent not in inputs.around:
+        read = LogDir(LocalSource(parent), parent, LogDirectory("", {}, [], [], []), parent)
+        read.meta = _file_around(inputs, read.source, "meta.properties", parse_meta_properties)
+        read.clean_shutdown = _file_around(inputs, read.source, ".kafka_cleanshutdown", parse_clean_shutdown)
+        checkpoints = ((name, _file_around(inputs, read.source, name, parse_offset_checkpoint)) for name in CHECKPOINTS)
+        read.checkpoints = {name: file for name, file in checkpoints if file is not None}
+        if read.meta is not None or read.checkpoints:
+            keep_out_of(parent)
+        inputs.around[parent] = read
+    return inputs.around[parent]
+
+
+def _file_around(inputs: Inputs, around: ByteSource, name: str, parse: Callable[[ByteFile], _SmallFile]) -> _SmallFile | None:
+    """A small file beside what was given; None if it cannot be read, or not all of it."""
+    try:
+        entry = around.stat(name)
+        with around.open(entry.path) as file:
+            parsed = parse(file)
+    except SourceError:
+        return None
+    inputs.manifest.record(around, entry)
+    return None if parsed.damage else parsed
+
+
+def _take_small_files(log_dir: LogDir, around: LogDir) -> None:
+    """Let a directory that is one partition's have what the files around it say of that partition."""
+    log_dir.meta, log_dir.clean_shutdown = around.meta, around.clean_shutdown
+    keys = {(one.topic or "", one.partition or 0) for one in log_dir.found.partitions}
+    for name, file in around.checkpoints.items():
+        log_dir.checkpoints[name] = replace(file, offsets={key: file.offsets[key] for key in keys & file.offsets.keys()})
+
+
+def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | str | None) -> LogDir:
+    """A single `.log` file given by itself, as a partition directory that holds nothing else."""
+    absolute = os.path.abspath(source.name)
+    base, folder = os.path.basename(absolute), os.path.basename(os.path.dirname(absolute))
+    parsed = parse_partition_name(folder)
+    digits = base.split(".", 1)[0]
+    segments = []
+    if base.endswith(".log"):
+        segments = [SegmentFiles(int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 0, log=entry)]
+    topic, partition = (parsed.topic, parsed.partition) if parsed is not None else (folder or base, 0)
+    if parsed is None and segments:
+        logging.getLogger(__name__).warning("note: %s: lies in %s: %s", source.name, folder or base, _READ_AS)
+    directory = PartitionDirectory("", folder, topic, partition, None, None, segments, [], {}, [], [], [], [], legal=bool(segments))
+    found = LogDirectory("", {}, [directory], [], [])
+    name = given if given is not None else os.path.basename(os.path.dirname(os.path.dirname(absolute)))
+    log_dir = LogDir(source, source.name, found, name, identified=given is not None)
+    if parsed is not None:
+        around = _log_dir_around(inputs, source, os.path.dirname(os.path.realpath(source.name)))
+        log_dir.meta = None if around is None else around.meta
+    _identify(log_dir, given)
+    return log_dir
+
+
+def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
+    """Raise UsageError for a name given to log directories that are no one broker's: by their node ids, or by what they hold."""
+    for given, log_dirs in named.items():
+        node_ids = {one.meta.node_id for one in log_dirs if one.meta is not None and one.meta.node_id is not None}
+        held = [(each.topic, each.partition) for one in log_dirs for each in one.found.partitions if each.legal and not each.suffix]
+        if len(node_ids) > 1 or (not node_ids and len(held) > len(set(held))):
+            places = [one.name for one in log_dirs]
+            raise UsageError(
+                f"the name {given} was given twice: to {listed(places)}, which are not one broker's",
+                hint="give each broker its own name; without one, meta.properties or the folder names it",
+            )
+
+
+def _separate_clashes(inputs: Inputs) -> None:
+    """Log directories of one node id that hold the same partition are two brokers under one name: call them by their paths.
+
+    Folders that are merely called alike claim nothing, so only ids and given names clash.
+    """
+    by_broker: dict[int | str, list[LogDir]] = {}
+    for one in inputs.log_dirs:
+        by_broker.setdefault(one.broker, []).append(one)
+    for broker, log_dirs in by_broker.items():
+        held = [(d.topic, d.partition) for one in log_dirs for d in one.found.partitions if d.legal and d.suffix is None]
+        names = [one.name for one in log_dirs]
+        if len(held) > len(set(held)) and len(set(names)) == len(names):
+            claimed = sorted(one.name for one in log_dirs if one.identified)
+            if len(claimed) > 1:
+                inputs.clashes.append((broker, claimed))
+            for one in log_dirs:
+                one.broker = one.name
+
+
+def _compacted(log_dir: LogDir) -> set[tuple[str, int]]:
+    checkpoint = log_dir.checkpoints.get("cleaner-offset-checkpoint")
+    return set() if checkpoint is None else set(checkpoint.offsets)
+
+
+def _wanted(log_dir: LogDir, directory: PartitionDirectory, options: ScanOptions) -> bool:
+    if options.broker is not None and str(log_dir.broker) != options.broker:
+        return False
+    if options.partition is not None and directory.partition != options.partition:
+        return False
+    return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
+
+
+def _unlisted(log_dir: LogDir) -> Iterator[PartitionDirectory]:
+    """The ordinary partition directories of which nothing but the name is known."""
+    for one in log_dir.found.unlisted:
+        if one.suffix is None:
+            name = f"{one.topic}-{one.partition}"
+            path = f"{log_dir.found.path}/{name}".lstrip("/")
+            nothing: dict[str, Any] = {"segments": [], "leftovers": [], "entries": {}, "snapshots": [], "metadata_snapshots": []}
+            nothing |= {"unknown": [], "irregular": [], "suffix": None, "unique_id": None}
+            yield PartitionDirectory(path, name, one.topic, one.partition, legal=True, **nothing)
+
+
+def _plan(
+    inputs: Inputs, log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
+) -> ReplicaPlan:
+    context = _context(log_dir, directory, compacted, options)
+    entry = directory.entries.get("leader-epoch-checkpoint")
+    if entry is not None:
+        context.leader_epochs = inputs.read(log_dir.source, entry, parse_leader_epochs)
+    entry = directory.entries.get("partition.metadata")
+    if entry is not None:
+        metadata = inputs.read(log_dir.source, entry, parse_partition_metadata)
+        context.topic_id = None if metadata is None else metadata.topic_id
+    for entry in directory.irregular:
+        if entry.unreadable is not None and parse_file_name(entry.name) is not None:
+            inputs.incomplete.append(Incomplete(typed_path(log_dir.source, entry.path), entry.unreadable))
+    for segment in directory.segments:
+        for file in (segment.log, segment.index, segment.time_index):
+            if file is not None:
+                inputs.manifest.record(log_dir.source, file)
+    context.segment_base_offsets = [segment.base_offset for segment in directory.segments if segment.log is not None]
+    context.segments_being_deleted = [
+        each.base_offset
+        for each in directory.leftovers
+        if each.suffix == "deleted" and each.kind is FileKind.LOG and each.base_offset is not None
+    ]
+    unreadable = (segment.base_offset for segment in directory.segments if segment.log is not None and segment.log.unreadable)
+    context.not_followed = list(unreadable)
+    size = sum(segment.log.size_in_bytes for segment in directory.segments if segment.log is not None)
+    return ReplicaPlan(log_dir, directory, context, size)
+
+
+def _context(
+    log_dir: LogDir, directory: PartitionDirectory, compacted: set[tuple[str, int]], options: ScanOptions
+) -> ReplicaContext:
+    """What is known of a replica without reading anything of its directory."""
+    topic, partition = directory.topic or "", directory.partition or 0
+    context = ReplicaContext(topic, partition, log_dir.broker, log_dir.name, directory.name)
+    context.compacted = topic in INTERNAL_TOPICS or (topic, partition) in compacted
+    context.high_watermark = log_dir.offset("replication-offset-checkpoint", topic, partition)
+    context.recovery_point = log_dir.offset("recovery-point-offset-checkpoint", topic, partition)
+    context.log_start_checkpoint = log_dir.offset("log-start-offset-checkpoint", topic, partition)
+    context.cleaner_checkpoint = log_dir.offset("cleaner-offset-checkpoint", topic, partition)
+    context.clean_shutdown = log_dir.clean_shutdown is not None
+    context.live = options.live
+    return context

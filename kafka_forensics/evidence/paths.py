@@ -1,0 +1,494 @@
+"""From paths as they were typed to opened sources, each read once, each with something of Kafka's in it."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.log_dir.discovery import (
+    Discovery,
+    LogDirectory,
+    PartitionDirectory,
+    SegmentFiles,
+    directory_key,
+    discover,
+)
+from kafka_forensics.parsers.log_dir.file_names import (
+    LOG_DIRECTORY_KINDS,
+    FileKind,
+    FileName,
+    classify_file,
+    parse_file_name,
+    parse_partition_name,
+)
+from kafka_forensics.storage.archives.containers import container_of
+from kafka_forensics.storage.local.links import OUTSIDE
+from kafka_forensics.storage.lost import LostSource
+from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.remote.options import StorageOptions
+
+Name = int | str
+"""What a broker is called: a number where the name is one."""
+Identity = tuple[int, int]
+"""(device, inode)."""
+
+_LAYOUT: Final = (
+    "a broker's log directory holds meta.properties and directories like orders-0 with files like 00000000000000000000.log"
+)
+_NAMES_LISTED: Final = 3
+_BY_SUFFIX: Final = {
+    kind.value: kind
+    for kind in (FileKind.LOG, FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT)
+}
+
+
+class StrangerError(UsageError):
+    """A path that holds nothing of Kafka's."""
+
+
+@dataclass(slots=True)
+class OpenedPath:
+    """One path that was given: `given` is the broker's name in `NAME=PATH`, None without one."""
+
+    given: Name | None
+    source: ByteSource
+    found: Discovery
+
+
+def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tuple[tuple[str, str], ...] = ()) -> list[OpenedPath]:
+    """Open every path, what is reached by several of them once only, and note that. Patterns in URIs are matched here.
+
+    Of several paths, those that hold nothing of Kafka's are left out with a note, and one that cannot be opened is incomplete.
+    Raises UsageError for a path that is missing or empty, and where none holds a log (`logs_only`) or a file of Kafka's.
+    """
+    opened: list[OpenedPath] = []
+    by_place: dict[str, OpenedPath] = {}
+    every = [(given, *one) for given, path in map(split_name, paths) for one in located(path, storage_options)]
+    for given, path, options in every:
+        place = os.path.realpath(path) if os.path.lexists(path) else path
+        if place in by_place:
+            _name(by_place[place], given)
+            _note(f"{path}: the same as {by_place[place].source.name}, read once")
+            continue
+        by_place[place] = one = OpenedPath(given, _source(path, options, alone=len(every) == 1), Discovery())
+        opened.append(one)
+    share_roots([one.source for one in opened])
+    for one in opened:
+        one.found = _discovered(one.source)
+    opened = _without_strangers(opened, logs_only=logs_only)
+    if len(opened) > 1 or any(one.found.repeated or _has_links(one.found) for one in opened):
+        return _read_once(opened)
+    return opened
+
+
+def note_strangers(opened: Iterable[OpenedPath]) -> None:
+    """Tell in one line what lies beside log directories and is nothing of Kafka's."""
+    names: list[str] = []
+    for one in opened:
+        above = {""}
+        for directory in one.found.log_directories:
+            parts = directory.path.split("/")
+            above.update("/".join(parts[:count]) for count in range(1, len(parts)))
+        skipped = [*one.found.unknown, *(entry for entry in one.found.irregular if entry.kind is EntryKind.OTHER)]
+        names += sorted({typed_path(one.source, _topmost(entry.path, above)) for entry in skipped})
+    if names:
+        _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {_counted(names)}")
+
+
+def _topmost(path: str, above: set[str]) -> str:
+    """The highest directory on the way to `path` that is not `above` a log directory, or the path itself."""
+    parts = path.split("/")
+    return next((name for count in range(1, len(parts)) if (name := "/".join(parts[:count])) not in above), path)
+
+
+def _source(path: str, options: "StorageOptions | None", *, alone: bool) -> ByteSource:
+    """What is at `path`; one of several that cannot be opened stands for itself. Raises UsageError, and SourceError if `alone`."""
+    try:
+        return open_source(path, options)
+    except SourceError as error:
+        if alone:
+            raise
+        return LostSource(path, error)
+
+
+def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[OpenedPath]:
+    """The paths with something of Kafka's. Raises UsageError for one that was named and has nothing, and if none has."""
+    kept: list[OpenedPath] = []
+    strangers: list[tuple[OpenedPath, UsageError]] = []
+    for one in opened:
+        try:
+            _require_content(one, logs_only=logs_only)
+            kept.append(one)
+        except StrangerError as error:
+            if one.given is not None:
+                raise
+            strangers.append((one, error))
+    if strangers and not kept:
+        raise strangers[0][1]
+    if any(one.found.log_directories or one.found.files for one in kept):
+        links = [one for one in kept if one.given is None and _holds_links_alone(one.found)]
+        kept = [one for one in kept if one not in links]
+        strangers += [(one, StrangerError(f"there is no Kafka log in {one.source.name}", hint=_hint(one))) for one in links]
+    if strangers:
+        _note(f"skipped, as nothing of Kafka's is in them: {_counted([one.source.name for one, _ in strangers])}")
+    return kept
+
+
+def _holds_links_alone(found: Discovery) -> bool:
+    """Whether there is nothing but links that are not followed, none with a partition's name."""
+    links = {
+        entry.path for entry in found.irregular if entry.kind is EntryKind.SYMLINK and parse_partition_name(entry.name) is None
+    }
+    gaps = {gap.path for gap in found.incomplete}
+    return bool(gaps) and gaps <= links and not (found.log_directories or found.files)
+
+
+def split_name(path: str) -> tuple[Name | None, str]:
+    """Split `NAME=PATH`; a path that exists as it stands is no such pair. Raises UsageError for an empty name."""
+    name, equals, rest = path.partition("=")
+    if not equals or os.path.lexists(path) or not rest or "/" in name:
+        return None, path
+    if not name:
+        shown = re.sub("://[^/]*@", "://", rest)  # without the credentials of a URI
+        raise UsageError(f"there is no name in ={shown}", hint=f"write NAME={shown}, or {shown} without a name")
+    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else name), rest
+
+
+def typed_path(source: ByteSource, path: str) -> str:
+    """A path inside a source as the user would type it."""
+    return os.path.join(source.name, path) if path else source.name
+
+
+def members_left_out(source: ByteSource) -> list[Incomplete]:
+    """Members of an archive that are not read: those without a safe name, and all but the last of those that have one name."""
+    refused = [Incomplete(source.name, f"refused member: {name}") for name in source.rejected]
+    return refused + [Incomplete(source.name, f"several members are called {name}: the last is read") for name in source.replaced]
+
+
+def not_listed(source: ByteSource, found: Discovery) -> list[Incomplete]:
+    """Directories of a source that could not be listed, the root among them, as the user would type them."""
+    return [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
+
+
+def lone_file_name(source: ByteSource) -> FileName | None:
+    """What the name of a source that is one file says; of a renamed copy its end does. None if it is no file of Kafka's."""
+    name = os.path.basename(source.name.rstrip("/"))
+    parsed = parse_file_name(name)
+    if parsed is None and (suffix := name.rpartition(".")[2]) in _BY_SUFFIX:
+        return FileName(_BY_SUFFIX[suffix])  # its offsets count from 0
+    return parsed
+
+
+def _discovered(source: ByteSource) -> Discovery:
+    """What the source holds; if its root cannot even be listed, that."""
+    try:
+        return discover(source)
+    except SourceError as error:
+        return Discovery(incomplete=[Incomplete(error.path, error.reason)])
+
+
+def _require_content(one: OpenedPath, *, logs_only: bool) -> None:
+    """Raise StrangerError for a path with nothing of Kafka's, UsageError for an archive whose name does not say so."""
+    source, found = one.source, one.found
+    if isinstance(source, LostSource):
+        name = os.path.basename(source.name.rstrip("/"))
+        if source.is_special and parse_file_name(name) is None and parse_partition_name(name) is None:
+            raise StrangerError(f"{source.name}: {source.reason}")
+    elif found.files:
+        _require_kafka_file(source, logs_only=logs_only)
+    elif not (found.log_directories or found.incomplete or source.rejected or source.problems):
+        raise StrangerError(f"there is no Kafka log in {source.name}", hint=_hint(one))
+
+
+def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
+    parsed = lone_file_name(source)
+    if parsed is None:
+        container = container_of(source)
+        if container is not None:
+            ends = [end for end in container.ends if end in ARCHIVES]
+            rename = f"let its name end in {ends[0]}" if ends else f"archives that can be read are {', '.join(ARCHIVES)}"
+            raise UsageError(f"{source.name}: holds {container.words}, and its name does not say so", hint=rename)
+        hint = "a renamed copy is read if its name ends in .log, .index, ..."
+        raise StrangerError(f"{source.name}: no file of Kafka's has such a name", hint=hint)
+    if logs_only and not source.name.endswith(".log"):
+        hint = f"`kafka-forensics dump {source.name}` shows what is in it"
+        raise StrangerError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
+
+
+def _hint(one: OpenedPath) -> str:
+    """What to do about a path that holds nothing of Kafka's."""
+    found, name = one.found, one.source.name
+    archives = [entry.path for entry in found.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
+    if archives:
+        others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"
+        return f"give the archives in it as paths themselves, like {os.path.join(name, min(archives))}{others}"
+    if any(entry.kind is EntryKind.SYMLINK and (entry.unreadable or "").endswith(OUTSIDE) for entry in found.irregular):
+        return f"{_LAYOUT}; links in it lead out of it: give what they lead to as paths, too"
+    return _LAYOUT
+
+
+def _counted(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
+    return ", ".join(names[:_NAMES_LISTED]) + more
+
+
+def _name(one: OpenedPath, given: Name | None) -> None:
+    """Call what was opened `given` as well."""
+    if one.given is not None and given is not None and one.given != given:
+        raise _two_names(one.source.name, one.given, given)
+    one.given = given if one.given is None else one.given
+
+
+def _two_names(place: str, name: Name, other: Name) -> UsageError:
+    return UsageError(f"{place} was given two names, {name} and {other}", hint="give each log directory one name")
+
+
+def _has_links(found: Discovery) -> bool:
+    """Whether a link was followed, or leads to what is read already."""
+    return any(
+        each.link is not None
+        for directory in found.log_directories
+        for part in directory.partitions
+        for each in (*_entries(directory.entry, part.entry), *_logs(part))
+    )
+
+
+def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
+    """The sources without the directories and files that another holds too; of equals the named one is kept, or the first."""
+    repeated = _log_directories_once(opened)
+    held, alone = _partition_places(opened)
+    logs = _log_places(opened, held)
+    for one in opened:
+        directories = []
+        for directory in one.found.log_directories:
+            within = held.get(_key(one, directory.entry)) if is_alone(directory) else None
+            if within is not None:
+                repeated.append(_again(one, directory.path, within.place))
+                continue
+            rest, told = _partitions_once(one, directory, held, logs)
+            repeated += told
+            directories += [] if rest is None else [rest]
+        files = one.found.files
+        if files:
+            parent = _parent(one.source)
+            around = held.get(parent) or alone.get(parent) or logs.get(files[0].identity)
+            if around is not None:
+                repeated.append(_again(one, "", around.place))
+                files = []
+        one.found = replace(one.found, log_directories=directories, files=files)
+    for words in repeated[:_NAMES_LISTED]:
+        _note(words)
+    if len(repeated) > _NAMES_LISTED:
+        _note(f"and {len(repeated) - _NAMES_LISTED} more are read once")
+    empty = Discovery()
+    return [one for one in opened if replace(one.found, repeated=[]) != empty or one.source.problems or one.source.rejected]
+
+
+def _again(one: OpenedPath, path: str, place: str) -> str:
+    return f"{typed_path(one.source, path)} is in {place} as well: read once"
+
+
+def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
+    """Leave each log directory in one source, by one name; what is to be told of the others."""
+    kept = _keepers(opened)
+    told = []
+    for one in opened:
+        told += [f"{typed_path(one.source, entry.path)} leads to what is read by another name" for entry in one.found.repeated]
+        directories = []
+        for directory in one.found.log_directories:
+            keeper, chosen = kept.get(_key(one, directory.entry), (one, directory))
+            if chosen is directory:
+                directories.append(directory)
+            else:
+                told.append(
+                    _again(one, directory.path, keeper.source.name if keeper is not one else typed_path(one.source, chosen.path))
+                )
+        one.found = replace(one.found, log_directories=directories)
+    linked = {
+        _key(one, entry)
+        for one in opened
+        for each in one.found.log_directories
+        for entry in each.entries.values()
+        if _is_link(entry)
+    }
+    for one in opened if linked else ():
+        directories = [each for each in one.found.log_directories if not _only_linked(one, each, linked)]
+        one.found = replace(one.found, log_directories=directories)
+    return told
+
+
+def _only_linked(one: OpenedPath, directory: LogDirectory, linked: set[object]) -> bool:
+    """Whether a folder is none but for small files to which links of another log directory lead."""
+    files = [entry for entry in directory.entries.values() if classify_file(entry.name) in LOG_DIRECTORY_KINDS]
+    return bool(files) and not directory.partitions and all(not _is_link(each) and _key(one, each) in linked for each in files)
+
+
+def _partitions_once(
+    one: OpenedPath, directory: LogDirectory, held: "dict[object, _Reading]", logs: "dict[object, _Reading]"
+) -> tuple[LogDirectory | None, list[str]]:
+    """A log directory without the partitions and segments that are read by another name, and what is to be told of them.
+
+    None for a folder without small files of its own of which nothing is left.
+    """
+    partitions, told = [], list[str]()
+    for part in directory.partitions:
+        place = typed_path(one.source, part.path)
+        reading = held.get(_key(one, part.entry))
+        if reading is not None and reading.place != place:
+            told.append(f"{place} is in {reading.place} as well: read once")
+            if (name := parse_partition_name(part.name)) is not None:
+                directory.repeated.append(name)
+            continue
+        elsewhere = {
+            entry.path: logs[key].place
+            for entry in _logs(part)
+            if (key := _key(one, entry)) in logs and logs[key].place != typed_path(one.source, entry.path)
+        }
+        if elsewhere:
+            part, words = _logs_once(one, part, elsewhere, keep=bool(directory.entries))
+            told += words
+        if not elsewhere or part.segments:
+            partitions.append(part)
+    if len(partitions) == len(directory.partitions) and not told:
+        return directory, told
+    if not partitions and not directory.entries and not directory.unlisted:
+        return None, told
+    return replace(directory, partitions=partitions), told
+
+
+def _logs_once(
+    one: OpenedPath, part: PartitionDirectory, elsewhere: dict[str, str], *, keep: bool
+) -> tuple[PartitionDirectory, list[str]]:
+    """The partition without the logs that are read `elsewhere` (place by path); with `keep` they stay, and cannot be read here."""
+    told = [f"{typed_path(one.source, path)} is {place} as well: read once" for path, place in sorted(elsewhere.items())]
+    segments: list[SegmentFiles] = []
+    irregular = list(part.irregular)
+    for segment in part.segments:
+        log = segment.log
+        if log is None or log.path not in elsewhere:
+            segments.append(segment)
+        elif keep:
+            reason = f"a link to {elsewhere[log.path]}, which is read there"
+            one.source.refused[log.path] = reason
+            refused = replace(log, kind=EntryKind.SYMLINK, size_in_bytes=0, allocated_bytes=None, link=None, refused=reason)
+            segments.append(replace(segment, log=refused))
+            irregular.append(refused)
+    return replace(part, segments=segments, irregular=irregular), told
+
+
+def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
+    """From which source each log directory is read. Raises UsageError for one that was given two names."""
+    kept: dict[object, tuple[OpenedPath, LogDirectory]] = {}
+    for one in opened:
+        for directory in one.found.log_directories:
+            key = _key(one, directory.entry)
+            if key is None:
+                continue
+            rival, of_rival = kept.setdefault(key, (one, directory))
+            if rival is one:
+                if _is_link(of_rival.entry) and not _is_link(directory.entry):
+                    kept[key] = one, directory
+                continue
+            if one.given is None or rival.given == one.given:
+                continue
+            if rival.given is not None:
+                raise _two_names(typed_path(one.source, directory.path), rival.given, one.given)
+            kept[key] = one, directory
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """By what name something is read, and how good that name is: the lower the `rank` the better."""
+
+    place: str
+    rank: int
+
+
+def _rank(directory: LogDirectory, *, link: bool) -> int:
+    """A log directory's own before a link in one, and both before folders without small files and directories given alone."""
+    if is_alone(directory):
+        return 4
+    return (0 if directory.entries else 2) + link
+
+
+def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading], dict[object, _Reading]]:
+    """Partition directories within log directories, and those that were given by themselves."""
+    held: dict[object, _Reading] = {}
+    alone: dict[object, _Reading] = {}
+    for one in opened:
+        for directory in one.found.log_directories:
+            for part in directory.partitions:
+                places = alone if is_alone(directory) else held
+                reading = _Reading(typed_path(one.source, part.path), _rank(directory, link=_is_link(part.entry)))
+                _take(places, _key(one, part.entry), reading)
+    return held, alone
+
+
+def _log_places(opened: list[OpenedPath], held: dict[object, _Reading]) -> dict[object, _Reading]:
+    """By what name each `.log` file is read to which a link leads; those in directories that are not read here left out."""
+    every: list[tuple[OpenedPath, LogDirectory, Entry]] = []
+    for one in opened:
+        for directory in one.found.log_directories:
+            for part in directory.partitions:
+                reading = held.get(_key(one, part.entry))
+                if reading is None or reading.place == typed_path(one.source, part.path):
+                    every += [(one, directory, entry) for entry in _logs(part)]
+    linked = {_key(one, entry) for one, _, entry in every if _is_link(entry)}
+    found: dict[object, _Reading] = {}
+    for one, directory, entry in every if linked else ():
+        if (key := _key(one, entry)) in linked:
+            _take(found, key, _Reading(typed_path(one.source, entry.path), _rank(directory, link=_is_link(entry))))
+    return found
+
+
+def _take(places: dict[object, _Reading], key: object, reading: _Reading) -> None:
+    if key is not None and (key not in places or reading.rank < places[key].rank):
+        places[key] = reading
+
+
+def is_alone(directory: LogDirectory) -> bool:
+    """Whether it is a partition directory that was found without the log directory around it."""
+    return any(partition.path == directory.path for partition in directory.partitions)
+
+
+def _is_link(entry: Entry | None) -> bool:
+    return entry is not None and entry.link is not None
+
+
+def _logs(part: PartitionDirectory) -> list[Entry]:
+    return [one.log for one in part.segments if one.log is not None and one.log.unreadable is None]
+
+
+def _entries(*entries: Entry | None) -> list[Entry]:
+    return [entry for entry in entries if entry is not None]
+
+
+def _key(one: OpenedPath, entry: Entry | None) -> object:
+    """What all names of a directory or file have in common: device and inode, in an archive its own name; None of nothing."""
+    if entry is None:
+        return None
+    return entry.identity or (id(one.source), directory_key(entry))
+
+
+def _parent(source: ByteSource) -> Identity | None:
+    """Identity of the directory that holds the source, a file."""
+    try:
+        info = os.stat(os.path.dirname(os.path.realpath(source.name)))
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+def _note(words: str) -> None:
+    """Tell the user something that is no error."""
+    import logging
+
+    logging.getLogger(__name__).warning("%s", words)

@@ -1,0 +1,1 @@
+"""Facts as Arrow datasets, for `export`, Spark and notebooks."""

@@ -1,0 +1,250 @@
+"""Facts as Arrow: of one `.log` file for scripts, and of everything that a scan read, replica by replica, a chunk at a time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.evidence.incomplete import attributed
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.facts.answers import group_facts, metadata_facts, replica_facts, transaction_facts
+from kafka_forensics.facts.log import Reading, batch_facts, control_facts, record_facts, record_row
+from kafka_forensics.facts.rows import json_text, record_batches, repeated
+from kafka_forensics.facts.small_files import checkpoint_facts, epoch_facts, index_facts, producer_facts
+from kafka_forensics.facts.spans import span_facts
+from kafka_forensics.judging.environment import changed_findings
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, RECORDS, batches_to_arrow, fact_named
+from kafka_forensics.parsers.log.inspection import inspector
+from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.questions.transactions.listing import KnownTransactions
+from kafka_forensics.rereading.record_states import RecordStates, later_segments, txn_facts
+from kafka_forensics.storage.open import open_source
+from kafka_forensics.witnesses.witnesses import read_witnesses
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_forensics.storage.remote.options import Given
+
+Words = Callable[[Finding], tuple[str, str | None]]
+"""Gives a finding's message and advice; the engine has no prose of its own."""
+Batches = Iterator["pa.RecordBatch"]
+Replica = tuple[str, int, int | str, str]
+"""A topic, a partition, a broker and the name of its log directory."""
+
+_OF_REPLICA: Final[dict[str, Callable[[Reading], Batches]]] = {
+    "batches": batch_facts,
+    "records": record_facts,
+    "spans": span_facts,
+    "index_entries": index_facts,
+    "epoch_entries": epoch_facts,
+    "producer_states": producer_facts,
+    "control_records": control_facts,
+}
+LOG_FACTS: Final = ("batches", "records", "spans", "control_records", "transactions")
+"""Facts for which every `.log` is read once more."""
+
+
+def read_batches(path: str, storage_options: "Given" = None) -> Batches:
+    """Batches of a `.log` file, as `model.schemas.BATCHES`; damaged stretches are left out, batches with a bad CRC are not.
+
+    Raises PathMissingError and SourceError.
+    """
+    source = open_source(path, storage_options)
+    with source.open("") as file:
+        for chunk in SegmentReader(file, inspect=inspector(deep=False)).chunks():
+            yield batches_to_arrow(chunk.columns)
+
+
+def read_records(path: str, storage_options: "Given" = None) -> Batches:
+    """Records of every good batch of a `.log` file, as `model.schemas.RECORDS`, a batch at a time.
+
+    Raises PathMissingError and SourceError.
+    """
+    source = open_source(path, storage_options)
+    with source.open("") as file:
+        states = RecordStates(file, goes_on=later_segments(source))
+        for chunk in SegmentReader(file).chunks():
+            columns = chunk.columns
+            good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
+            for row in good:
+                position = int(columns[BatchColumn.POSITION, row])
+                batch = file.read_at(position, int(columns[BatchColumn.SIZE_IN_BYTES, row]))
+                transaction = txn_facts(columns[:, row])
+                rows = (
+                    record_row(one, position, states.state(*transaction, position)) for one in decode_batch(batch).iter_records()
+                )
+                yield from record_batches(RECORDS, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of a fact about one replica, whose keys they leave out (`Fact.own`); of facts by nobody's replica, all of them."""
+
+    topic: str | None
+    partition: int | None
+    broker: str | None
+    batches: Batches
+
+
+def place_of_replica(plan: ReplicaPlan) -> Replica:
+    """Where a replica is."""
+    return plan.context.topic, plan.context.partition, plan.context.broker, plan.log_dir.name
+
+
+def _nothing(_: int) -> None:
+    """Where nobody asks how far it is."""
+
+
+@dataclass(slots=True)
+class FactReader:
+    """Every fact about what a scan read, read while it is asked for; `incomplete` takes what could not be read for them.
+
+    Without `payloads`, keys, values, headers and what clients keep with their offsets are left out. `passed` is told how many
+    bytes of logs were read.
+    """
+
+    inputs: Inputs
+    options: ScanOptions
+    result: ScanResult
+    witnesses: Witnesses
+    words: Words
+    payloads: bool = True
+    incomplete: list[Incomplete] = field(default_factory=list)
+    passed: Callable[[int], None] = _nothing
+
+    def parts(self, name: str) -> Iterator[Part]:
+        """The fact in parts, by topic, partition and broker. Raises UsageError if there is no such fact."""
+        if not fact_named(name).by_replica:
+            yield Part(None, None, None, self._whole(name))
+        elif name == "replicas":
+            for partition in self.result.partitions:
+                for replica in partition.replicas:
+                    yield Part(partition.topic, partition.partition, str(replica.broker), replica_facts(partition, replica))
+        else:
+            reads = self._transactions() if name == "transactions" else _OF_REPLICA[name]
+            for plan in self.inputs.replicas:
+                yield Part(plan.context.topic, plan.context.partition, str(plan.context.broker), reads(self._reading(plan)))
+
+    def _transactions(self) -> Callable[[Reading], Batches]:
+        """What reads the transactions of a replica, with all that the scan knows of them."""
+        known = KnownTransactions(self.witnesses.transaction_log, self.result.findings)
+        stable = self.stable_offsets()
+        return lambda reading: transaction_facts(reading, stable.get(place_of_replica(reading.plan)), known)
+
+    def stable_offsets(self) -> dict[Replica, int | None]:
+        """The last stable offset of each replica, as the scan has it."""
+        return {
+            (partition.topic, partition.partition, one.broker, one.log_dir): one.last_stable_offset
+            for partition in self.result.partitions
+            for one in partition.replicas
+        }
+
+    def batches(self, name: str) -> Batches:
+        """The fact as record batches with its declared schema. Raises UsageError if there is no such fact."""
+        import pyarrow as pa
+
+        fact = fact_named(name)
+        for part in self.parts(name):
+            for batch in part.batches:
+                if not fact.by_replica:
+                    yield batch
+                    continue
+                keys = {
+                    "topic": repeated(part.topic or "", batch.num_rows),
+                    "partition": pa.repeat(pa.scalar(part.partition, pa.int32()), batch.num_rows),
+                    "broker": repeated(part.broker or "", batch.num_rows),
+                }
+                assert tuple(keys) == PARTITION_KEYS
+                arrays = [keys[one] if one in keys else batch.column(one) for one in fact.schema.names]
+                yield pa.RecordBatch.from_arrays(arrays, schema=fact.schema)
+
+    def table(self, name: str) -> "pa.Table":
+        """The whole fact as one table in memory. Raises UsageError if there is no such fact."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self.batches(name), fact_named(name).schema)
+
+    def changed(self) -> list[Incomplete]:
+        """Files that are no longer what they were when the scan ended."""
+        known = {(one.place.log_dir, one.place.file) for one in self.result.findings if one.kind == "EVIDENCE_CHANGED"}
+        places = [one.place for one in changed_findings(self.inputs)]
+        return [
+            Incomplete("/".join(filter(None, (one.log_dir, one.file))), "changed while facts were read from it")
+            for one in places
+            if (one.log_dir, one.file) not in known
+        ]
+
+    def _reading(self, plan: ReplicaPlan) -> Reading:
+        return Reading(
+            plan,
+            self.incomplete.append,
+            lambda count: self.passed(count),
+            payloads=self.payloads,
+            deep=self.result.totals.records_decoded,
+        )
+
+    def _whole(self, name: str) -> Batches:
+        """A fact whose rows name their own partitions."""
+        if name == "checkpoints":
+            return checkpoint_facts(self.inputs, self.options)
+        if name == "metadata_history":
+            return metadata_facts(self.witnesses, self.options)
+        if name == "group_offsets":
+            return group_facts(self.witnesses, self.options, payloads=self.payloads)
+        if name == "incomplete":
+            return record_batches(FACTS[name].schema, map(_gap_row, self.gaps()))
+        assert name == "findings"
+        return record_batches(FACTS[name].schema, map(self.finding_row, self.result.findings))
+
+    def gaps(self) -> list[Incomplete]:
+        """What could not be read, when the scan was made and since."""
+        every = [*self.result.incomplete, *attributed(self.incomplete, self.inputs.log_dirs)]
+        seen = {(one.path, one.reason): one for one in every}
+        return [seen[key] for key in sorted(seen)]
+
+    def finding_row(self, one: Finding) -> tuple[object, ...]:
+        """The row of `findings` about a finding."""
+        place = one.place
+        message, advice = self.words(one)
+        return (
+            one.kind,
+            one.severity.value,
+            one.confidence.value,
+            place.topic,
+            place.partition,
+            None if place.broker is None else str(place.broker),
+            place.log_dir,
+            place.file,
+            place.byte_start,
+            place.byte_end,
+            place.offset_start,
+            place.offset_end,
+            message,
+            json_text(one.evidence),
+            advice,
+        )
+
+
+def _gap_row(gap: Incomplete) -> tuple[object, ...]:
+    """The row of `incomplete` about what could not be read."""
+    return gap.path, gap.reason, gap.topic, gap.partition, None if gap.broker is None else str(gap.broker)
+
+
+def scan_for_facts(paths: list[str], options: ScanOptions, words: Words, progress: Progress | None = None) -> FactReader:
+    """Scan the paths, and keep what is needed to read any fact afterwards. Raises UsageError for paths that make no sense."""
+    inputs = gather(paths, options)
+    read = sum(plan.bytes for plan in inputs.replicas)
+    use_compiled(worth_compiling(max(read, sum(plan.bytes for plan in inputs.internal))))
+    witnesses = read_witnesses(inputs)
+    result = scan_inputs(inputs, options, progress, witnesses=witnesses)
+    return FactReader(inputs, options, result, witnesses, words)

@@ -1,0 +1,200 @@
+"""Facts of a replica's `.log` files: batches, records, control records. What cannot be read of a file is noted, never raised."""
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
+from kafka_forensics.facts.rows import json_text, record_batches, repeated
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_forensics.model.records import Record
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
+from kafka_forensics.parsers.log.control import parse_control_record
+from kafka_forensics.parsers.log.damage import INT64_MAX
+from kafka_forensics.parsers.log.inspection import inspector
+from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, decode_batch
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.rereading.record_states import RecordStates, txn_facts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_forensics.storage.source import ByteFile, Entry
+
+MAX_BATCH_BYTES: Final = MAX_COMPRESSED_BYTES
+"""A batch larger than this is not opened for its records."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """How facts are read of one replica: what could not be read goes to `incomplete`, bytes that were to `passed`."""
+
+    plan: ReplicaPlan
+    incomplete: Callable[[Incomplete], None]
+    passed: Callable[[int], None]
+    payloads: bool = True
+    deep: bool = False
+
+    def place(self, entry: "Entry") -> tuple[str, str]:
+        """(log directory, partition directory and name of the file), as findings name a file of the replica."""
+        name = entry.name or os.path.basename(self.plan.log_dir.source.name)
+        return self.plan.log_dir.name, f"{self.plan.context.directory}/{name}"
+
+    def reader(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> SegmentReader:
+        """A reader that believes of a segment's batches what the scan believes (`engine.folding`)."""
+        logs = self.plan.context.segment_base_offsets
+        later = bisect_right(logs, segment.base_offset)
+        following = logs[later] if later < len(logs) else INT64_MAX
+        return SegmentReader(file, next_base_offset=min(segment.base_offset + (1 << 31), following), **given)
+
+    def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> Iterator[BatchChunk]:
+        """Chunks of what is to be read of a `.log`: all of it."""
+        return self.reader(segment, file, **given).chunks()
+
+    def extent(self, entry: "Entry") -> tuple[int, int]:
+        """Where in a file what has been read begins and ends: all of it."""
+        return 0, entry.size_in_bytes
+
+    def states(self, segment: SegmentFiles, file: "ByteFile") -> RecordStates:
+        """How the transactions of a segment's records ended. Raises SourceError."""
+        return RecordStates(file, goes_on=segment.base_offset < max(self.plan.context.segment_base_offsets, default=0))
+
+    def missing(self, entry: "Entry", error: SourceError) -> None:
+        """Note that a file could not be read (further)."""
+        self.incomplete(Incomplete(typed_path(self.plan.log_dir.source, entry.path), error.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A chunk of a `.log`, with the open file and where it is."""
+
+    segment: SegmentFiles
+    file: "ByteFile"
+    place: tuple[str, str]
+    chunk: BatchChunk
+
+    def good(self) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """Which rows have a right CRC."""
+        columns = self.chunk.columns
+        answer: np.ndarray[Any, np.dtype[np.bool_]] = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        return answer
+
+
+def log_chunks(reading: Reading) -> Iterator[LogChunk]:
+    """Every chunk of every `.log` of the replica, in file order; each is to be used before the next is asked for."""
+    plan = reading.plan
+    for segment in plan.directory.segments:
+        if segment.log is None:
+            continue
+        try:
+            with plan.log_dir.source.open(segment.log.path) as file:
+                for chunk in reading.chunks(segment, file, inspect=inspector(deep=False)):
+                    yield LogChunk(segment, file, reading.place(segment.log), chunk)
+                    reading.passed(chunk.bytes_decoded + chunk.bytes_damaged + chunk.bytes_skipped)
+        except SourceError as error:
+            reading.missing(segment.log, error)
+
+
+def batch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `batches`, as `Fact.own` says."""
+    import pyarrow as pa
+
+    schema = FACTS["batches"].own
+    assert schema.names[2:] == BATCHES.names
+    for one in log_chunks(reading):
+        rows = one.chunk.rows
+        places = [repeated(name, rows) for name in one.place]
+        yield pa.RecordBatch.from_arrays([*places, *batch_arrays(one.chunk.columns)], schema=schema)
+
+
+def record_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `records`, as `Fact.own` says; without payloads, where those are not wanted."""
+    return record_batches(FACTS["records"].own, _record_rows(reading))
+
+
+def record_row(record: Record, batch_position: int, txn_state: str, *, payloads: bool = True) -> tuple[Any, ...]:
+    """A record in the order of `RECORDS`."""
+    return (
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.sequence,
+        record.key if payloads else None,
+        record.value if payloads else None,
+        [{"key": key, "value": value} for key, value in record.headers] if payloads else None,
+        batch_position,
+        record.size_in_bytes,
+        record.key_length,
+        record.value_length,
+        record.is_oversized,
+        txn_state,
+    )
+
+
+def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+    states: RecordStates | None = None
+    of_segment: SegmentFiles | None = None
+    for one in log_chunks(reading):
+        if states is None or one.segment is not of_segment:
+            of_segment = one.segment
+            states = reading.states(one.segment, one.file)
+        columns = one.chunk.columns
+        for row in np.flatnonzero(one.good()):
+            position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            if size > MAX_BATCH_BYTES:
+                reading.incomplete(_too_large(one, position, size))
+                continue
+            state = states.state(*txn_facts(columns[:, row]), position)
+            for record in decode_batch(one.file.read_at(position, size), position=position).iter_records():
+                yield *one.place, *record_row(record, position, state, payloads=reading.payloads)
+
+
+def _too_large(one: LogChunk, position: int, size: int) -> Incomplete:
+    return Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
+
+
+def control_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `control_records`, as `Fact.own` says."""
+    return record_batches(FACTS["control_records"].own, _control_rows(reading))
+
+
+def _control_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+    for one in log_chunks(reading):
+        columns = one.chunk.columns
+        control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
+        for row in np.flatnonzero(one.good() & control):
+            position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
+            if size > MAX_BATCH_BYTES:
+                reading.incomplete(_too_large(one, position, size))
+                continue
+            batch = decode_batch(one.file.read_at(position, size), position=position)
+            header = batch.header
+            of_batch = (
+                (NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+                if header is None
+                else (header.partition_leader_epoch, header.producer_id, header.producer_epoch)
+            )
+            for record in batch.iter_records():
+                told = parse_control_record(record.key, record.value)
+                fields = json_text(dict(told.fields)) if told.fields else None
+                yield (
+                    *one.place,
+                    position,
+                    record.offset,
+                    record.timestamp,
+                    *of_batch,
+                    told.type,
+                    told.name,
+                    told.version,
+                    told.coordinator_epoch,
+                    fields,
+                    told.problem,
+                )

@@ -1,0 +1,150 @@
+"""Facts of the small files: index entries, epoch entries, producers of snapshots, and the lines of offset checkpoints."""
+
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.facts.log import Reading
+from kafka_forensics.facts.rows import MAX_ROWS, record_batches, repeated
+from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, PRODUCER_SNAPSHOT_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
+from kafka_forensics.model.schemas import FACTS
+from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
+from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
+from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.indexes.time_index import parse_time_index
+from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile, Entry
+
+Parsed = TypeVar("Parsed")
+_SNAPSHOT_HEADER_SIZE: Final = 10
+
+
+def _parsed(reading: Reading, entry: "Entry", parse: "Callable[[ByteFile], Parsed]") -> Parsed | None:
+    """What a file says; None, and a note, if it cannot be read."""
+    try:
+        with reading.plan.log_dir.source.open(entry.path) as file:
+            return parse(file)
+    except SourceError as error:
+        reading.missing(entry, error)
+        return None
+
+
+def index_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `index_entries`, as `Fact.own` says."""
+    for segment in reading.plan.directory.segments:
+        base_offset = segment.base_offset
+        if segment.index is not None:
+            index = _parsed(reading, segment.index, partial(parse_offset_index, base_offset=base_offset))
+            if index is not None:
+                columns = {"offset": index.offsets, "log_position": index.positions}
+                yield from _index_batches(reading, segment.index, "offset", INDEX_ENTRY_SIZE, columns)
+        if segment.time_index is not None:
+            times = _parsed(reading, segment.time_index, partial(parse_time_index, base_offset=base_offset))
+            if times is not None:
+                columns = {"offset": times.offsets, "timestamp": times.timestamps}
+                yield from _index_batches(reading, segment.time_index, "time", TIME_INDEX_ENTRY_SIZE, columns)
+        if segment.transaction_index is not None:
+            yield from _aborted_batches(reading, segment.transaction_index)
+
+
+def _index_batches(
+    reading: Reading, entry: "Entry", index_type: str, width: int, columns: "dict[str, NDArray[np.int64]]"
+) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    schema = FACTS["index_entries"].own
+    entries = len(columns["offset"])
+    for start in range(0, entries, MAX_ROWS):
+        rows = min(MAX_ROWS, entries - start)
+        known: dict[str, Any] = {name: pa.array(values[start : start + rows]) for name, values in columns.items()}
+        known |= dict(zip(("log_dir", "file"), (repeated(name, rows) for name in reading.place(entry)), strict=True))
+        known["index_type"] = repeated(index_type, rows)
+        known["position"] = pa.array(np.arange(start, start + rows, dtype=np.int64) * width)
+        arrays = [known[field.name] if field.name in known else pa.nulls(rows, field.type) for field in schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _aborted_batches(reading: Reading, entry: "Entry") -> "Iterator[pa.RecordBatch]":
+    index = _parsed(reading, entry, parse_transaction_index)
+    place = reading.place(entry)
+    rows = (
+        (
+            *place,
+            "transaction",
+            one.position,
+            None,
+            None,
+            None,
+            one.producer_id,
+            one.first_offset,
+            one.last_offset,
+            one.last_stable_offset,
+        )
+        for one in (() if index is None else index.entries)
+    )
+    return record_batches(FACTS["index_entries"].own, rows)
+
+
+def epoch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `epoch_entries`, as `Fact.own` says."""
+    entry = reading.plan.directory.entries.get("leader-epoch-checkpoint")
+    parsed = None if entry is None else _parsed(reading, entry, parse_leader_epochs)
+    if entry is None or parsed is None:
+        return iter(())
+    place = reading.place(entry)
+    rows = ((*place, row, one.leader_epoch, one.start_offset) for row, one in enumerate(parsed.entries))
+    return record_batches(FACTS["epoch_entries"].own, rows)
+
+
+def producer_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `producer_states`, as `Fact.own` says."""
+    return record_batches(FACTS["producer_states"].own, _producer_rows(reading))
+
+
+def _producer_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
+    for offset, entry in reading.plan.directory.snapshots:
+        snapshot = _parsed(reading, entry, partial(parse_producer_snapshot, offset=offset))
+        place = reading.place(entry)
+        for row, one in enumerate(() if snapshot is None else snapshot.entries):
+            yield (
+                *place,
+                offset,
+                _SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE,
+                one.producer_id,
+                one.producer_epoch,
+                one.last_sequence,
+                one.last_offset,
+                one.offset_delta,
+                one.timestamp,
+                one.coordinator_epoch,
+                one.current_txn_first_offset,
+            )
+
+
+def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> "Iterator[pa.RecordBatch]":
+    """Record batches of `checkpoints`, by broker, log directory, file, topic and partition; only of what was asked for."""
+    return record_batches(FACTS["checkpoints"].schema, _checkpoint_rows(inputs, options))
+
+
+def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[Any, ...]]:
+    for one in sorted(inputs.log_dirs, key=lambda each: (broker_order(each.broker), each.name)):
+        if options.broker is not None and str(one.broker) != options.broker:
+            continue
+        for file in CHECKPOINTS:
+            checkpoint = one.checkpoints.get(file)
+            for (topic, partition), offset in sorted({} if checkpoint is None else checkpoint.offsets.items()):
+                if options.partition is not None and partition != options.partition:
+                    continue
+                if options.topic_glob is None or fnmatchcase(topic, options.topic_glob):
+                    yield topic, partition, str(one.broker), one.name, file, offset

@@ -1,0 +1,277 @@
+"""Tasks of a fact: from paths to pieces of about equal bytes, by names and listings alone; of sparse logs the holes are asked for.
+
+Small files go together, large `.log` files are cut. Where exactly a part begins, the task that reads it finds out by itself
+(`fact_splits_parts`), so that a task is a pure function of the files: any attempt, anywhere, gives the same rows.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any, Final
+
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
+from kafka_forensics.evidence.paths import members_left_out
+from kafka_forensics.evidence.selection import listed
+from kafka_forensics.facts.pieces import Piece, encode
+from kafka_forensics.facts.query import FROM_LOGS, FROM_SCANS, FactQuery
+from kafka_forensics.facts.spans import SPAN_BYTES
+from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
+from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory, SegmentFiles
+from kafka_forensics.storage.archives.archive import reading_order
+from kafka_forensics.storage.open import address_of
+from kafka_forensics.storage.source import ByteSource, Entry
+
+FILE_COST: Final = 256 << 10
+"""Bytes that opening a file counts for, so that thousands of tiny ones do not end up in one task."""
+MAX_PARTS: Final = 4096
+"""Parts of one file at most; they are as much larger as that takes."""
+_LONGEST_NAME: Final = 249
+
+Unit = tuple[Piece, int]
+"""A piece that is not cut further, and its weight in bytes."""
+
+
+def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[str, str], ...] = ()) -> list[str]:
+    """Tasks as text, by topic, partition, broker and offset; none if there is nothing to read.
+
+    Raises UsageError for paths and limits that nothing fits, and SourceError for what cannot be listed or read.
+    """
+    if query.fact in FROM_SCANS:
+        return [json.dumps({"scan": paths})]
+    inputs = gather_log_dirs(paths, storage_options)
+    require_readable(inputs)
+    require_there(inputs, query)
+    return tasks_of(inputs, query)
+
+
+def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
+    """Tasks of a fact of files in what was gathered, in the same order; none of what is asked for and is not there."""
+    if query.fact == "checkpoints":
+        wanted = [one for one in inputs.log_dirs if query.wants_broker(one.broker)]
+        return _tasks([(one.source, [_checkpoints(one)]) for one in wanted], query, deep=False)
+    replicas = _replicas(inputs, query)
+    total = sum(_size(segment.log) for _, directory in replicas for segment in directory.segments)
+    deep = query.fact == "spans" and (total <= DEEP_BELOW_BYTES if query.deep is None else query.deep)
+    return _tasks(((one[0].source, _units(*one, query)) for one in replicas), query, deep=deep)
+
+
+def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool) -> list[str]:
+    """Tasks for the replicas that a scan has gathered, in their order; `deep` is what `Reading.deep` is."""
+    return _tasks(((one.log_dir.source, _units(one.log_dir, one.directory, query)) for one in plans), query, deep=deep)
+
+
+def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery, *, deep: bool) -> list[str]:
+    """Tasks of units by their sources; one for each source that cannot seek, which is then read once."""
+    streams: dict[int, tuple[ByteSource, list[Unit]]] = {}
+
+    def seekable() -> Iterator[Unit]:
+        for source, found in units:
+            if source.seekable:
+                yield from found
+            else:
+                streams.setdefault(id(source), (source, []))[1].extend(found)
+
+    tasks = _packed(seekable(), query, deep=deep)
+    return tasks + [encode(_in_order(source, found), deep=deep) for source, found in streams.values() if found]
+
+
+def require_readable(inputs: Inputs) -> None:
+    """Raise SourceError if something could not be listed or read; members of archives that are not read are only told of."""
+    left_out = {(one.path, one.reason) for source in inputs.sources for one in members_left_out(source)}
+    missing = [one for one in inputs.incomplete if (one.path, one.reason) not in left_out]
+    for one in inputs.incomplete:
+        if (one.path, one.reason) in left_out:
+            logging.getLogger(__name__).warning("%s: %s", one.path, one.reason)
+    if missing:
+        more = f" (and {len(missing) - 1} more such paths)" if len(missing) > 1 else ""
+        raise SourceError(missing[0].path, missing[0].reason + more)
+
+
+def require_there(inputs: Inputs, query: FactQuery) -> None:
+    """Raise UsageError for a broker, a topic or a partition that is asked for and not there."""
+    require_brokers(inputs, query)
+    if query.fact == "checkpoints":
+        return
+    every = _every(inputs)
+    topics = sorted({each.topic or "" for _, each in every}, key=lambda topic: (topic.startswith("__"), topic))
+    for glob in query.topics:
+        only = FactQuery(query.fact, (), topics=(glob,))
+        if not any(only.wants(topic, None) for topic in topics):
+            raise _nothing("topics", glob, topics)
+    if query.partitions and not any(query.wants(each.topic, each.partition) for _, each in every):
+        numbers = sorted({each.partition or 0 for _, each in every if FactQuery("", (), topics=query.topics).wants(each.topic, 0)})
+        asked = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in query.partitions)
+        raise _nothing("partitions", asked, [str(number) for number in numbers])
+
+
+def require_brokers(inputs: Inputs, query: FactQuery) -> None:
+    """Raise UsageError if a broker that is asked for is not among the copies."""
+    there = [str(one) for one in sorted({one.broker for one in inputs.log_dirs}, key=broker_order)]
+    for asked in query.brokers:
+        if asked not in there:
+            raise _nothing("brokers", asked, there)
+
+
+def _nothing(option: str, asked: str, there: list[str]) -> UsageError:
+    near = get_close_matches(asked[:_LONGEST_NAME], there, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return UsageError(
+        f"nothing fits {option}={asked}", hint=f"{meant}there is {listed(there)}" if there else "there is none at all"
+    )
+
+
+def _every(inputs: Inputs) -> list[tuple[LogDir, PartitionDirectory]]:
+    return [(one, each) for one in inputs.log_dirs for each in one.found.partitions if each.legal and each.suffix is None]
+
+
+def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionDirectory]]:
+    """What is asked for, in the order of a scan."""
+    found = [one for one in _every(inputs) if query.wants(one[1].topic, one[1].partition) and query.wants_broker(one[0].broker)]
+    return sorted(found, key=lambda one: (one[1].topic, one[1].partition, broker_order(one[0].broker), one[0].name))
+
+
+def _piece(log_dir: LogDir, directory: PartitionDirectory, **more: Any) -> Piece:
+    return Piece(
+        address_of(log_dir.source),
+        log_dir.name,
+        log_dir.broker,
+        directory.topic or "",
+        directory.partition or 0,
+        directory.name,
+        **more,
+    )
+
+
+def _checkpoints(log_dir: LogDir) -> Unit:
+    """The checkpoints of a log directory, as a piece without a partition."""
+    nobody = PartitionDirectory("", "", None, None, None, None, [], [], {}, [], [], [], [], legal=False)
+    entries = {name: log_dir.found.entries[name] for name in CHECKPOINTS if name in log_dir.found.entries}
+    return _piece(log_dir, nobody, entries=entries), _weight(entries.values())
+
+
+def _units(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> Iterator[Unit]:
+    """What the fact needs of a replica."""
+    if query.fact in FROM_LOGS:
+        logs = [one for one in directory.segments if one.log is not None]
+        following = dict(zip((one.base_offset for one in logs), (one.base_offset for one in logs[1:]), strict=False))
+        for segment in directory.segments if query.fact == "spans" else logs:
+            yield from _of_segment(log_dir, directory, segment, following.get(segment.base_offset), query)
+    if query.fact == "index_entries":
+        for one in directory.segments:
+            files = [entry for entry in (one.index, one.time_index, one.transaction_index) if entry is not None]
+            if files:
+                segment = SegmentFiles(one.base_offset, None, one.index, one.time_index, one.transaction_index)
+                yield _piece(log_dir, directory, segments=[segment]), _weight(files)
+    if query.fact == "epoch_entries" and "leader-epoch-checkpoint" in directory.entries:
+        entry = directory.entries["leader-epoch-checkpoint"]
+        yield _piece(log_dir, directory, entries={entry.name: entry}), _weight([entry])
+    if query.fact in ("producer_states", "spans"):
+        for offset, entry in directory.snapshots:
+            yield _piece(log_dir, directory, snapshots=[(offset, entry)]), _weight([entry])
+
+
+def _of_segment(
+    log_dir: LogDir, directory: PartitionDirectory, segment: SegmentFiles, following: int | None, query: FactQuery
+) -> Iterator[Unit]:
+    if query.offset_to is not None and segment.base_offset >= query.offset_to:
+        return
+    if query.offset_from is not None and following is not None and following <= query.offset_from:
+        return
+    every = query.fact == "spans"
+    files = segment if every else SegmentFiles(segment.base_offset, segment.log)
+    if query.is_ranged:
+        files = SegmentFiles(segment.base_offset, segment.log, segment.index, segment.time_index)
+    weight = _weight(one for one in (segment.log, *((segment.index, segment.time_index) if every else ())) if one is not None)
+    points = _points(log_dir.source, segment, query)
+    if len(points) == 1:
+        yield _piece(log_dir, directory, segments=[files], next_base_offset=following), weight
+        return
+    for start, end in zip(points, [*points[1:], None], strict=True):
+        yield (
+            _piece(
+                log_dir,
+                directory,
+                segments=[files if start == 0 else SegmentFiles(segment.base_offset, segment.log)],
+                next_base_offset=following,
+                start=start,
+                end=end,
+                part_index=segment.index,
+                part_time_index=segment.time_index if query.is_ranged else None,
+            ),
+            _size(segment.log) // len(points) + FILE_COST,
+        )
+
+
+def _points(source: ByteSource, segment: SegmentFiles, query: FactQuery) -> list[int]:
+    """Bytes at which the parts of a `.log` begin, more or less; only one without an index to find batches by."""
+    part = query.split_bytes
+    if query.fact == "spans":
+        part = -(-part // SPAN_BYTES) * SPAN_BYTES
+    size = _size(segment.log)
+    if segment.log is None or not source.seekable or not _size(segment.index) or size < part + part // 2:
+        return [0]
+    allocated = segment.log.allocated_bytes
+    if allocated is not None and allocated < size:
+        with source.open(segment.log.path) as file:  # nothing begins in the hole at a sparse file's end
+            size = max((stop for _, stop in file.data_ranges()), default=0)
+    part *= -(-size // (part * MAX_PARTS)) or 1
+    return list(range(0, size - part // 2, part)) or [0]
+
+
+def _size(entry: Entry | None) -> int:
+    return 0 if entry is None else entry.size_in_bytes
+
+
+def _weight(files: Iterable[Entry]) -> int:
+    return sum(one.size_in_bytes + FILE_COST for one in files)
+
+
+def _packed(units: Iterable[Unit], query: FactQuery, *, deep: bool) -> list[str]:
+    """Tasks of about `split_bytes`, units in the order they come."""
+    tasks: list[str] = []
+    pending: list[Piece] = []
+    weight = 0
+    for piece, added in units:
+        if pending and weight + added > query.split_bytes:
+            tasks.append(encode(_joined(pending), deep=deep))
+            pending, weight = [], 0
+        pending.append(piece)
+        weight += added
+    return [*tasks, encode(_joined(pending), deep=deep)] if pending else tasks
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """Neighbours of one replica in one piece; parts stay alone."""
+    joined: list[Piece] = []
+    for one in pieces:
+        last = joined[-1] if joined else None
+        if last is None or last.is_part or one.is_part or _replica(last) != _replica(one):
+            joined.append(one)
+            continue
+        last.segments += one.segments
+        last.snapshots += one.snapshots
+        last.entries |= one.entries
+        if one.segments:
+            last.next_base_offset = one.next_base_offset
+    return joined
+
+
+def _replica(piece: Piece) -> tuple[object, ...]:
+    return piece.source, piece.log_dir, piece.broker, piece.topic, piece.partition, piece.directory
+
+
+def _in_order(source: ByteSource, units: list[Unit]) -> list[Piece]:
+    """Pieces of a source that cannot seek, as they lie in it."""
+    by_path = {path: piece for piece, _ in units if (path := _first_path(piece))}
+    return _joined([by_path[path] for path in reading_order(source, by_path)])
+
+
+def _first_path(piece: Piece) -> str:
+    for segment in piece.segments:
+        for entry in (segment.log, segment.index, segment.time_index, segment.transaction_index):
+            if entry is not None:
+                return entry.path
+    entries = (*(each for _, each in piece.snapshots), *piece.entries.values())
+    return entries[0].path if entries else ""

@@ -1,0 +1,143 @@
+"""Folding one split: the step that every engine runs somewhere."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.replicas.replica import ReplicaState
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
+from kafka_forensics.folding.splits import Split
+from kafka_forensics.model.files import OffsetIndex, TimeIndex
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
+from kafka_forensics.parsers.indexes.time_index import parse_time_index
+from kafka_forensics.parsers.log.inspection import inspector
+from kafka_forensics.parsers.log.key_sampler import KeySampler
+from kafka_forensics.parsers.log.records import check_batch_in_file
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Pause = Callable[[int], None]
+"""Called with the bytes that a stretch holds so far; may take its time."""
+
+SEGMENTS_KEPT: Final = 4
+"""Segments whose parsed indexes are kept for their next split."""
+
+
+@dataclass(slots=True)
+class Folded:
+    """The state of a split, or of a stretch of one, where its walk landed, and why it is incomplete (None: it is not)."""
+
+    split: Split
+    state: ReplicaState
+    landed: int
+    incomplete: Incomplete | None = None
+
+
+@dataclass(slots=True)
+class SegmentIndexes:
+    """Both indexes of a segment as parsed; None where the file is absent or unreadable, with the reason for the latter."""
+
+    index: OffsetIndex | None = None
+    time_index: TimeIndex | None = None
+    incomplete: Incomplete | None = None
+
+
+def read_indexes(plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
+    """Parse the indexes of a segment; of two that cannot be read, the second is named."""
+    source, base_offset = plan.log_dir.source, segment.base_offset
+    found = SegmentIndexes()
+    for entry in (segment.index, segment.time_index):
+        if entry is None:
+            continue
+        try:
+            with source.open(entry.path) as file:
+                if entry is segment.index:
+                    found.index = parse_offset_index(file, base_offset)
+                else:
+                    found.time_index = parse_time_index(file, base_offset)
+        except SourceError as error:
+            found.incomplete = Incomplete(typed_path(source, entry.path), error.reason)
+    return found
+
+
+class RecentIndexes:
+    """Indexes of the last few segments, so that the splits of one segment parse them once; threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, int], SegmentIndexes] = OrderedDict()
+
+    def of(self, replica: int, plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
+        """The indexes of a segment of the replica of this number."""
+        key = (replica, segment.base_offset)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = read_indexes(plan, segment)
+                while len(self._kept) > SEGMENTS_KEPT:
+                    self._kept.popitem(last=False)
+            return self._kept[key]
+
+
+def fold_split(
+    plan: ReplicaPlan,
+    split: Split,
+    key: "NDArray[np.int64]",
+    indexes: SegmentIndexes,
+    pause: Pause,
+    *,
+    deep: bool,
+    moved: Mapping[int, int] | None = None,
+) -> Iterator[Folded]:
+    """Read the split once and fold it, with the indexes of its segment: in one stretch, or in several that follow one another,
+    where one state would hold too much. Each comes as a split of its own.
+
+    A file that cannot be read (further) gives what was read, and says so. `moved` are right base offsets of batches of the segment
+    where another is written, by byte position.
+    """
+    log = split.segment.log
+    assert log is not None
+    source = plan.log_dir.source
+
+    def begun() -> ReplicaState:
+        index, time_index = indexes.index, indexes.time_index
+        compacted = plan.context.compacted
+        return ReplicaState(split.segment.base_offset, compacted=compacted, index=index, time_index=time_index, moved=moved)
+
+    state = begun()
+    landed = split.start
+    following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
+    try:
+        with source.open(log.path) as file:
+            keys = KeySampler(plan.bytes) if deep and plan.samples_keys else None
+            reader = SegmentReader(
+                file,
+                key=key,
+                next_base_offset=min(split.segment.base_offset + (1 << 31), following),
+                inspect=inspector(deep=deep, keys=keys),
+                inspect_alone=check_batch_in_file if deep else None,
+            )
+            for chunk in reader.chunks(split.start, split.end):
+                state.step(chunk)
+                if keys is not None:
+                    state.keys.step(keys.take())
+                landed = split.start + state.framing.bytes_decoded + state.framing.bytes_damaged + state.framing.bytes_skipped
+                if state.filled and landed < split.end:
+                    yield Folded(replace(split, end=landed), state, landed)
+                    split = replace(split, start=landed, first=False)
+                    state = begun()
+                pause(state.size_in_bytes)
+            landed = max(reader.landed, landed)
+    except SourceError as error:
+        state.framing.bytes_skipped += max(split.end - landed, 0)
+        state.give_up(landed)
+        yield Folded(split, state, split.end, Incomplete(typed_path(source, log.path), error.reason))
+        return
+    yield Folded(split, state, landed, indexes.incomplete)

@@ -1,0 +1,1 @@
+"""From folded replicas to findings: a partition, then the whole scan."""

@@ -1,0 +1,466 @@
+"""The ledger of expectation in a scan: its rows from what was gathered, and the findings about replicas without a copy."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.replicas.elections import electable
+from kafka_forensics.evidence.inputs import Inputs, LogDir
+from kafka_forensics.evidence.ledger import (
+    CONTROLLER,
+    HIGH_WATERMARKS,
+    UNSEEN,
+    Case,
+    DirectoryReading,
+    ExpectedReplica,
+    GivenDirectory,
+    Ledger,
+    Reading,
+    TopicPartition,
+)
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.paths import is_alone
+from kafka_forensics.evidence.selection import concerns
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
+from kafka_forensics.model.controller import ControllerHistory, passed_over
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
+from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory
+from kafka_forensics.parsers.log_dir.file_names import parse_partition_name
+from kafka_forensics.storage.source import EntryKind
+
+_FIRST_TO_SET_ASIDE: Final = 15
+"""`metadata.version` 3.7-IV0: brokers that know it rename stray directories to `-stray`."""
+EXAMPLES: Final = 6
+"""Partitions named of each broker, internal topics last; all are counted."""
+NAMES_LISTED: Final = 16
+_TOPIC_DELETED: Final = "the topic was deleted, as the controller's log says"
+_MOVED: Final = "the replica was moved away, as the controller's log says"
+_NOT_RUN_SINCE: Final = "the broker has not run since the replica was given to it, and copies it from the leader then"
+_DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest snapshot, while this broker was away"
+_MADE_EARLIER: Final = "the other copies were made before that checkpoint was written, while their brokers ran"
+
+
+def ledger_of(inputs: Inputs, controller: ControllerHistory | None, asked: Reading | None = None) -> Ledger:
+    """The ledger of all that was gathered; `asked`: how the user says that every log directory was copied."""
+    clusters = controllers_clusters(inputs)
+    return Ledger([_given(each, clusters) for each in inputs.log_dirs], controller, asked)
+
+
+def controllers_clusters(inputs: Inputs) -> frozenset[str | None]:
+    """Ids of the clusters whose controllers' log was given; None among them where a copy of it does not say."""
+    return frozenset(_cluster(plan.log_dir) for plan in inputs.internal if plan.context.topic == CLUSTER_METADATA_TOPIC)
+
+
+def _cluster(log_dir: LogDir) -> str | None:
+    return None if log_dir.meta is None else log_dir.meta.cluster_id
+
+
+def nodes_given(inputs: Inputs) -> frozenset[int] | None:
+    """Ids of the nodes of which a log directory was given; None if a directory does not say whose it is."""
+    nodes = {None if each.meta is None else each.meta.node_id for each in inputs.log_dirs}
+    known = frozenset(node for node in nodes if node is not None)
+    return known if len(known) == len(nodes) else None
+
+
+def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
+    there = {
+        (each.topic or "", each.partition or 0): _case(each) for each in log_dir.found.partitions if each.legal and not each.suffix
+    }
+    there |= {(name.topic, name.partition): Case.UNREADABLE for name in log_dir.found.unlisted if name.suffix is None}
+    there |= {(name.topic, name.partition): Case.WHOLE for name in log_dir.found.repeated if name.suffix is None}
+    links = [name for entry in log_dir.found.irregular if (name := parse_partition_name(entry.name)) is not None]
+    there |= {(name.topic, name.partition): Case.LINK for name in links if name.suffix is None}
+    watermarks = log_dir.checkpoints.get(HIGH_WATERMARKS)
+    meta = log_dir.meta
+    return GivenDirectory(
+        log_dir.broker,
+        log_dir.name,
+        None if meta is None else meta.node_id,
+        None if meta is None else meta.directory_id,
+        there,
+        frozenset(
+            (each.topic or "", each.partition or 0) for each in log_dir.found.partitions if each.suffix in ("delete", "stray")
+        ),
+        {} if watermarks is None else watermarks.offsets,
+        meta is not None,
+        bool(log_dir.checkpoints) or any(name.endswith("-checkpoint") for name in log_dir.found.entries),
+        is_alone(log_dir.found),
+        log_dir.clean_shutdown is not None,
+        controllers != {_cluster(log_dir)} or meta is None,
+    )
+
+
+def _case(directory: PartitionDirectory) -> Case:
+    if any(entry.kind is not EntryKind.FILE and entry.name.endswith(".log") for entry in directory.irregular):
+        return Case.LINK
+    logs = [segment.log for segment in directory.segments if segment.log is not None]
+    holds_nothing = not any(log.size_in_bytes for log in logs) and not any(segment.base_offset for segment in directory.segments)
+    return Case.EMPTY if holds_nothing else Case.WHOLE
+
+
+def take_expectations(inputs: Inputs, ledger: Ledger) -> None:
+    """Let the replicas of each partition know of those without a copy."""
+    without: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for plan in inputs.replicas:
+        context = plan.context
+        key = (context.topic, context.partition)
+        if key not in without:
+            without[key] = ledger.rows_without_copy(*key)
+        context.without_copy = without[key]
+
+
+def absence_findings(
+    inputs: Inputs,
+    ledger: Ledger,
+    partitions: Sequence[PartitionSummary],
+    options: ScanOptions,
+    incomplete: Sequence[Incomplete],
+    *,
+    hidden: bool,
+) -> list[Finding]:
+    """What is said of replicas without a copy; `partitions` are brought up to date where records are in no copy.
+
+    Absence alone proves no loss: it takes a checkpoint that says what was there, and that no copy is where nobody looked: neither
+    on a broker that was not given, nor `hidden` in what may be another log directory and could not be read.
+    """
+    rows = list(ledger.without_copy())
+    found = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
+    found = [each for each in found if concerns(each.place, options)]
+    by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
+    for row in rows:
+        by_key.setdefault(row.key, []).append(row)
+    if options.broker is None and not hidden:
+        found += [each for each in _lost_everywhere(inputs, ledger, by_key) if concerns(each.place, options)]
+    if options.broker is None and not hidden and not options.live:
+        found += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
+    found += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
+    if (options.topic_glob, options.partition, options.broker) == (None, None, None):
+        found += _all_empty(inputs, partitions)
+    return found + _unknown_to_controller(inputs, partitions, options)
+
+
+def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
+    """Whether an absent replica is told by itself.
+
+    Those of a wiped log directory are counted with it. Of one that only the controllers expect, and that they may elect, it is told
+    what its log lacks; where they do not say whom they may elect, nothing.
+    """
+    if row.case is not Case.ABSENT or row.is_wiped:
+        return False
+    if HIGH_WATERMARKS in row.expected_by:
+        return True
+    if row.is_set_aside:
+        return False
+    control = None if controller is None else controller.partitions.get(row.key)
+    return CONTROLLER in row.expected_by and control is not None and control.isr is not None and row.node not in electable(control)
+
+
+def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
+    """`REPLICA_MISSING`: the checkpoint gives it offsets, or the controllers' log a replica, and no directory of it is there."""
+    evidence: dict[str, Any] = {"expected_by": list(row.expected_by)}
+    evidence |= {"high_watermark": row.high_watermark} if row.high_watermark else {}
+    evidence |= {"never_known": True} if row.never_known else {}
+    aside = _aside(row, inputs)
+    evidence |= {"also_in": aside[:NAMES_LISTED]} if aside else {}
+    severity = None
+    if HIGH_WATERMARKS not in row.expected_by:
+        severity, evidence["harmless_if"] = Severity.INFO, _NOT_RUN_SINCE
+    elif row.is_deleted and not ledger.is_there(row.key):
+        severity, evidence["harmless_if"] = Severity.INFO, _TOPIC_DELETED
+    elif row.is_assigned is False:
+        severity, evidence["harmless_if"] = Severity.INFO, _MOVED
+    start = None if row.high_watermark is None else 0
+    place = Place(row.topic, row.partition, row.broker, row.log_dir, offset_start=start, offset_end=row.high_watermark)
+    return finding("REPLICA_MISSING", place, evidence, severity=severity)
+
+
+def _aside(row: ExpectedReplica, inputs: Inputs) -> list[str]:
+    """Directories of the partition on the same broker that no broker reads: on their way in or out."""
+    return [f"{log_dir.name}/{each.name}" for log_dir, each in inputs.aside.get(row.key, []) if log_dir.broker == row.broker]
+
+
+def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedReplica]:
+    """Absent replicas whose checkpoint proves what the partition held; none where records may be where nobody looked."""
+    every = list(rows)
+    if any(row.case in UNSEEN for row in every):
+        return []
+    absent = [
+        row for row in every if row.case is Case.ABSENT and HIGH_WATERMARKS in row.expected_by and row.is_assigned is not False
+    ]
+    return [] if any(_aside(row, inputs) for row in absent) else absent
+
+
+def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition, list[ExpectedReplica]]) -> list[Finding]:
+    """`COMMITTED_LOST_EVERYWHERE` of partitions that checkpoints of several brokers name and of which no directory is there."""
+    found = []
+    for key, rows in by_key.items():
+        if ledger.is_there(key) or any(row.is_deleted for row in rows):
+            continue
+        absent = _proving(rows, inputs)
+        if len({str(row.broker) for row in absent}) < 2:
+            continue
+        best = max(absent, key=lambda row: row.high_watermark or 0)
+        evidence: dict[str, Any] = {
+            "missing": best.high_watermark,
+            "high_watermark": best.high_watermark,
+            "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
+            "directories_missing_on": [row.broker for row in absent],
+            "held_by": [],
+        }
+        if any(row.never_known for row in absent):
+            evidence["never_known"] = True
+        elif inputs.controller is None:
+            evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
+        place = Place(*key, offset_start=0, offset_end=best.high_watermark)
+        found.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
+    return found
+
+
+def _lost_beyond_copies(
+    inputs: Inputs,
+    by_key: dict[TopicPartition, list[ExpectedReplica]],
+    partitions: Sequence[PartitionSummary],
+    incomplete: Sequence[Incomplete],
+) -> list[Finding]:
+    """`COMMITTED_LOST_EVERYWHERE` of partitions with an absent replica whose checkpoint reaches beyond every log that is there.
+
+    Nothing is said where a log could not be read to its end, or where the copies are of several topics or clusters.
+    """
+    lost = []
+    ids: dict[TopicPartition, set[str]] = {}
+    for context in (plan.context for plan in inputs.replicas if plan.context.topic_id is not None):
+        ids.setdefault((context.topic, context.partition), set()).add(context.topic_id or "")
+    for summary in partitions:
+        key = (summary.topic, summary.partition)
+        absent = _proving(by_key.get(key, ()), inputs)
+        if not absent or len(ids.get(key, ())) > 1:
+            continue
+        if summary.read is not Read.WHOLE or _unread(summary, incomplete):
+            continue
+        best = max(absent, key=lambda row: row.high_watermark or 0)
+        committed, end = best.high_watermark or 0, max(each.log_end_offset or 0 for each in summary.replicas)
+        holders = [each for each in inputs.log_dirs if each.broker in {replica.broker for replica in summary.replicas}]
+        if committed <= end or not _one_cluster(inputs, best, holders):
+            continue
+        running = any(each.clean_shutdown is None for each in holders)
+        evidence = {
+            "missing": committed - end,
+            "high_watermark": committed,
+            "witness": f"{HIGH_WATERMARKS} of broker {best.broker}",
+            "log_end_offset": end,
+            "directories_missing_on": [row.broker for row in absent],
+            "held_by": [],
+        } | ({"harmless_if": _MADE_EARLIER} if running else {})
+        confidence = Confidence.SUSPECTED if running else Confidence.INFERRED
+        place = Place(*key, offset_start=end, offset_end=committed)
+        lost.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=confidence))
+        summary.high_watermark_at_least, summary.high_watermark_witness = committed, lost[-1].evidence["witness"]
+        summary.verdict = Severity.CRITICAL.value
+    return lost
+
+
+def _unread(summary: PartitionSummary, incomplete: Sequence[Incomplete]) -> bool:
+    """Whether a copy of the partition could not be read, all of it or in part."""
+    directories = [f"{each.log_dir}/{each.directory}/" for each in summary.replicas]
+    return any(each.path.startswith(directory) for each in incomplete for directory in directories)
+
+
+def _one_cluster(inputs: Inputs, witness: ExpectedReplica, holders: list[LogDir]) -> bool:
+    """Whether no two cluster ids are known of the witness's log directory and of those that hold copies."""
+    bearing = [each for each in inputs.log_dirs if (each.broker, each.name) == (witness.broker, witness.log_dir)]
+    return len({each.meta.cluster_id for each in [*bearing, *holders] if each.meta is not None} - {None}) < 2
+
+
+def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:
+    """What is said of log directories that are not whole: one `PARTIAL_COPY` a broker, one `LOG_DIR_WIPED` a log directory; a
+    limited scan counts what it asks for."""
+    asked = [row for row in rows if concerns(Place(row.topic, row.partition, row.broker), options)]
+    found = []
+    partial: dict[int | str, list[DirectoryReading]] = {}
+    for reading in ledger.readings:
+        directory = reading.directory
+        if reading.reading is Reading.PARTIAL and not directory.is_alone:
+            partial.setdefault(directory.broker, []).append(reading)
+        elif reading.reading is Reading.WIPED:
+            gone = [row for row in asked if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
+            place = Place(broker=directory.broker, log_dir=directory.name)
+            nothing_to_hold_it_against = not rows and ledger.is_empty
+            found += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against else []
+    for broker, readings in partial.items():
+        absent = [row.key for row in asked if row.case is Case.NOT_COPIED and row.broker == broker]
+        if absent:
+            evidence = {
+                "partitions": len(absent),
+                "there": sum(_held(each.directory) for each in readings),
+                "examples": _examples(absent),
+                "log_dirs": [each.directory.name for each in readings],
+                "reasons": sorted({each.reason for each in readings}),
+            }
+            found.append(finding("PARTIAL_COPY", Place(broker=broker), evidence))
+    return found
+
+
+def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:
+    evidence: dict[str, Any] = {"node_id": reading.directory.node_id}
+    evidence |= {"examples": _examples([row.key for row in gone])} if gone else {}
+    if any(row.is_assigned for row in gone):
+        evidence |= {"replicas": len(gone), "expected_by": [CONTROLLER]}
+        return finding("LOG_DIR_WIPED", place, evidence)
+    evidence |= {"may_have_held": len(gone)} if gone else {}
+    evidence |= {"harmless_if": "the broker is new, or the disk was just added, and held nothing yet"}
+    return finding("LOG_DIR_WIPED", place, evidence, confidence=Confidence.SUSPECTED)
+
+
+def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
+    """`ALL_LOGS_EMPTY`: no log that was looked at ever got a record, as far as files show, though leaders came and went."""
+    looked_at = [each for each in partitions if each.topic != CLUSTER_METADATA_TOPIC]
+    if any(replica.log_end_offset != 0 for each in looked_at for replica in each.replicas):
+        return []
+    keys = {(each.topic, each.partition) for each in looked_at}
+    contexts = [plan.context for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in keys]
+    begun = [entry for each in contexts if each.leader_epochs for entry in each.leader_epochs.entries]
+    epoch = max((entry.leader_epoch for entry in begun), default=0)
+    if epoch <= 0:
+        return []
+    clients = sorted({each.topic for each in looked_at} & INTERNAL_TOPICS)
+    return [
+        finding("ALL_LOGS_EMPTY", Place(), {"partitions": len(keys), "leader_epoch": epoch, "internal_topics": clients or None})
+    ]
+
+
+def _held(directory: GivenDirectory) -> int:
+    return sum(key[0] not in WITNESS_TOPICS for key in directory.there)
+
+
+def _examples(keys: Iterable[TopicPartition]) -> list[str]:
+    ordered = sorted(keys, key=lambda key: (key[0] in INTERNAL_TOPICS, *key))
+    return [f"{topic}-{partition}" for topic, partition in ordered[:EXAMPLES]]
+
+
+def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) -> list[Finding]:
+    """One `REPLICA_NOT_GIVEN` for each broker with assigned replicas and no log directory of theirs among the inputs.
+
+    Where a scan is limited, only partitions that it reads are counted.
+    """
+    controller = inputs.controller
+    if controller is None or not ledger.nodes_known:
+        return []
+    wanted = _wanted(inputs)
+    by_node: dict[int, list[ExpectedReplica]] = {}
+    for row in rows:
+        if row.case is Case.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
+            by_node.setdefault(row.node, []).append(row)
+    found = []
+    for node, of_node in sorted(by_node.items()):
+        states = [controller.partitions[row.key] for row in of_node]
+        evidence = {
+            "node_id": node,
+            "replicas": len(of_node),
+            "examples": _examples([row.key for row in of_node]),
+            "in_isr": sum(node in (state.isr or ()) for state in states),
+            "led": sum(state.leader == node for state in states),
+            "as_of_ms": controller.last_ms,
+        } | ({"other_log_dirs": True} if ledger.has_node(node) else {})
+        found.append(
+            on_premises(
+                finding("REPLICA_NOT_GIVEN", Place(broker=of_node[0].broker), evidence), passed_over(controller.unknown_records)
+            )
+        )
+    return found
+
+
+def _wanted(inputs: Inputs) -> set[TopicPartition] | None:
+    """The partitions that a limited scan reads; None where it is not limited."""
+    read = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
+    there = {
+        (each.topic or "", each.partition or 0)
+        for log_dir in inputs.log_dirs
+        for each in log_dir.found.partitions
+        if each.legal and each.suffix is None and each.topic not in WITNESS_TOPICS
+    }
+    return None if there <= read else read
+
+
+def unknown_to_controller(inputs: Inputs) -> dict[tuple[str, int, str], list[int | str]]:
+    """(topic, partition, topic id) of every copy whose topic the voters' log does not know, and the brokers that hold it; empty
+    where no controllers' log is here, or it could not be read to its end."""
+    controller = inputs.controller
+    if controller is None or not controller.is_complete:
+        return {}
+    end, clusters = voters_end(controller), controllers_clusters(inputs)
+    known = {(each.context.topic, each.context.partition) for each in inputs.replicas if each.context.topic_id in controller.topics}
+    holding: dict[tuple[str, int, str], list[int | str]] = {}
+    for plan in inputs.replicas:
+        context, meta = plan.context, plan.log_dir.meta
+        if end is None and (context.topic, context.partition) in known:
+            continue  # of copies of several topics the mismatch is told
+        strange = context.topic == CLUSTER_METADATA_TOPIC or meta is None or meta.node_id is None or meta.cluster_id not in clusters
+        if not strange and context.topic_id is not None and _is_unknown(controller, context.topic_id, end):
+            holding.setdefault((context.topic, context.partition, context.topic_id), []).append(context.broker)
+    return holding
+
+
+def may_delete(controller: ControllerHistory) -> bool:
+    """Whether brokers may delete what the controllers do not know, as those before 3.7 do; later ones set it aside.
+
+    A cluster of later brokers may keep an earlier `metadata.version`; one that it has reached, no earlier broker runs with.
+    """
+    return controller.features.get("metadata.version", _FIRST_TO_SET_ASIDE) < _FIRST_TO_SET_ASIDE
+
+
+def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary], options: ScanOptions) -> list[Finding]:
+    """`CONTROLLER_LOG_OLD` where every voter's copy ends before what observers hold of partitions, and
+    `TOPIC_UNKNOWN_TO_CONTROLLER` of partitions whose topic the voters' log does not know; brings `partitions` up to date."""
+    controller = inputs.controller
+    if controller is None:
+        return []
+    end = voters_end(controller)
+    found = [] if end is None or options.live else [_old_controller(controller, end)]
+    summaries = {(each.topic, each.partition): each for each in partitions}
+    sure = end is not None or controller.log_start_offset == 0
+    confidence = None if sure else Confidence.SUSPECTED
+    severity = Severity.CRITICAL if sure and may_delete(controller) else Severity.ERROR
+    for (topic, partition, topic_id), brokers in sorted(unknown_to_controller(inputs).items(), key=str):
+        evidence: dict[str, Any] = {"brokers": brokers, "topic_id": topic_id, "controller_end_ms": controller.last_ms}
+        if "metadata.version" in controller.features:
+            evidence["may_delete" if may_delete(controller) else "sets_aside"] = True
+        if not sure:
+            evidence["harmless_if"] = _DELETED_LONG_AGO
+        place = Place(topic, partition)
+        found.append(finding("TOPIC_UNKNOWN_TO_CONTROLLER", place, evidence, severity=severity, confidence=confidence))
+        summary = summaries.get((topic, partition))
+        if summary is not None and summary.verdict != Severity.CRITICAL.value:
+            summary.verdict = severity.value
+    return found
+
+
+def voters_end(controller: ControllerHistory) -> int | None:
+    """Where the longest copy of a voter ends, if all voters' are here and observers hold changes of partitions beyond it."""
+    voters = controller.voters or []
+    if not voters or any(voter not in controller.copy_ends for voter in voters):
+        return None
+    end = max(controller.copy_ends[voter] for voter in voters)
+    changed = (event.offset for topic in controller.topics.values() for each in topic.partitions.values() for event in each.events)
+    return end if any(offset >= end for offset in changed) else None
+
+
+def _old_controller(controller: ControllerHistory, end: int) -> Finding:
+    beyond = sorted((node for node, reached in controller.copy_ends.items() if reached > end), key=str)
+    evidence = {
+        "voters": controller.voters,
+        "voters_end": end,
+        "observers_end": max(controller.copy_ends.values()),
+        "held_by": beyond,
+        "harmless_if": "the voters' copies were made before the others', while all ran",
+    }
+    place = Place(CLUSTER_METADATA_TOPIC, 0, offset_start=end, offset_end=max(controller.copy_ends.values()))
+    return finding("CONTROLLER_LOG_OLD", place, evidence, confidence=Confidence.SUSPECTED)
+
+
+def _is_unknown(controller: ControllerHistory, topic_id: str, end: int | None) -> bool:
+    """Whether the voters' log, up to `end` if that is not all of what is known, has no such topic; a deleted one it knew."""
+    known = controller.topics.get(topic_id)
+    if known is None:
+        return True
+    return end is not None and known.created_offset is not None and known.created_offset >= end

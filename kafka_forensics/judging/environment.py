@@ -1,0 +1,208 @@
+"""Findings about the copies themselves: names, odd entries, identities, missing files, files that changed meanwhile."""
+
+import os
+from typing import Any
+
+from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replicas.fork_cuts import brokers_epochs
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
+from kafka_forensics.judging.topic_ids import topic_ids_explained
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.controller import ControllerHistory
+from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
+from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory
+from kafka_forensics.replication.directory_names import loads_as_partition
+from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, NEEDED_FILES
+from kafka_forensics.storage.source import Entry
+
+NAMES_LISTED = 16
+_EPOCHS_TOLD = 64
+SPARSE_BYTES = 1 << 20
+"""A `.log` with at least this many bytes in holes is called sparse."""
+
+
+def environment_findings(inputs: Inputs) -> list[Finding]:
+    """Everything that is said of log directories rather than of replicas."""
+    found: list[Finding] = []
+    for log_dir in inputs.log_dirs:
+        found += _log_dir_findings(log_dir)
+        found += _missing_indexes(log_dir)
+    for name, discovery in inputs.discoveries:
+        found += [_irregular(entry, None, name) for entry in discovery.irregular]
+        found += _unknown(discovery.unsearched, None, name)
+    ids: dict[str, str] = {}
+    for log_dir in inputs.log_dirs:
+        if log_dir.meta is not None and log_dir.meta.cluster_id is not None:
+            known = ids.setdefault(str(log_dir.broker), log_dir.meta.cluster_id)
+            ids |= {} if known == log_dir.meta.cluster_id else {log_dir.name: log_dir.meta.cluster_id}
+    if len(set(ids.values())) > 1:
+        found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
+    for broker, names in inputs.clashes:
+        found.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
+    for node, node_ids, names in misnamed(inputs.log_dirs):
+        evidence = {"node_ids": node_ids, "named": node, "log_dirs": names}
+        found.append(finding("NODE_ID_MISMATCH", Place(broker=node, log_dir=names[0], file="meta.properties"), evidence))
+    return found
+
+
+def changed_findings(inputs: Inputs) -> list[Finding]:
+    """`EVIDENCE_CHANGED` for each file that is not what it was when first seen; asked for at the end."""
+    found = []
+    for path, before, after in inputs.manifest.changes():
+        evidence = {
+            "before": {"size": before.size_in_bytes, "mtime_ns": before.mtime_ns},
+            "after": None if after is None else {"size": after.size_in_bytes, "mtime_ns": after.mtime_ns},
+        }
+        found.append(finding("EVIDENCE_CHANGED", _place_of(path, inputs), evidence))
+    return found
+
+
+def _place_of(path: str, inputs: Inputs) -> Place:
+    """The place of a file that the manifest names by its whole path; of an archive, only that path."""
+    for log_dir in inputs.log_dirs:
+        if path.startswith(log_dir.name + os.sep):
+            return Place(broker=log_dir.broker, log_dir=log_dir.name, file=os.path.relpath(path, log_dir.name))
+    return Place(file=path)
+
+
+def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
+    broker, name = log_dir.broker, log_dir.name
+    found = [_irregular(entry, broker, name) for entry in log_dir.found.irregular]
+    found += _unknown(log_dir.found.unknown, broker, name)
+    for file in CHECKPOINTS:
+        if file in log_dir.checkpoints:
+            found += _malformed(log_dir.checkpoints[file].damage, broker, name, file)
+    if log_dir.meta is not None:
+        found += _malformed(log_dir.meta.damage, broker, name, "meta.properties")
+    if log_dir.clean_shutdown is not None:
+        found += _malformed(log_dir.clean_shutdown.damage, broker, name, ".kafka_cleanshutdown")
+    data = [one for one in log_dir.found.partitions if one.legal and one.topic != CLUSTER_METADATA_TOPIC and one.suffix is None]
+    has_files = bool(log_dir.found.entries)
+    if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
+        place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")
+        found.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
+    for directory in log_dir.found.partitions:
+        found += _directory_findings(directory, broker, name)
+    return found
+
+
+def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
+    found = [_irregular(entry, broker, name) for entry in directory.irregular]
+    if not directory.legal:
+        evidence: dict[str, Any] = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
+        found.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), evidence))
+    found += _unknown(directory.unknown, broker, name)
+    for segment in directory.segments:
+        log = segment.log
+        if log is None or log.allocated_bytes is None or log.size_in_bytes - log.allocated_bytes < SPARSE_BYTES:
+            continue
+        evidence = {"allocated_bytes": log.allocated_bytes, "size_in_bytes": log.size_in_bytes}
+        where = Place(directory.topic, directory.partition, broker, name, f"{directory.name}/{log.name}")
+        found.append(finding("SPARSE_FILE", where, evidence))
+    return found
+
+
+def _missing_indexes(log_dir: LogDir) -> list[Finding]:
+    """One finding a log directory: how many segments lack `.index` or `.timeindex`."""
+    lacking: list[str] = []
+    for directory in log_dir.found.partitions:
+        if not directory.legal or directory.suffix is not None:
+            continue
+        lacking += [
+            f"{directory.name}/{segment.log.name}"
+            for segment in directory.segments
+            if segment.log is not None
+            and (segment.index is None or segment.time_index is None)
+            and segment.log.path
+            and segment.log.unreadable is None
+        ]
+    if not lacking:
+        return []
+    evidence = {"segments": len(lacking), "files": lacking[:NAMES_LISTED]}
+    return [finding("INDEX_MISSING", Place(broker=log_dir.broker, log_dir=log_dir.name), evidence)]
+
+
+def _irregular(entry: Entry, broker: int | str | None, name: str) -> Finding:
+    return finding("NON_REGULAR_SKIPPED", Place(broker=broker, log_dir=name, file=entry.path), {"entry_kind": entry.kind.value})
+
+
+def _unknown(entries: list[Entry], broker: int | str | None, name: str) -> list[Finding]:
+    if not entries:
+        return []
+    names = sorted(entry.path for entry in entries)
+    return [finding("FILE_UNKNOWN", Place(broker=broker, log_dir=name), {"names": names[:NAMES_LISTED], "count": len(names)})]
+
+
+def _malformed(damage: list[Damage], broker: int | str, name: str, file: str, place: Place | None = None) -> list[Finding]:
+    """One `CHECKPOINT_MALFORMED` a file, with its first damage and how many there are."""
+    if not damage:
+        return []
+    first = damage[0]
+    evidence: dict[str, Any] = dict(first.detail) | {"places": len(damage)}
+    if file in NEEDED_FILES:
+        evidence["starts"] = False
+    where = place or Place(
+        broker=broker, log_dir=name, file=file, byte_start=first.position, byte_end=first.position + first.size_in_bytes
+    )
+    return [finding(first.kind, where, evidence)]
+
+
+def identity_groups(plans: list[ReplicaPlan], controller: ControllerHistory | None = None) -> tuple[list[list[int]], list[Finding]]:
+    """The replicas of one partition, by their numbers, in groups of one topic in one cluster by their ids; the finding if topics
+    are more than one. A replica that tells no id belongs to the only topic and cluster there is, and to none of several.
+
+    `controller` says which topic is the present one, and whose the other ids are.
+    """
+    topics = [plan.context.topic_id for plan in plans]
+    clusters = [None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id for plan in plans]
+    groups: dict[tuple[object, object], list[int]] = {}
+    for number, ids in enumerate(zip(_among(topics), _among(clusters), strict=True)):
+        groups.setdefault(ids, []).append(number)
+    told = {str(plan.context.broker): topic for plan, topic in zip(plans, topics, strict=True) if topic is not None}
+    if len(set(told.values())) < 2:
+        return list(groups.values()), []
+    place = Place(plans[0].context.topic, plans[0].context.partition)
+    evidence = {"topic_ids": told} | ({} if controller is None else topic_ids_explained(plans, controller))
+    return list(groups.values()), [finding("TOPIC_ID_MISMATCH", place, evidence)]
+
+
+def _among(ids: list[str | None]) -> list[object]:
+    """The ids, an unknown one as one of its own if several are known, else as the one known."""
+    known = set(ids) - {None}
+    if len(known) < 2:
+        return [None] * len(ids)
+    return [number if one is None else one for number, one in enumerate(ids)]
+
+
+def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
+    """Damage in the small files of one replica's directory."""
+    context = plan.context
+    found: list[Finding] = []
+    if context.leader_epochs is not None and context.leader_epochs.damage:
+        place = context.place(EPOCHS_FILE)
+        file = "" if context.topic == CLUSTER_METADATA_TOPIC else EPOCHS_FILE
+        found += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, file, place)
+    return found
+
+
+def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:
+    """`EPOCH_CACHE_MISMATCH`, a warning, where a log with leader epochs has no `leader-epoch-checkpoint` and others beside it have:
+    Kafka begins with an empty one (CheckpointFile). After an orderly stop it knows no epochs of this log then, and cuts a follower
+    at its high watermark; else its recovery takes them from the batches it walks. `epochs_after_start` has those it then knows.
+
+    Nothing is said of a directory without any small file: such a copy is of the logs alone.
+    """
+    context, epochs, entries = replica.context, replica.state.epochs, plan.directory.entries
+    if EPOCHS_FILE in entries or not plan.log_dir.has_leader_epochs or context.live:
+        return []
+    if "partition.metadata" not in entries and not plan.directory.snapshots:
+        return []
+    if context.topic == CLUSTER_METADATA_TOPIC or epochs.batches_without_epoch or not replica.epochs:
+        return []
+    batches = [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs[:_EPOCHS_TOLD]]
+    known = [[entry.leader_epoch, entry.start_offset] for entry in brokers_epochs(replica)[:_EPOCHS_TOLD]]
+    evidence = {"reason": "entry_missing", "file_missing": True, "checkpoint": [], "batches": batches, "epochs_after_start": known}
+    place = context.place()
+    return [finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.WARNING, confidence=Confidence.INFERRED)]

@@ -1,0 +1,169 @@
+"""A scan from what was gathered to the answer, but for the folding between: the same for every engine."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.incidents.risky_settings import risky_settings
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.placement.key_placement import PartitionKeys
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
+from kafka_forensics.analysis.transactions_across.facts import PartitionTransactions, partition_transactions
+from kafka_forensics.evidence.incomplete import attributed, may_hide_log_directory
+from kafka_forensics.evidence.inputs import Inputs, broker_order
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.selection import concerns
+from kafka_forensics.folding.merging import Merged
+from kafka_forensics.judging.absence import absence_findings, ledger_of, take_expectations
+from kafka_forensics.judging.counted import counted
+from kafka_forensics.judging.environment import changed_findings, environment_findings
+from kafka_forensics.judging.partitions import PartitionResult, judge_partition
+from kafka_forensics.judging.placement import TopicPlacements, partition_keys
+from kafka_forensics.judging.signatures import scan_matches
+from kafka_forensics.model.findings import Confidence, Finding
+from kafka_forensics.model.results import BrokerSummary, Incomplete, PartitionSummary, ScanResult, Totals
+from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.witnesses.controller import take_control
+from kafka_forensics.witnesses.witnesses import take_commits, take_decisions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.folding.keys.question import KeysApart
+
+DEEP_BELOW_BYTES: Final = 256 << 20
+"""Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""
+Look = Callable[[list[Replica], LogReader, PartitionResult], None]
+"""Shown each partition once it is judged: its replicas, whose logs can be read again, and the result, which it may add to."""
+
+
+@dataclass(slots=True)
+class PartitionAnswer:
+    """All that is kept of a partition once it is judged."""
+
+    result: PartitionResult
+    transactions: PartitionTransactions
+    keys: PartitionKeys | None
+    """None where no keys were looked at."""
+
+
+def digest_key() -> "NDArray[np.int64]":
+    """A key for the identities of batches, new for every scan."""
+    return np.array([[secrets.randbits(63), secrets.randbits(63)]], np.int64)
+
+
+def judged(
+    merged: Sequence[Merged],
+    key: "NDArray[np.int64]",
+    options: ScanOptions,
+    look: Look | None = None,
+    apart: "KeysApart | None" = None,
+) -> PartitionAnswer:
+    """The answer about one partition from all its replicas; none yet where `apart` was asked something."""
+    plans = [plan for plan, _, _ in merged]
+    replicas = [replica for _, replica, _ in merged]
+    reader = LogReader(plans, key, options.as_of_ms)
+    reader.apart = apart
+    result = judge_partition(plans, replicas, [snapshot for _, _, snapshot in merged], reader)
+    if look is not None:
+        look(replicas, reader, result)
+    return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))
+
+
+class Scan:
+    """A scan under way: what is known before the logs are read, and what comes together of its partitions."""
+
+    def __init__(self, engine: str, inputs: Inputs, options: ScanOptions, witnesses: Witnesses) -> None:
+        self.engine, self.inputs, self.options, self.witnesses = engine, inputs, options, witnesses
+        self.bytes_total = sum(plan.bytes for plan in inputs.replicas)
+        self.deep = self.bytes_total <= DEEP_BELOW_BYTES if options.deep is None else options.deep
+        self.findings: list[Finding] = []
+        self.partitions: list[PartitionSummary] = []
+        self.incomplete: list[Incomplete] = []
+        self._totals = Totals(records_decoded=self.deep)
+        controller = witnesses.controller
+        inputs.features = {} if controller is None else controller.features
+        for plan in inputs.replicas:
+            take_control(plan, witnesses)
+            take_commits(plan, witnesses)
+        take_decisions(inputs.replicas, witnesses)
+        self.ledger = ledger_of(inputs, controller, options.copied)
+        take_expectations(inputs, self.ledger)
+        self._across = TransactionsAcross(
+            witnesses.transaction_log, options.as_of_ms, None if controller is None else controller.last_ms
+        )
+        self._placements = TopicPlacements(inputs, witnesses)
+
+    def take(self, answer: PartitionAnswer) -> None:
+        """Add a partition; they come by topic and partition."""
+        result = answer.result
+        self.partitions.append(result.summary)
+        several = self.ledger.copies((result.summary.topic, result.summary.partition)) > 1  # though --broker leaves one of them
+        self.findings += [replace(one, alone=False) for one in result.findings] if several else result.findings
+        self.incomplete += result.incomplete
+        self._across.take(answer.transactions)
+        self._placements.take(result.summary.topic, result.summary.partition, answer.keys)
+        self._count(result)
+
+    def finish(self) -> ScanResult:
+        """The answer, once every partition has been taken."""
+        inputs, controller = self.inputs, self.witnesses.controller
+        around = [one for one in environment_findings(inputs) if concerns(one.place, self.options)]
+        gaps = [*inputs.incomplete, *self.incomplete]
+        hidden = may_hide_log_directory(inputs)
+        absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
+        findings = around + absent + self.witnesses.findings + self.findings
+        if hidden:
+            findings = [_unless_hidden(one) for one in findings]
+        findings = self._across.finish(findings, self.partitions) + self._placements.finish()
+        self._placements.tell(self.partitions)
+        topics = {plan.context.topic for plan in inputs.replicas}
+        findings += risky_settings(controller, topics, findings, self.options.as_of_ms)
+        findings += changed_findings(inputs)
+        findings += scan_matches(findings, inputs)
+        findings.sort(key=Finding.sort_key)
+        findings = counted(findings, {(one.topic, one.partition) for one in self.partitions})
+        brokers = _brokers(inputs)
+        self._totals.brokers = sum(self.options.broker in (None, str(one.broker)) for one in brokers)
+        broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
+        seen = {(one.path, one.reason): one for one in [*inputs.incomplete, *self.incomplete, *broken]}
+        not_read = {one.path for one in inputs.not_read}
+        ordered = sorted(seen, key=lambda each: (each[0] not in not_read, each))
+        incomplete = attributed([seen[each] for each in ordered], inputs.log_dirs)
+        return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
+
+    def _count(self, result: PartitionResult) -> None:
+        totals = self._totals
+        totals.partitions += 1
+        for replica in result.summary.replicas:
+            totals.replicas += 1
+            totals.segments += replica.segments or 0
+            totals.batches += replica.batches or 0
+            totals.records += replica.records or 0
+        decoded, damaged, skipped = result.bytes
+        totals.bytes_decoded += decoded
+        totals.bytes_damaged += damaged
+        totals.bytes_skipped += skipped
+        totals.bytes_total += decoded + damaged + skipped
+
+
+def _unless_hidden(one: Finding) -> Finding:
+    """What no copy holds, as suspected where something that may hold a copy was not read."""
+    if one.kind != "COMMITTED_LOST_EVERYWHERE":
+        return one
+    evidence = {**one.evidence, "harmless_if": "a copy in what could not be read holds them"}
+    return replace(one, confidence=Confidence.SUSPECTED, evidence=evidence)
+
+
+def _brokers(inputs: Inputs) -> list[BrokerSummary]:
+    by_broker: dict[int | str, BrokerSummary] = {}
+    for one in inputs.log_dirs:
+        cluster = None if one.meta is None else one.meta.cluster_id
+        summary = by_broker.setdefault(one.broker, BrokerSummary(one.broker, cluster, [], clean_shutdown=True))
+        summary.log_dirs.append(one.name)
+        summary.clean_shutdown &= one.clean_shutdown is not None
+    return [by_broker[broker] for broker in sorted(by_broker, key=broker_order)]

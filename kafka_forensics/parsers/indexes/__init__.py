@@ -1,0 +1,1 @@
+"""What a broker keeps beside a `.log` file: `.index`, `.timeindex`, `.txnindex` and `.snapshot`."""

@@ -1,0 +1,1 @@
+"""Records of the internal topics: the controller's, the transaction and group coordinators', and share groups'."""

@@ -1,0 +1,187 @@
+"""Fields of Kafka's flexible messages (KIP-482), read fast, and put together into layouts: the twin of `spec.flexible`.
+
+A reader takes bytes and a position, and gives a value and the position behind it. Nothing is allocated because a length or a count
+says so. Bytes that are not laid out so raise one of `UNREADABLE`, which no parser lets out.
+"""
+
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from functools import lru_cache
+from math import isfinite
+from struct import Struct, error, unpack_from
+from typing import Any, Final
+
+from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
+
+Read = Callable[[bytes, int], tuple[Any, int]]
+
+Fields = tuple[tuple[str, Read], ...]
+Tags = dict[int, tuple[str, Read, Any]]
+"""Name, reader and default by the tag."""
+Layout = tuple[Fields, Tags]
+
+
+class Malformed(Exception):  # noqa: N818 - no error of the program; parsers catch it
+    """The bytes break the layout; the argument names how."""
+
+
+UNREADABLE: Final = (IndexError, error, UnicodeDecodeError, OverlongVarintError, Malformed)
+LEFT_OUT: Final = object()
+"""The default of a tagged field that has no place among the fields where it is left out."""
+
+
+def read_message(data: bytes, position: int, layout: Layout) -> tuple[dict[str, Any], int]:
+    """Fields of one structure, its tagged fields among them, and the position behind."""
+    body, tags = layout
+    fields: dict[str, Any] = {}
+    for name, read in body:
+        fields[name], position = read(data, position)
+    for name, _, default in tags.values():
+        if default is not LEFT_OUT:
+            fields[name] = [] if default == [] else default
+    last = -1
+    count, position = read_unsigned(data, position)
+    while count > 0:
+        tag, position = read_unsigned(data, position)
+        size, position = read_unsigned(data, position)
+        end = position + size
+        if tag <= last or end > len(data):
+            raise Malformed("tag")
+        if tag in tags:
+            name, read, _ = tags[tag]
+            fields[name], stop = read(data[position:end], 0)
+            if stop != size:
+                raise Malformed("tag")
+        last, position, count = tag, end, count - 1
+    return fields, position
+
+
+def number(form: str) -> Read:
+    """A number of this `struct` format."""
+    layout = Struct(form)
+
+    def read(data: bytes, position: int) -> tuple[Any, int]:
+        return layout.unpack_from(data, position)[0], position + layout.size
+
+    return read
+
+
+def flag(data: bytes, position: int) -> tuple[bool, int]:
+    """A boolean."""
+    return data[position] != 0, position + 1
+
+
+def float64(data: bytes, position: int) -> tuple[float | str, int]:
+    """A number, or the name of what is none and JSON cannot say."""
+    value, position = _DOUBLE(data, position)
+    return value if isfinite(value) else str(value), position
+
+
+def base64_text(data: bytes, position: int) -> tuple[str, int]:
+    """Bytes, as Kafka's JSON has them."""
+    length, position = _length(data, position, nullable=False)
+    end = position + length
+    if end > len(data):
+        raise Malformed("bytes")
+    return b64encode(data[position:end]).decode(), end
+
+
+def uuid(data: bytes, position: int) -> tuple[str, int]:
+    """An id, as Kafka writes it."""
+    end = position + 16
+    if end > len(data):
+        raise Malformed("uuid")
+    return uuid_text(data[position:end]), end
+
+
+@lru_cache(maxsize=4096)
+def uuid_text(raw: bytes) -> str:
+    """16 bytes as Kafka writes ids: 22 characters of base64url."""
+    return urlsafe_b64encode(raw)[:22].decode()
+
+
+def _length(data: bytes, position: int, *, nullable: bool) -> tuple[int, int]:
+    """A compact length, -1 for null."""
+    length, position = read_unsigned(data, position)
+    if length == 0 and not nullable:
+        raise Malformed("null")
+    return length - 1, position
+
+
+def string(*, nullable: bool) -> Read:
+    """A compact string, null an error unless `nullable`."""
+
+    def read(data: bytes, position: int) -> tuple[str | None, int]:
+        length, position = _length(data, position, nullable=nullable)
+        if length < 0:
+            return None, position
+        end = position + length
+        if end > len(data):
+            raise Malformed("string")
+        return data[position:end].decode(), end
+
+    return read
+
+
+def integers(*, nullable: bool) -> Read:
+    """A compact array of 32-bit integers."""
+
+    def read(data: bytes, position: int) -> tuple[list[int] | None, int]:
+        count, position = _length(data, position, nullable=nullable)
+        if count < 0:
+            return None, position
+        end = position + 4 * count
+        if end > len(data):
+            raise Malformed("array")
+        return list(unpack_from(f">{count}i", data, position)), end
+
+    return read
+
+
+def array(element: Read, *, nullable: bool = False) -> Read:
+    """A compact array of elements, none of which is empty."""
+
+    def read(data: bytes, position: int) -> tuple[list[Any] | None, int]:
+        count, position = _length(data, position, nullable=nullable)
+        if count < 0:
+            return None, position
+        if count > len(data) - position:
+            raise Malformed("array")
+        found = []
+        for _ in range(count):
+            value, position = element(data, position)
+            found.append(value)
+        return found, position
+
+    return read
+
+
+INT8, INT16, UINT16, INT32, INT64 = map(number, (">b", ">h", ">H", ">i", ">q"))
+_DOUBLE = number(">d")
+STRING, NULLABLE_STRING = string(nullable=False), string(nullable=True)
+INTS, NULLABLE_INTS = integers(nullable=False), integers(nullable=True)
+UUIDS, NULLABLE_UUIDS = array(uuid), array(uuid, nullable=True)
+
+
+def structure(*fields: tuple[str, Read], tags: Tags | None = None) -> Read:
+    """A structure inside of a message, as a mapping."""
+    layout: Layout = (fields, tags or {})
+
+    def read(data: bytes, position: int) -> tuple[dict[str, Any], int]:
+        return read_message(data, position, layout)
+
+    return read
+
+
+def nullable_structure(read: Read, *, tagged: bool = False) -> Read:
+    """A byte, negative for null, else with the structure behind it; in a tagged field an unsigned varint, 0 for null."""
+
+    def read_nullable(data: bytes, position: int) -> tuple[dict[str, Any] | None, int]:
+        if tagged:
+            mark, behind = read_unsigned(data, position)
+            is_there = 0 < mark < 1 << 31
+        else:
+            behind, is_there = position + 1, data[position] < 0x80
+        return read(data, behind) if is_there else (None, behind)
+
+    return read_nullable

@@ -1,0 +1,121 @@
+"""Records of Kafka's internal topics as a dump shows them: key and value taken apart into named fields by the topic's reader."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Final
+
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    CONSUMER_OFFSETS_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
+from kafka_forensics.model.group_log import GROUP_METADATA_TYPE, OFFSET_COMMIT_TYPES, RECORD_TYPES
+from kafka_forensics.model.share_state import delivery_state_name
+from kafka_forensics.parsers.internal_topics.consumer_offsets import check_value, read_group_metadata, read_key, read_offset_commit
+from kafka_forensics.parsers.internal_topics.group_records import read_group_value
+from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
+from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, read_share_key, read_share_value
+from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value
+
+Fields = dict[str, Any]
+Told = Callable[[bytes | None, bytes | None, bool], Fields]
+
+_CONFIG: Final = "CONFIG_RECORD"
+_TOPIC_RESOURCE: Final = 2
+_SECRETS: Final = frozenset({"salt", "stored_key", "server_key"})
+"""Of SCRAM credentials."""
+
+
+def teller(topic: str | None) -> Told | None:
+    """What takes apart (key, value, whether payloads are wanted) of a topic's records; None for topics that are not internal.
+
+    The answer names the `record`, has `key` and `value` with their fields (`value` None for a tombstone), and where something
+    cannot be read `problem`, a short word of the topic's reader. Any bytes give an answer. What may be secret or a client's own
+    (values of brokers' settings, credentials, what clients keep with an offset) is left out unless payloads are wanted.
+    """
+    return None if topic is None else _TELLERS.get(topic)
+
+
+def _metadata(_: bytes | None, value: bytes | None, payloads: bool) -> Fields:
+    record = decode_metadata_record(value)
+    told: Fields = {"record": record.name}
+    if record.api_key >= 0:
+        told |= {"api_key": record.api_key, "version": record.version}
+    if record.fields is not None:
+        fields = dict(record.fields)
+        if record.name == _CONFIG and fields["resource_type"] != _TOPIC_RESOURCE and not payloads:
+            del fields["value"]
+        if not payloads:
+            fields = {name: value for name, value in fields.items() if name not in _SECRETS}
+        told["value"] = fields
+    return told if record.problem is None else told | {"problem": record.problem}
+
+
+def _transaction(key: bytes | None, value: bytes | None, _: bool) -> Fields:
+    transactional_id, problem = parse_transaction_log_key(key)
+    if problem is not None:
+        return {"record": "TransactionLog", "problem": problem}
+    told: Fields = {"record": "TransactionLog", "key": {"transactional_id": transactional_id}}
+    if value is None:
+        return told | {"value": None}
+    metadata, problem = parse_transaction_log_value(value)
+    if metadata is None:
+        return told | {"problem": problem}
+    return told | {"value": asdict(metadata) | {"partitions": [f"{topic}-{partition}" for topic, partition in metadata.partitions]}}
+
+
+def _group(key: bytes | None, value: bytes | None, payloads: bool) -> Fields:
+    read = read_key(key)
+    if isinstance(read, str):
+        return {"record": "UNKNOWN", "problem": read}
+    if read.record_type not in RECORD_TYPES:
+        return {"record": "UNKNOWN", "record_type": read.record_type, "problem": "kind"}
+    named = {name: each for name, each in read._asdict().items() if each is not None}
+    told: Fields = {"record": RECORD_TYPES[read.record_type], "key": named}
+    if value is None:
+        return told | {"value": None}
+    if read.record_type in OFFSET_COMMIT_TYPES:
+        commit = read_offset_commit(value)
+        if isinstance(commit, str):
+            return told | {"problem": commit}
+        fields = commit._asdict()
+        if not payloads:
+            del fields["metadata"]
+        return told | {"value": fields}
+    if read.record_type == GROUP_METADATA_TYPE:
+        group = read_group_metadata(value)
+        return told | ({"problem": group} if isinstance(group, str) else {"value": asdict(group)})
+    new_group = read_group_value(read.record_type, value)
+    if isinstance(new_group, str):
+        problem = check_value(value) if new_group == "kind" else new_group
+        return told if problem is None else told | {"problem": problem}
+    if not payloads:
+        for protocol in (new_group.get("classic_member_metadata") or {}).get("supported_protocols", ()):
+            del protocol["metadata"]
+    return told | {"value": new_group}
+
+
+def _share(key: bytes | None, value: bytes | None, _: bool) -> Fields:
+    read = read_share_key(key)
+    if isinstance(read, str):
+        return {"record": "UNKNOWN", "problem": read}
+    if read.record_type not in SHARE_RECORDS:
+        return {"record": "UNKNOWN", "record_type": read.record_type, "problem": "kind"}
+    told: Fields = {"record": SHARE_RECORDS[read.record_type], "key": read._asdict()}
+    if value is None:
+        return told | {"value": None}
+    fields = read_share_value(read.record_type, value)
+    if isinstance(fields, str):
+        return told | {"problem": fields}
+    for batch in fields["state_batches"]:
+        batch["delivery_state"] = delivery_state_name(batch["delivery_state"])
+    return told | {"value": fields}
+
+
+_TELLERS: Final[dict[str, Told]] = {
+    CLUSTER_METADATA_TOPIC: _metadata,
+    TRANSACTION_STATE_TOPIC: _transaction,
+    CONSUMER_OFFSETS_TOPIC: _group,
+    SHARE_GROUP_STATE_TOPIC: _share,
+}

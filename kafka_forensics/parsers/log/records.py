@@ -1,0 +1,309 @@
+"""What is inside a batch: its records one by one, or whether they are right (DefaultRecordBatch, AbstractLegacyRecordBatch)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    LOG_OVERHEAD,
+    MAX_SEQUENCE,
+    NO_SEQUENCE,
+    RECORD_BATCH_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+)
+from kafka_forensics.model.records import RECORD_COLUMNS, TIMESTAMP_TYPES, Record, RecordColumn
+from kafka_forensics.parsers.kernels.records import OK, RECORD_KINDS, check_batches, read_varint, readable
+from kafka_forensics.parsers.log.codecs import HELD_BYTES, PIECE_BYTES, Decompression, stream
+from kafka_forensics.parsers.log.control import parse_control_record
+from kafka_forensics.parsers.log.legacy import LegacyWrapper, open_wrapper
+from kafka_forensics.parsers.log.record_stream import RecordStream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
+
+MAX_COMPRESSED_BYTES: Final = 128 << 20
+"""A compressed batch larger than this is not opened."""
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+assert _HEADER.size == RECORD_BATCH_OVERHEAD
+_MAGIC_AT: Final = 16
+_MASK64: Final = 2**64 - 1
+_LOG_APPEND_TIME: Final = TIMESTAMP_TYPES[1]
+
+Detail = dict[str, int | str | bool | list[int]]
+Chooser = Callable[["NDArray[np.int64]"], "NDArray[np.bool_]"]
+
+
+class BatchHeader(NamedTuple):
+    """The header of a magic 2 batch as stored: the fast twin of `spec.record_batch`."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """Inclusive; wraps at the ends of int64, as Kafka's does."""
+        return _as_int64(self.base_offset + self.last_offset_delta)
+
+    @property
+    def codec(self) -> int:
+        """Attribute bits 0-2."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> str:
+        """CreateTime or LogAppendTime."""
+        return TIMESTAMP_TYPES[bool(self.attributes & TIMESTAMP_TYPE_MASK)]
+
+    @property
+    def is_transactional(self) -> bool:
+        """Attribute bit 4."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control_batch(self) -> bool:
+        """Attribute bit 5."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers in the batch may go, None if the cleaner has set no time (attribute bit 6)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
+
+
+@dataclass(slots=True)
+class DecodedBatch:
+    """A batch opened: `problems` is what is wrong inside, `records_count` how many records are there and right.
+
+    `header` is None before magic 2, `legacy` from then on. `payload` is what holds the records, decompressed, or its first 16 MiB.
+    """
+
+    header: BatchHeader | None
+    legacy: LegacyWrapper | None
+    payload: bytes | memoryview
+    records_count: int
+    problems: list[Damage] = field(default_factory=list)
+    _stored: memoryview = field(default_factory=lambda: memoryview(b""))
+
+    def iter_records(self, choose: "Chooser | None" = None) -> Iterator[Record]:
+        """Every record that can be read, in order, decoded while it is asked for.
+
+        Of magic 2 only those that `choose(matrix)` marks, a boolean each of the (RECORD_COLUMNS, n) columns it is given.
+        """
+        if self.legacy is not None:
+            yield from self.legacy.iter_records()
+        if self.header is None:
+            return
+        for window, columns in self._windows():
+            chosen = columns if choose is None else columns[:, choose(columns)]
+            for row in chosen.T.tolist():
+                yield _record(self.header, window, row)
+
+    def iter_columns(self) -> "Iterator[NDArray[np.int64]]":
+        """The same as (RECORD_COLUMNS, n) matrices of at most 8192 records, magic 2 only; each is used again for the next."""
+        if self.header is not None:
+            for _, columns in self._windows():
+                yield columns
+
+    def _windows(self) -> "Iterator[tuple[bytes | memoryview | None, NDArray[np.int64]]]":
+        assert self.header is not None
+        if len(self.payload) < HELD_BYTES or self.header.codec == 0:
+            return RecordStream(self.payload, None, self.header.records_count).windows()
+        pieces = stream(self.header.codec, self._stored)
+        return RecordStream(b"", iter(pieces), self.header.records_count).windows()
+
+
+def decode_batch(batch: bytes | memoryview, *, position: int = 0) -> DecodedBatch:
+    """Open one whole batch of any magic that stands at byte `position` of its file. Any bytes give an answer.
+
+    The records are walked once here to find what is wrong; `problems` has at most one row, for the first fault.
+    """
+    view = memoryview(batch)
+    if len(view) > _MAGIC_AT and (view[_MAGIC_AT] < 2 or view[_MAGIC_AT] > 127):
+        legacy = open_wrapper(view, position)
+        return DecodedBatch(None, legacy, legacy.payload, legacy.records_count, legacy.problems)
+    header = BatchHeader(*_HEADER.unpack_from(view)) if len(view) >= RECORD_BATCH_OVERHEAD else None
+    if header is None or header.batch_length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD:
+        broken = Damage("RECORD_MALFORMED", position, len(view), detail={"reason": "header"})
+        return DecodedBatch(None, None, b"", 0, [broken])
+    stored = view[RECORD_BATCH_OVERHEAD : header.batch_length + LOG_OVERHEAD]
+    payload, rest, source = _open_payload(header, stored)
+    records = RecordStream(payload, rest, header.records_count)
+    records.check()
+    for _ in rest or ():
+        pass  # records may have been given up before the stream showed that it is a bomb
+    problem = _problem(header, records, source, position, len(view))
+    decoded = DecodedBatch(header, None, payload, records.records, [] if problem is None else [problem], stored)
+    if problem is None and header.is_control_batch:
+        decoded.problems.extend(_control_damage(decoded, position, len(view)))
+    return decoded
+
+
+def check_batch(batch: bytes | memoryview, position: int = 0) -> list[Damage]:
+    """What is wrong inside one whole batch of any magic, at most one row; `position` is where it stands in its file."""
+    return decode_batch(batch, position=position).problems
+
+
+def check_rows(
+    buffer: "NDArray[np.uint8]",
+    position: int,
+    columns: "NDArray[np.int64]",
+    first: int,
+    end: int,
+    opened: Callable[["NDArray[np.int64]", int, bytes | memoryview], None] | None = None,
+) -> list[Damage]:
+    """What is wrong inside the batches of rows `[first, end)` of a chunk, at most one row each; for millions of batches.
+
+    `buffer[0]` is byte `position` of the file, and the bytes of every one of the batches are in `buffer`. Batches whose CRC is
+    wrong are passed over. `opened(columns, row, payload)` is shown what each batch holds that had to be opened for it.
+    """
+    verdicts = np.empty((4, end - first), np.int64)
+    scratch = np.empty((RECORD_COLUMNS, 1), np.int64)
+    found = check_batches(readable(buffer), position, columns, first, end, scratch, verdicts)
+    damage: list[Damage] = []
+    for row in verdicts[0, :found].tolist():
+        start, size = (int(columns[column, row]) for column in (BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES))
+        decoded = decode_batch(buffer[start - position : start - position + size].data, position=start)
+        damage.extend(decoded.problems)
+        if opened is not None:
+            opened(columns, row, decoded.payload)
+    return damage
+
+
+def check_batch_in_file(file: "ByteFile", position: int, size: int) -> list[Damage]:
+    """Like `check_batch` for `size` bytes of `file` at `position`, for batches too large to be held: plain ones are streamed.
+
+    A compressed one above 128 MiB is not opened and gives BUDGET_EXCEEDED. Raises SourceError if the file cannot be read.
+    """
+    head = file.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
+    plain = len(head) == RECORD_BATCH_OVERHEAD and 2 <= head[_MAGIC_AT] <= 127 and head[22] & COMPRESSION_MASK == 0
+    if not plain:
+        if size > MAX_COMPRESSED_BYTES:
+            return [Damage("BUDGET_EXCEEDED", position, size, detail={"limit": MAX_COMPRESSED_BYTES, "reason": "batch"})]
+        return check_batch(file.read_at(position, size), position)
+    header = BatchHeader(*_HEADER.unpack(head))
+    records = RecordStream(b"", _file_pieces(file, position + RECORD_BATCH_OVERHEAD, position + size), header.records_count)
+    records.check()
+    problem = _problem(header, records, None, position, size)
+    return [] if problem is None else [problem]
+
+
+def _file_pieces(file: "ByteFile", start: int, end: int) -> Iterator[bytes]:
+    while start < end and (piece := file.read_at(start, min(PIECE_BYTES, end - start))):
+        start += len(piece)
+        yield piece
+
+
+def _open_payload(
+    header: BatchHeader, stored: memoryview
+) -> tuple[bytes | memoryview, Iterator[bytes] | None, Decompression | None]:
+    """(the decompressed payload or its first 16 MiB, the pieces that follow or None, the stream they come from)."""
+    if header.codec == 0:
+        return stored, None, None
+    source = stream(header.codec, stored)
+    if not len(stored) and header.records_count == 0:
+        return b"", None, None
+    pieces = iter(source)
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= HELD_BYTES:
+            break
+    payload = held[0] if len(held) == 1 else b"".join(held)
+    return payload, pieces if size >= HELD_BYTES else None, source
+
+
+def _problem(header: BatchHeader, records: RecordStream, source: Decompression | None, position: int, size: int) -> Damage | None:
+    """The first fault of a batch: that of its compression, of which any other would be a consequence, or of its records."""
+    if source is not None and source.problem is not None:
+        return Damage(source.problem, position, size, header.base_offset, header.last_offset, source.detail)
+    if records.code == OK:
+        return None
+    detail: Detail = {
+        "records_count": header.records_count,
+        "records_found": records.records,
+        "record_index": records.error_index,
+        "payload_position": records.error_position,
+    }
+    return Damage(RECORD_KINDS[records.code], position, size, header.base_offset, header.last_offset, detail)
+
+
+def _control_damage(decoded: DecodedBatch, position: int, size: int) -> Iterator[Damage]:
+    """Damage of the first control record that Kafka could not read."""
+    header = decoded.header
+    assert header is not None
+    for index, record in enumerate(decoded.iter_records()):
+        fault = parse_control_record(record.key, record.value).problem
+        if fault is not None and not record.is_oversized:
+            detail: Detail = {"reason": f"control_{fault}", "record_index": index}
+            yield Damage("RECORD_MALFORMED", position, size, header.base_offset, header.last_offset, detail)
+            return
+
+
+def _record(header: BatchHeader, window: bytes | memoryview | None, row: list[int]) -> Record:
+    """The record of one row of the matrix, with what its batch says about it."""
+    offset_delta = row[RecordColumn.OFFSET_DELTA]
+    timestamp = header.max_timestamp
+    if header.timestamp_type != _LOG_APPEND_TIME:
+        timestamp = _as_int64(header.base_timestamp + row[RecordColumn.TIMESTAMP_DELTA])
+    return Record(
+        offset=_as_int64(header.base_offset + offset_delta),
+        timestamp=timestamp,
+        timestamp_type=header.timestamp_type,
+        sequence=(header.base_sequence + offset_delta) & MAX_SEQUENCE if header.base_sequence >= 0 else NO_SEQUENCE,
+        key=_slice(window, row[RecordColumn.KEY_POSITION], row[RecordColumn.KEY_LENGTH]),
+        value=_slice(window, row[RecordColumn.VALUE_POSITION], row[RecordColumn.VALUE_LENGTH]),
+        headers=() if window is None else _headers(window, row[RecordColumn.HEADERS_POSITION], row[RecordColumn.HEADERS_COUNT]),
+        size_in_bytes=row[RecordColumn.SIZE_IN_BYTES],
+        key_length=row[RecordColumn.KEY_LENGTH],
+        value_length=row[RecordColumn.VALUE_LENGTH],
+        is_oversized=window is None,
+    )
+
+
+def _headers(window: bytes | memoryview, position: int, count: int) -> tuple[tuple[bytes, bytes | None], ...]:
+    """`count` headers at `position`, which the walk has already proved to be there."""
+    headers = []
+    end = len(window)
+    for _ in range(count):
+        length, position = read_varint.interpreted(window, position, end)
+        key = _slice(window, position, length)
+        position += length
+        length, position = read_varint.interpreted(window, position, end)
+        value = _slice(window, position, length)
+        position += max(length, 0)
+        assert key is not None
+        headers.append((key, value))
+    return tuple(headers)
+
+
+def _slice(window: bytes | memoryview | None, position: int, length: int) -> bytes | None:
+    return None if window is None or length < 0 else bytes(window[position : position + length])
+
+
+def _as_int64(value: Any) -> int:
+    """`value` as Java's long would hold it."""
+    value = int(value) & _MASK64
+    return int(value - ((value >> 63) << 64))

@@ -1,0 +1,163 @@
+"""`.log` files: batches as chunks of columns, damage as rows, every byte accounted for (FileLogInputStream, DefaultRecordBatch).
+
+Kafka's readers stop at the first length that lies. This one goes on: what cannot be explained becomes a `Damage`, and the next
+batch is the next header that proves itself by its CRC (`damage`).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
+from kafka_forensics.parsers.log.damage import INT64_MAX, MAX_CHAIN, Trouble, contained_damage
+from kafka_forensics.parsers.log.window import MAX_WINDOW_BYTES, Window
+from kafka_forensics.storage.source import RangeReader
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile
+
+MAX_TROUBLES: Final = 4096
+"""Damaged places after which the rest of a segment is given up, so that hostile bytes cannot make a scan endless."""
+
+SEARCH_WINDOW_BYTES: Final = 64 << 10
+"""Window of a search for a split point: a batch begins nearby in any sound log."""
+
+Inspector = Callable[["NDArray[np.uint8]", int, "NDArray[np.int64]", int, int], list[Damage]]
+"""Called as `inspect(buffer, buffer_position, columns, first_row, end_row)` while the batches' bytes are at hand."""
+
+
+def no_key() -> "NDArray[np.int64]":
+    """The zero hash key: for reading, where nothing is compared."""
+    return np.zeros((1, 2), np.int64)
+
+
+class SegmentReader:
+    """Reads batches of one `.log` file in `[start, end)`; a batch belongs to the range in which it begins.
+
+    `key` is the scan's hash key, (1, 2) int64. `next_base_offset` bounds what a search after damage may believe. `inspect` sees
+    the bytes of every good batch once (deep checks); `inspect_alone(file, position, size)` is asked about the good ones that were
+    found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what you keep.
+    """
+
+    def __init__(
+        self,
+        file: "ByteFile",
+        *,
+        key: "NDArray[np.int64] | None" = None,
+        next_base_offset: int | None = None,
+        inspect: Inspector | None = None,
+        inspect_alone: "Callable[[ByteFile, int, int], list[Damage]] | None" = None,
+    ) -> None:
+        self._window = Window(file)
+        self._key = no_key() if key is None else key
+        self._inspect = inspect
+        self._inspect_alone = inspect_alone
+        self._columns = np.empty((BATCH_COLUMNS, CHUNK_ROWS), np.int64)
+        self._damage: list[Damage] = []
+        self._rows = 0
+        self._chunk_start = 0
+        self._troubles = 0
+        self._trouble = Trouble(self._window, self._key, next_base_offset)
+        self.landed = 0
+        """Where the walk ended: the first byte that belongs to the next range, or the end of the file."""
+
+    def chunks(self, start: int = 0, end: int | None = None) -> Iterator[BatchChunk]:
+        """Chunks of the range, in file order. Raises SourceError if the file cannot be read."""
+        window = self._window
+        position = self._chunk_start = start
+        needed = 61
+        if end is not None and isinstance(window.file, RangeReader):
+            window.file.will_read(start, end)
+        end = window.size if end is None else end
+        while True:
+            window.move(position, needed)
+            end = min(end, window.size)
+            before = self._rows
+            stop, self._rows, why, needed = walk(
+                window.buffer, 0, window.length, window.position, end, window.size, self._key, self._columns, self._rows
+            )
+            position = window.position + int(stop)
+            self._look_at(before)
+            if why == DONE:
+                break
+            if why == FULL:
+                yield self._chunk(position)
+                needed = 61
+            elif why == MORE and needed <= MAX_WINDOW_BYTES and window.position + window.length < window.size:
+                continue
+            else:
+                if self._rows + MAX_CHAIN > CHUNK_ROWS:
+                    yield self._chunk(position)
+                position = self._repair(position)
+                needed = 61
+        self.landed = position
+        yield self._chunk(position)
+
+    def _look_at(self, first: int) -> None:
+        """Let the damage rules and the inspector see the rows added since `first`."""
+        end = self._rows
+        if first == end:
+            return
+        bad = contained_damage(self._window, self._columns, first, end)
+        self._damage.extend(bad)
+        if self._columns[BatchColumn.CRC, end - 1] == self._columns[BatchColumn.CRC_COMPUTED, end - 1]:
+            self._trouble.last_offset = int(self._columns[BatchColumn.LAST_OFFSET, end - 1])
+            self._trouble.legacy = bool(self._columns[BatchColumn.MAGIC, end - 1] < 2)
+        if self._inspect is not None:
+            self._damage.extend(self._inspect(self._window.buffer, self._window.position, self._columns, first, end))
+
+    def _repair(self, position: int) -> int:
+        """Explain what stands at `position`, add the rows that can be saved; the position to go on from."""
+        self._troubles += 1
+        if self._troubles > MAX_TROUBLES:
+            rest = self._window.size - position
+            self._damage.append(Damage("BUDGET_EXCEEDED", position, rest, detail={"limit": MAX_TROUBLES, "reason": "places"}))
+            return self._window.size
+        outcome = self._trouble.explain(position)
+        added = outcome.rows.shape[1]
+        self._columns[:, self._rows : self._rows + added] = outcome.rows
+        self._rows += added
+        self._damage.extend(outcome.damage)
+        if self._inspect_alone is not None:
+            told = {one.position for one in outcome.damage}
+            for row in outcome.rows.T:
+                readable = row[BatchColumn.MAGIC] >= 2 or int(row[BatchColumn.POSITION]) not in told
+                if readable and row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]:
+                    start, size = int(row[BatchColumn.POSITION]), int(row[BatchColumn.SIZE_IN_BYTES])
+                    self._damage.extend(self._inspect_alone(self._window.file, start, size))
+        return outcome.end
+
+    def _chunk(self, position: int) -> BatchChunk:
+        """What was gathered up to `position`, and start anew."""
+        columns = self._columns[:, : self._rows]
+        damage, self._damage = self._damage, []
+        total = position - self._chunk_start
+        self._chunk_start = position
+        self._rows = 0
+        if not damage:
+            return BatchChunk(columns, damage, total, 0, 0)
+        bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
+        decoded = int(columns[BatchColumn.SIZE_IN_BYTES].sum()) - int(columns[BatchColumn.SIZE_IN_BYTES][bad].sum())
+        skipped = sum(one.size_in_bytes for one in damage if one.kind in _SKIPPED)
+        return BatchChunk(columns, damage, decoded, total - decoded - skipped, skipped)
+
+
+def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int | None:
+    """Position of the first batch in `[start, end)` that proves itself and is followed by something sound; None if there is none.
+
+    Its offsets must belong to a segment of this base offset. For split points: what it finds may lie inside a record's value, so
+    the walk from the left has the last word.
+    """
+    window = Window(file, SEARCH_WINDOW_BYTES)
+    trouble = Trouble(window, no_key(), min(base_offset + (1 << 31), INT64_MAX))
+    trouble.last_offset = base_offset - 1
+    trouble.legacy = window.move(0, 17) < 17 or int(window.buffer[16]) < 2
+    found, _, _ = trouble.next_batch(start, end)
+    return found if 0 <= found < end else None
+
+
+_SKIPPED: Final = frozenset({"SEG_ZERO_TAIL", "BUDGET_EXCEEDED"})

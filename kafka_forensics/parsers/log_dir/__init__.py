@@ -1,0 +1,1 @@
+"""What lies in a log directory, by its files' names."""

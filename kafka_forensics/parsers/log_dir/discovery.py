@@ -1,0 +1,346 @@
+"""Discovery: which log directories, partitions and segments a tree of evidence holds, by names and listings alone.
+
+Content decides before names do: a folder `broker-1` reads like partition 1 of topic `broker`. No file is opened. A link that the
+source follows is what it leads to. One that it does not, a pipe, a socket and a device take the place that their name promises, as
+files and directories that cannot be read.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kafka_forensics.errors import SourceError
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.log_dir.file_names import (
+    LOG_DIRECTORY_KINDS,
+    PARTITION_KINDS,
+    SEGMENT_KINDS,
+    FileKind,
+    FileName,
+    PartitionName,
+    classify_file,
+    parse_file_name,
+    parse_partition_name,
+)
+from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
+
+__all__ = [
+    "Discovery",
+    "FileKind",
+    "LeftoverFile",
+    "LogDirectory",
+    "PartitionDirectory",
+    "SegmentFiles",
+    "classify_file",
+    "discover",
+    "parse_file_name",
+    "parse_partition_name",
+]
+
+MAX_DEPTH: Final = 3
+"""Log directories are looked for down to this many levels below the root."""
+_SYSTEM_FILES: Final = frozenset({".lock", ".DS_Store"})
+_SYSTEM_DIRECTORIES: Final = frozenset({"remote-log-index-cache", "lost+found"})
+_PARTITION_SHAPE: Final = re.compile(r".*-(?:[0-9]+|delete|future|stray)", re.DOTALL)
+_ARCHIVE_SUFFIX: Final = re.compile(r"\.(?:tar|tar\.gz|tgz|tar\.xz|txz|tar\.zst|zip)\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """The files of one segment; None for each that is absent."""
+
+    base_offset: int
+    log: Entry | None = None
+    index: Entry | None = None
+    time_index: Entry | None = None
+    transaction_index: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverFile:
+    """A file on its way in or out: one of Kafka's names with `.deleted`, `.swap`, `.cleaned`, `.tmp` or `.part` behind it."""
+
+    entry: Entry
+    base_offset: int | None
+    """None where such names hold no offset."""
+    kind: FileKind
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """One replica's directory. `topic` and `partition` are None where the name does not say (`legal` False).
+
+    An illegal name inside a log directory is kept with everything below it in `unknown` and nothing in the other lists. A
+    partition directory that stands alone is read whatever its name is.
+    """
+
+    path: str
+    name: str
+    """Raw, for a directory that is the source itself the last part of the source's name."""
+    topic: str | None
+    partition: int | None
+    suffix: str | None
+    """`delete`, `future`, `stray`, None for an ordinary replica."""
+    unique_id: str | None
+    """32 hexadecimal digits that go with a suffix."""
+    segments: list[SegmentFiles]
+    """By base offset."""
+    leftovers: list[LeftoverFile]
+    entries: dict[str, Entry]
+    """By name: `leader-epoch-checkpoint`, `partition.metadata`, `quorum-state`, and what systems leave (`.DS_Store`)."""
+    snapshots: list[tuple[int, Entry]]
+    """(offset, file), by offset."""
+    metadata_snapshots: list[tuple[int, int, Entry]]
+    """(offset, leader epoch, file) of KRaft snapshots, in order."""
+    unknown: list[Entry]
+    irregular: list[Entry]
+    """Links that are not followed, FIFOs, sockets, devices; those with a name of Kafka's stand in the other lists too."""
+    legal: bool
+    entry: Entry | None = None
+    """The directory as it was listed; None for what is no directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One entry of a broker's `log.dirs`; `path` is relative to the source ("" is the source itself)."""
+
+    path: str
+    entries: dict[str, Entry]
+    """By name: what is known at this level, unfinished `.tmp` twins and recognised directories included."""
+    partitions: list[PartitionDirectory]
+    unknown: list[Entry]
+    irregular: list[Entry]
+    unlisted: list[PartitionName] = field(default_factory=list)
+    """Partitions by the names of directories, links and pipes that are there and could not be listed."""
+    repeated: list[PartitionName] = field(default_factory=list)
+    """Partitions by the names of links to directories that are read by another name."""
+    entry: Entry | None = None
+    """The directory as it was listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """All that was found, in the order of paths. `files` is the source itself where that is a file, as `stat("")` gives it."""
+
+    log_directories: list[LogDirectory] = field(default_factory=list)
+    files: list[Entry] = field(default_factory=list)
+    unknown: list[Entry] = field(default_factory=list)
+    """Files outside log directories."""
+    unsearched: list[Entry] = field(default_factory=list)
+    """What lies too deep to be searched."""
+    irregular: list[Entry] = field(default_factory=list)
+    """Links that are not followed, FIFOs, sockets, devices outside log directories."""
+    incomplete: list[Incomplete] = field(default_factory=list)
+    """Directories that could not be listed, and what may be one: links that are not followed, pipes with a partition's name."""
+    repeated: list[Entry] = field(default_factory=list)
+    """Links to directories that are read by another name."""
+
+    def take(self, other: "Discovery") -> None:
+        """Append what was found elsewhere."""
+        self.log_directories.extend(other.log_directories)
+        self.unknown.extend(other.unknown)
+        self.unsearched.extend(other.unsearched)
+        self.irregular.extend(other.irregular)
+        self.incomplete.extend(other.incomplete)
+        self.repeated.extend(other.repeated)
+
+
+def discover(source: ByteSource) -> Discovery:
+    """Find what `source` holds: a log directory, folders of them to depth 3, a partition directory, or one file.
+
+    A log directory holds `meta.properties`, an offset checkpoint or `.kafka_cleanshutdown`, or directories that are partitions by
+    name and content. Raises SourceError if the root cannot be listed; what cannot be listed below it is `incomplete`.
+    """
+    root = source.stat("")
+    if root.kind is EntryKind.FILE:
+        return Discovery(files=[root])
+    if root.kind is not EntryKind.DIRECTORY:
+        return Discovery(irregular=[root])
+    last = source.name.rstrip("/").rpartition("/")[2]
+    name = os.path.basename(os.path.abspath(source.name)) if last in {".", ".."} else _ARCHIVE_SUFFIX.sub("", last)
+    return _search(source, _folder(root, name, source.list("")), 0, {directory_key(root)})
+
+
+def directory_key(entry: Entry) -> object:
+    """What two names of one directory have in common: device and inode, in an archive its own name."""
+    return entry.identity or (entry.path if entry.link is None else entry.link)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A directory with its listing, what its files' names say, and what it is by them."""
+
+    entry: Entry
+    name: str
+    files: list[tuple[Entry, FileName | None]]
+    """Links that are not followed and pipes among them, where they have a name of Kafka's."""
+    directories: list[Entry]
+    irregular: list[Entry]
+    is_log_directory: bool
+    is_partition: bool
+
+    @property
+    def path(self) -> str:
+        """In its source."""
+        return self.entry.path
+
+
+def _folder(of: Entry, name: str, entries: list[Entry]) -> _Folder:
+    files = [
+        (entry, parsed)
+        for entry in entries
+        if entry.kind is not EntryKind.DIRECTORY
+        and ((parsed := parse_file_name(entry.name)) is not None or entry.kind is EntryKind.FILE)
+    ]
+    said = [parsed for _, parsed in files if parsed is not None]
+    is_log_directory = any(parsed.kind in LOG_DIRECTORY_KINDS and parsed.suffix is None for parsed in said)
+    is_partition = not is_log_directory and any(parsed.offset is not None or parsed.kind in PARTITION_KINDS for parsed in said)
+    directories = [entry for entry in entries if entry.kind is EntryKind.DIRECTORY]
+    irregular = [entry for entry in entries if entry.kind not in (EntryKind.FILE, EntryKind.DIRECTORY)]
+    return _Folder(of, name, files, directories, irregular, is_log_directory, is_partition)
+
+
+def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) -> Discovery:
+    """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories `seen` is not searched again."""
+    if folder.is_partition:
+        return _alone(folder)
+    found = Discovery()
+    if depth > MAX_DEPTH:
+        found.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
+        found.irregular.extend(folder.irregular)
+        return found
+    members, inner = [], []
+    for entry in folder.directories:
+        if entry.link is not None and directory_key(entry) in seen:
+            found.repeated.append(entry)
+            continue
+        seen.add(directory_key(entry))
+        child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, found)
+        if child is not None:
+            members.append(child)
+            inner.append(Discovery() if child.is_partition else _search(source, child, depth + 1, seen))
+    if not folder.is_log_directory and not any(child.is_partition and parse_partition_name(child.name) for child in members):
+        found.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
+        found.irregular.extend(folder.irregular)
+        for child, below in zip(members, inner, strict=True):
+            found.take(_alone(child) if child.is_partition else below)
+        only_links = depth == 0 and not folder.directories and all(entry.kind is EntryKind.SYMLINK for entry, _ in folder.files)
+        found.incomplete.extend(_perhaps_directories(folder, beside=only_links or bool(found.log_directories)))
+        return found
+    found.incomplete.extend(_perhaps_directories(folder, beside=True))
+    partitions = [child for child, below in zip(members, inner, strict=True) if not below.log_directories]
+    log_directory = _log_directory(folder, partitions, [one.path for one in found.incomplete])
+    log_directory.repeated.extend(name for one in found.repeated if (name := parse_partition_name(one.name)) is not None)
+    found.log_directories.append(log_directory)
+    for below in inner:
+        if below.log_directories:
+            found.take(below)
+        else:
+            found.incomplete.extend(below.incomplete)
+            found.repeated.extend(below.repeated)
+    return found
+
+
+def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
+    """Where a directory may be hidden in `folder`: behind a link that is not followed, or where a pipe has a partition's name.
+
+    Where that is no log directory, nor `beside` any, nor a given folder of nothing but links, only where a partition's name stands.
+    """
+    found = []
+    for entry in folder.irregular:
+        is_known = parse_file_name(entry.name) is not None or entry.name in _SYSTEM_FILES | _SYSTEM_DIRECTORIES
+        if not is_known and ((beside and entry.kind is EntryKind.SYMLINK) or parse_partition_name(entry.name) is not None):
+            found.append(Incomplete(entry.path, entry.unreadable or ""))
+    return found
+
+
+def _listed(source: ByteSource, entry: Entry, found: Discovery) -> _Folder | None:
+    """The directory `entry` with its listing; None, and a row in `found.incomplete`, if it has none to give."""
+    try:
+        return _folder(entry, entry.name, source.list(entry.path))
+    except SourceError as error:
+        found.incomplete.append(Incomplete(entry.path, error.reason))
+        return None
+
+
+def _alone(folder: _Folder) -> Discovery:
+    """A partition directory without the log directory around it."""
+    parsed = parse_partition_name(folder.name)
+    return Discovery([LogDirectory(folder.path, {}, [_partition_directory(folder, parsed)], [], [], entry=folder.entry)])
+
+
+def _log_directory(folder: _Folder, children: list[_Folder], refused: list[str]) -> LogDirectory:
+    """`folder` as a log directory; a child named like no partition is an illegal one, or `unknown` if nothing points to Kafka.
+
+    `refused`: paths of directories in it that could not be listed.
+    """
+    entries: dict[str, Entry] = {}
+    unknown: list[Entry] = []
+    for entry, parsed in folder.files:
+        known = entry.name in _SYSTEM_FILES or (parsed is not None and parsed.offset is None and parsed.kind not in PARTITION_KINDS)
+        if known:
+            entries[entry.name] = entry
+        elif entry.unreadable is None:
+            unknown.append(entry)
+    partitions = []
+    unlisted = [name for path in refused if (name := parse_partition_name(path.rpartition("/")[2])) is not None]
+    by_path = {child.path: child for child in children}
+    for entry in folder.directories:
+        child = by_path.get(entry.path)
+        if entry.name in _SYSTEM_DIRECTORIES:
+            entries[entry.name] = entry
+        elif child is None:
+            continue
+        elif (name := parse_partition_name(child.name)) is not None:
+            partitions.append(_partition_directory(child, name))
+        elif folder.is_log_directory or child.is_partition or _PARTITION_SHAPE.fullmatch(child.name):
+            unread = replace(child, files=[(file, None) for file, _ in child.files])
+            partitions.append(_partition_directory(unread, None))
+        else:
+            unknown.append(entry)
+    return LogDirectory(folder.path, entries, partitions, unknown, folder.irregular, unlisted, entry=folder.entry)
+
+
+def _partition_directory(folder: _Folder, name: PartitionName | None) -> PartitionDirectory:
+    """`folder` sorted by what its files' names say."""
+    segments: dict[int, dict[FileKind, Entry]] = {}
+    leftovers: list[LeftoverFile] = []
+    entries: dict[str, Entry] = {}
+    snapshots: list[tuple[int, Entry]] = []
+    metadata_snapshots: list[tuple[int, int, Entry]] = []
+    unknown = list(folder.directories)
+    for entry, parsed in folder.files:
+        if parsed is None or (parsed.offset is None and parsed.kind not in PARTITION_KINDS):
+            if entry.name in _SYSTEM_FILES:
+                entries[entry.name] = entry
+            elif entry.unreadable is None:
+                unknown.append(entry)
+        elif parsed.suffix is not None:
+            leftovers.append(LeftoverFile(entry, parsed.offset, parsed.kind, parsed.suffix))
+        elif parsed.offset is None:
+            entries[entry.name] = entry
+        elif parsed.leader_epoch is not None:
+            metadata_snapshots.append((parsed.offset, parsed.leader_epoch, entry))
+        elif parsed.kind is FileKind.PRODUCER_SNAPSHOT:
+            snapshots.append((parsed.offset, entry))
+        else:
+            segments.setdefault(parsed.offset, {})[parsed.kind] = entry
+    return PartitionDirectory(
+        path=folder.path,
+        name=folder.name,
+        topic=None if name is None else name.topic,
+        partition=None if name is None else name.partition,
+        suffix=None if name is None else name.suffix,
+        unique_id=None if name is None else name.unique_id,
+        segments=[SegmentFiles(offset, *map(files.get, SEGMENT_KINDS)) for offset, files in sorted(segments.items())],
+        leftovers=leftovers,
+        entries=entries,
+        snapshots=sorted(snapshots, key=lambda row: row[0]),
+        metadata_snapshots=sorted(metadata_snapshots, key=lambda row: row[:2]),
+        unknown=unknown,
+        irregular=folder.irregular,
+        legal=name is not None,
+        entry=folder.entry,
+    )

@@ -1,0 +1,1 @@
+"""What a command asks of the copies, one sub-package each."""

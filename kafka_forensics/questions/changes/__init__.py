@@ -1,0 +1,1 @@
+"""`changes`: every replica compared with itself from one snapshot to the next."""

@@ -1,0 +1,326 @@
+"""One partition over several snapshots: each broker's replica compared with itself, from each snapshot to the next."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from kafka_forensics.analysis.over_time.changes import Between, LogChanges, change, log_changes
+from kafka_forensics.analysis.over_time.lost import Newer, Went, committed_gone, keys_lost
+from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
+from kafka_forensics.analysis.replicas.range_counts import Counts
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.evidence.inputs import Inputs, broker_order
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.folding.merging import Merged
+from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
+from kafka_forensics.rereading.reader import LogReader
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafka_forensics.folding.keys.question import KeysApart
+
+Broker = int | str
+
+
+@dataclass(slots=True)
+class Disks:
+    """The log directories of a snapshot's brokers: broker → (name, directory id) of each."""
+
+    snapshot: str
+    by_broker: dict[Broker, list[tuple[str, str | None]]]
+    left_out: list[Broker] = field(default_factory=list)
+    """Brokers that are there and were not asked for."""
+
+
+@dataclass(slots=True)
+class Word:
+    """What a snapshot says of a partition beside its replicas."""
+
+    topic_ids: set[str] = field(default_factory=set)
+    """Of the directories of its topic."""
+    topic_is_there: bool = False
+    deleted_ids: set[str] = field(default_factory=set)
+    """Topics of that name that the controller's log says were deleted."""
+    assignment: list[int] | None = None
+    """By the controller's log."""
+    suffixes: dict[Broker, set[str]] = field(default_factory=dict)
+    """Of directories beside the live one, by broker: `delete`, `future`, `stray`."""
+
+
+@dataclass(slots=True)
+class At:
+    """A partition in one snapshot: its replicas, none if there are none, and what was judged of them."""
+
+    disks: Disks
+    word: Word
+    merged: Sequence[Merged] = ()
+    summary: PartitionSummary | None = None
+    evidence: list[str] = field(default_factory=list)
+    """Names of the inputs, in which nothing may be written."""
+
+    @property
+    def replicas(self) -> dict[Broker, Replica]:
+        """By broker; of a broker's several, the first."""
+        found: dict[Broker, Replica] = {}
+        for _, replica, _ in self.merged:
+            found.setdefault(replica.broker, replica)
+        return found
+
+
+@dataclass(slots=True)
+class PartitionChanges:
+    """What came of comparing one partition."""
+
+    changes: list[Change] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+
+
+def disks_of(snapshot: str, inputs: Inputs, options: ScanOptions) -> Disks:
+    """The log directories of a snapshot, of the broker asked for."""
+    disks = Disks(snapshot, {})
+    for one in inputs.log_dirs:
+        if options.broker not in (None, str(one.broker)):
+            disks.left_out += [] if one.broker in disks.left_out else [one.broker]
+            continue
+        disks.by_broker.setdefault(one.broker, []).append((one.name, None if one.meta is None else one.meta.directory_id))
+    return disks
+
+
+class Words:
+    """What a snapshot says of its partitions, looked up by topic."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._topics = {each.topic for one in inputs.log_dirs for each in one.found.partitions if each.legal and not each.suffix}
+        self._topics |= {each.topic for one in inputs.log_dirs for each in one.found.unlisted if not each.suffix}
+        self._ids: dict[str, set[str]] = {}
+        for plan in inputs.replicas:
+            if plan.context.topic_id is not None:
+                self._ids.setdefault(plan.context.topic, set()).add(plan.context.topic_id)
+        history = inputs.controller
+        self._deleted: dict[str, set[str]] = {}
+        for topic in [] if history is None else history.topics.values():
+            if topic.deleted_offset is not None:
+                self._deleted.setdefault(topic.topic, set()).add(topic.topic_id)
+
+    def of(self, topic: str, partition: int) -> Word:
+        """What it says of one partition."""
+        control = None if self._inputs.controller is None else self._inputs.controller.partitions.get((topic, partition))
+        suffixes = {
+            broker: found
+            for (broker, name, number), found in self._inputs.relatives.items()
+            if name == topic and number == partition
+        }
+        assignment = None if control is None else control.replica_assignment
+        return Word(self._ids.get(topic, set()), topic in self._topics, self._deleted.get(topic, set()), assignment, suffixes)
+
+
+def partition_changes(times: Sequence[At], key: "NDArray[np.int64]", apart: "KeysApart | None" = None) -> PartitionChanges:
+    """Every change of one partition between consecutive snapshots, and what was lost by them; none yet where `apart` is waiting.
+
+    `key` is the one that all replicas were folded with.
+    """
+    told = PartitionChanges()
+    for older, newer in pairwise(times):
+        if older.merged or newer.merged:
+            _between(older, newer, LogReader([plan for plan, _, _ in [*older.merged, *newer.merged]], key), apart, told)
+    return told
+
+
+def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None", told: PartitionChanges) -> None:
+    reader.apart = apart
+    between = Between(older.disks.snapshot, newer.disks.snapshot)
+    changes: list[Change] = []
+    findings: list[Finding] = []
+    went: list[Went] = []
+    before, after = older.replicas, newer.replicas
+    for broker in sorted(before.keys() | after.keys(), key=broker_order):
+        old, new = before.get(broker), after.get(broker)
+        if old is not None and new is not None and not _made_anew(old, new):
+            rows, (start, end) = _compared(old, new, older, newer, reader, findings)
+            row = next((number for number, one in enumerate(rows) if one.kind in _CUT or one.reason == "content"), None)
+            if start is not None and row is not None:
+                went.append(Went(old, start, len(changes) + row, end))
+            changes += rows
+            continue
+        if old is not None:
+            kind, reason, more = _why_gone(old, new, older, newer)
+            if reason in _NEEDS_ANOTHER:
+                went.append(Went(old, old.log_start_offset, len(changes)))
+            changes.append(_whole(kind, reason, old, None, between, more))
+        if new is not None:
+            changes.append(_whole(*_why_there(new, old, older), None, new, between))
+    if older.summary is not None and went:
+        held = [before[each] for each in sorted(before, key=broker_order)]
+        findings += committed_gone(went, held, _newer(before, older, newer), older.summary, between, changes, reader)
+    told.changes += sorted(changes, key=Change.sort_key)
+    told.findings += findings
+    told.incomplete += reader.incomplete
+
+
+_CUT = frozenset({ChangeKind.TRUNCATED, ChangeKind.DAMAGED})
+_NEEDS_ANOTHER = frozenset({"moved_to_other_brokers", "replica_gone", "replica_being_deleted", "replica_stray"})
+"""Reasons for which a replica may go as long as another has what it held."""
+
+
+def _made_anew(old: Replica, new: Replica) -> bool:
+    """Whether the two are of different topics of one name."""
+    ids = old.context.topic_id, new.context.topic_id
+    return None not in ids and ids[0] != ids[1]
+
+
+def _newer(before: dict[Broker, Replica], older: At, newer: At) -> Newer:
+    """What the newer snapshot has of the partition as the older one knew it."""
+    ids = {one.context.topic_id for one in before.values()} - {None}
+    replicas = [one for one in newer.replicas.values() if not ids or one.context.topic_id is None or one.context.topic_id in ids]
+    given = {str(one) for one in newer.disks.by_broker}
+    given |= {str(one.context.node) for one in newer.replicas.values()}
+    assigned = newer.word.assignment or older.word.assignment
+    known = {str(one): one for one in [*before, *newer.disks.left_out, *(assigned or [])]}
+    missing = [one for name, one in known.items() if name not in given]
+    return Newer(replicas, sorted(missing, key=broker_order), assigned is not None)
+
+
+def _compared(
+    old: Replica, new: Replica, older: At, newer: At, reader: LogReader, findings: list[Finding]
+) -> tuple[list[Change], tuple[int | None, int | None]]:
+    """The rows about one replica that both snapshots have, and the offsets whose records went; see `LogChanges`."""
+    between = Between(older.disks.snapshot, newer.disks.snapshot)
+    result = log_changes(old, new, between, reader)
+    rows = result.changes
+    if result.unlike and is_compacted(old, new):
+        rows += _cleaned(old, new, older, newer, result, reader, findings)
+    if _moved(old, new, older.disks, newer.disks):
+        rows.append(change(ChangeKind.MOVED, (new.log_start_offset, new.log_end_offset), old, new, between))
+    if not rows:
+        rows.append(change(ChangeKind.UNCHANGED, (new.log_start_offset, new.log_end_offset), old, new, between))
+    return rows, (result.lost_from, result.lost_to)
+
+
+def _cleaned(
+    old: Replica, new: Replica, older: At, newer: At, result: LogChanges, reader: LogReader, findings: list[Finding]
+) -> list[Change]:
+    """The row about what compaction took, and a finding if it took what it never takes."""
+    from kafka_forensics.analysis.compaction.compaction import EXPLANATIONS, REASONS, Pair  # few partitions pay for it
+    from kafka_forensics.judging.compaction import sweep
+
+    start = max(old.log_start_offset, new.log_start_offset)
+    end = min(old.log_end_offset, new.log_end_offset)
+    end = end if result.cut is None else min(end, result.cut)
+    if start >= end or old.state.unread or new.state.unread:
+        return []
+    between = Between(older.disks.snapshot, newer.disks.snapshot)
+    plans = {id(plan.context): plan for plan, _, _ in [*older.merged, *newer.merged]}
+    pair = [plans[id(one.context)] for one in (old, new)]
+    evidence_names = [*older.evidence, *newer.evidence]
+    swept = sweep(pair, [old, new], [Pair(0, 1, start, end)], reader, evidence_names)
+    reader.problems.clear()  # the scans tell of them
+    if swept is None:
+        return [change(ChangeKind.NOT_COMPARED, (start, end), old, new, between, reason="unreadable")]
+    tally = swept.keys.tally
+    lost = keys_lost(old, new, tally, between)
+    findings += [] if lost is None else [lost]
+    names = ("records", "aborted", "keyless", "markers")
+    gone = {name: (counts := swept.counted(name, start, end))[0] - counts[1] for name in names}
+    evidence: dict[str, Any] = {"keys": tally.keys, **{name: amount for name, amount in gone.items() if amount}}
+    evidence |= {f"keys_{name}": tally.reasons[name] for name in REASONS if tally.reasons[name]}
+    evidence |= {f"keys_{name}": tally.explanations[name] for name in EXPLANATIONS if tally.explanations[name]}
+    reached = new.context.cleaner_checkpoint
+    stop = end if reached is None or not start < reached < end else reached
+    total = sum(gone.values())
+    kind, reason = (ChangeKind.CLEANED, None) if total > 0 else (ChangeKind.REWRITTEN, "cleaned_copy")
+    if tally.differing:
+        reason = "against_the_rules"
+    taken = max(total, 0) or None
+    return [change(kind, (start, stop), old, new, between, reason=reason, evidence=evidence, records=taken)]
+
+
+def _whole(
+    kind: ChangeKind,
+    reason: str,
+    old: Replica | None,
+    new: Replica | None,
+    between: Between,
+    evidence: dict[str, Any] | None = None,
+) -> Change:
+    """A row about all of a replica that one of the snapshots lacks."""
+    known = old or new
+    assert known is not None
+    framing = known.state.framing
+    epochs = tuple(entry.leader_epoch for entry in known.epochs)
+    offsets = (known.log_start_offset, known.log_end_offset)
+    counts = Counts(framing.batches, framing.records, framing.bytes_decoded) if known.read is Read.WHOLE else None
+    if known.read is Read.NONE:
+        kind, reason, offsets, epochs = ChangeKind.NOT_COMPARED, UNREADABLE, (0, 0), ()
+    more: dict[str, Any] = {"reason": reason, "evidence": evidence or {}, "leader_epochs": epochs}
+    return change(kind, offsets, old, new, between, counts=counts, **more)
+
+
+def _why_gone(old: Replica, new: Replica | None, older: At, newer: At) -> tuple[ChangeKind, str, dict[str, Any]]:
+    """Why the newer snapshot has no such replica, or only one of another topic."""
+    broker, word, topic_id = old.broker, newer.word, old.context.topic_id
+    if new is None and broker not in newer.disks.by_broker:
+        return ChangeKind.NOT_COMPARED, "broker_not_given", {}
+    if new is None and _disk_not_given(old, older.disks, newer.disks):
+        return ChangeKind.NOT_COMPARED, "log_dir_not_given", {}
+    if topic_id is not None and topic_id in word.deleted_ids:
+        recreated = bool(word.topic_ids - {topic_id})
+        return ChangeKind.DELETED, "topic_recreated" if recreated else "topic_deleted", {}
+    if topic_id is not None and word.topic_ids and topic_id not in word.topic_ids:
+        return ChangeKind.DELETED, "topic_recreated", {}
+    suffixes = word.suffixes.get(broker, set())
+    if not word.topic_is_there and word.assignment is None:
+        return ChangeKind.DELETED, "topic_gone", {"suffixes": sorted(suffixes)} if suffixes else {}
+    arrived = sorted(newer.replicas.keys() - older.replicas.keys(), key=broker_order)
+    others = sorted(newer.replicas, key=broker_order)
+    left_out = word.assignment is not None and old.context.node not in word.assignment
+    if arrived or left_out:
+        return ChangeKind.DELETED, "moved_to_other_brokers", {"brokers": arrived or others}
+    for suffix, reason in (("delete", "replica_being_deleted"), ("stray", "replica_stray")):
+        if suffix in suffixes:
+            return ChangeKind.DELETED, reason, {}
+    return ChangeKind.DELETED, "replica_gone", {"brokers": others} if others else {}
+
+
+def _why_there(new: Replica, old: Replica | None, older: At) -> tuple[ChangeKind, str]:
+    """Why the older snapshot has no such replica, or only one of another topic."""
+    if old is None and new.broker not in older.disks.by_broker:
+        return ChangeKind.NOT_COMPARED, "broker_not_given"
+    topic_id, known = new.context.topic_id, older.word
+    if topic_id is not None and known.topic_ids and topic_id not in known.topic_ids:
+        return ChangeKind.CREATED, "topic_recreated"
+    if not known.topic_is_there:
+        return ChangeKind.CREATED, "topic_created"
+    return ChangeKind.CREATED, "replica_added" if older.replicas else "partition_added"
+
+
+def _disk_not_given(old: Replica, before: Disks, after: Disks) -> bool:
+    """Whether the log directory that held the replica is not among those given of its broker any more."""
+    there, now = before.by_broker.get(old.broker, []), after.by_broker.get(old.broker, [])
+    return len(now) < len(there) and _on(old, before, after) is None
+
+
+def _moved(old: Replica, new: Replica, before: Disks, after: Disks) -> bool:
+    """Whether a replica lies in another log directory of its broker, of those that are there still."""
+    now = _on(old, before, after)
+    return now is not None and now != new.context.log_dir
+
+
+def _on(old: Replica, before: Disks, after: Disks) -> str | None:
+    """The log directory in the newer snapshot that is the one the replica was in: by its id, else by the end of its name."""
+    there, now = before.by_broker.get(old.broker, []), after.by_broker.get(old.broker, [])
+    mine = next((each for name, each in there if name == old.context.log_dir), None)
+    if mine is not None and all(each is not None for _, each in now):
+        return next((name for name, each in now if each == mine), None)
+    if len(there) == len(now) == 1:
+        return now[0][0]
+    last = os.path.basename(old.context.log_dir.rstrip("/"))
+    named = [name for name, _ in now if os.path.basename(name.rstrip("/")) == last]
+    return named[0] if len(named) == 1 else None

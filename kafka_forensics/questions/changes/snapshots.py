@@ -1,0 +1,339 @@
+"""Several snapshots of the same brokers in one job: each is scanned, then every replica is compared with itself over time."""
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from itertools import groupby, pairwise
+from typing import Final
+
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
+from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.evidence.inputs import Inputs, gather
+from kafka_forensics.evidence.options import ScanOptions, without_secrets
+from kafka_forensics.evidence.paths import StrangerError, split_name
+from kafka_forensics.evidence.selection import listed, require_match
+from kafka_forensics.folding.merging import Merged
+from kafka_forensics.judging.leftovers import lone_leftovers
+from kafka_forensics.judging.scanning import Scan, digest_key, judged
+from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
+from kafka_forensics.model.findings import Confidence, Finding, Severity
+from kafka_forensics.model.results import Incomplete, PartitionSummary, ScanResult
+from kafka_forensics.questions.changes.partition import At, Disks, Words, disks_of, partition_changes
+from kafka_forensics.rereading.misplaced import with_right_offsets
+from kafka_forensics.storage.open import ARCHIVES, OTHER_CONTAINERS, located, open_source
+from kafka_forensics.storage.source import EntryKind
+from kafka_forensics.witnesses.witnesses import read_witnesses
+
+Given = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+"""A folder of snapshots; several snapshots, each a path that may be `NAME=PATH`; or the paths of each by its name."""
+
+_DIGITS: Final = re.compile("([0-9]+)")
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One snapshot that is gathered, and its scan under way."""
+
+    name: str
+    inputs: Inputs
+    witnesses: Witnesses
+    running: Scan
+    disks: Disks
+    words: Words
+
+
+@dataclass(slots=True)
+class Compared:
+    """The answer, and what is needed to read facts of each snapshot afterwards."""
+
+    result: SnapshotsResult
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+
+def snapshot_order(name: str) -> tuple[object, ...]:
+    """Sort key of snapshots' names: as text, but numbers in them by their size, so that `day-9` stands before `day-10`."""
+    parts = [part for part in _DIGITS.split(name) if part]
+    return tuple((0, int(part), "") if _DIGITS.fullmatch(part) else (1, 0, part) for part in parts), name
+
+
+def reached_apart(given: Given, options: ScanOptions) -> tuple[Given, ScanOptions]:
+    """Snapshots and options, what URIs say of how to reach them taken out of their names (`options.without_secrets`)."""
+    if isinstance(given, str):
+        bare, options = without_secrets([given], options)
+        return bare[0], options
+    if not isinstance(given, Mapping):
+        return without_secrets(given, options)
+    found: dict[str, str | Sequence[str]] = {}
+    for name, paths in given.items():
+        found[name], options = without_secrets([paths] if isinstance(paths, str) else paths, options)
+    return found, options
+
+
+def snapshot_paths(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
+    """The paths of each snapshot by its name, the oldest first; `chosen` are names of those wanted, in their order.
+
+    URIs are those of `reached_apart`. To `notes` is added what in a folder looks like a snapshot and is not read as one. Raises
+    UsageError for fewer than two, for one that is given twice, and for a name that is no snapshot's.
+    """
+    found = named_snapshots(given, options, chosen, notes)
+    require_several(found, notes)
+    return found
+
+
+def require_several(found: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> None:
+    """Raise UsageError for fewer than two snapshots; `notes` are those of `snapshot_paths`."""
+    if len(found) < 2:
+        there = listed(found) or "none"
+        raise UsageError(
+            f"there is nothing to compare: snapshots here: {there}",
+            hint="; ".join(["give two snapshots, or a folder with two or more", *notes]),
+        )
+
+
+def named_snapshots(given: Given, options: ScanOptions, chosen: Sequence[str], notes: list[str]) -> dict[str, list[str]]:
+    """The same, where one will do, or none."""
+    if isinstance(given, Mapping):
+        found = {str(name): [paths] if isinstance(paths, str) else list(paths) for name, paths in given.items()}
+    else:
+        paths = [given] if isinstance(given, str) else list(given)
+        found = _in_folder(paths[0], options, notes) if len(paths) == 1 else _each_given(paths)
+    for name, paths in found.items():
+        if not name or not paths:
+            what = f"snapshot {name} has no paths" if name else "a snapshot has no name"
+            raise UsageError(what, hint="give each snapshot a name and at least one path")
+    if chosen:
+        found = _chosen(found, chosen, notes)
+        notes.clear()  # what was left out was not asked for
+    _require_apart(found)
+    return found
+
+
+def _in_folder(root: str, options: ScanOptions, notes: list[str]) -> dict[str, list[str]]:
+    """Every directory and archive in a folder as a snapshot; a link to one may be a second name of another, and is not."""
+    matches = located(root, options.storage_options)
+    if len(matches) > 1:
+        return _each_given([path for path, _ in matches])
+    ((path, reached),) = matches
+    source = open_source(path, reached)
+    if source.stat("").kind is not EntryKind.DIRECTORY or not (os.path.isdir(path) or "://" in path):
+        raise UsageError(f"{path} is one snapshot and not a folder of them", hint="give the older and the newer: changes OLD NEW")
+    found: dict[str, list[str]] = {}
+    links, others = [], []
+    for entry in source.list(""):
+        if entry.name.startswith(".") or entry.name == "lost+found":
+            continue
+        if entry.kind is EntryKind.SYMLINK or entry.link is not None:
+            links.append(entry.name)
+        elif entry.kind is EntryKind.DIRECTORY:
+            _add(found, entry.name, _below(root, entry.name), once=True)
+        elif entry.kind is EntryKind.FILE and (name := _archive_name(entry.name)) is not None:
+            _add(found, name, _below(root, entry.name), once=True)
+        elif entry.kind is EntryKind.FILE and entry.name.lower().endswith(OTHER_CONTAINERS):
+            others.append(entry.name)
+    if links:
+        notes.append(f"links in {path} are not followed, give them as paths themselves: {listed(links)}")
+    if others:
+        notes.append(f"archives in {path} of kinds that are not read, unpack them first: {listed(others)}")
+    return {name: found[name] for name in sorted(found, key=snapshot_order)}
+
+
+def _below(root: str, name: str) -> str:
+    return f"{root.rstrip('/')}/{name}" if root.strip("/") else f"/{name}"
+
+
+def _archive_name(name: str) -> str | None:
+    """The name of an archive without its ending; None for another file."""
+    ending = next((each for each in sorted(ARCHIVES, key=len, reverse=True) if name.lower().endswith(each)), None)
+    return None if ending is None else name[: -len(ending)] or None
+
+
+def _each_given(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Snapshots that were given one by one; a name that is given again adds a path to its snapshot."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        name, rest = split_name(path)
+        if name is not None:
+            _add(found, str(name), rest, once=False)
+            continue
+        folder = os.path.basename(path.rstrip("/"))
+        _add(found, _archive_name(folder) or folder or path, path, once=True)
+    return found
+
+
+def _add(found: dict[str, list[str]], name: str, path: str, *, once: bool) -> None:
+    if once and name in found:
+        raise UsageError(f"two snapshots are called {name}: {found[name][0]} and {path}", hint=f"name them, as in NAME={path}")
+    found.setdefault(name, []).append(path)
+
+
+def _chosen(found: dict[str, list[str]], names: Sequence[str], notes: Sequence[str]) -> dict[str, list[str]]:
+    for name in names:
+        if name not in found:
+            near = get_close_matches(name, found, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            raise UsageError(f"there is no snapshot {name}", hint="; ".join([f"{meant}snapshots here: {listed(found)}", *notes]))
+        if list(names).count(name) > 1:
+            raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")
+    return {name: found[name] for name in names}
+
+
+def _require_apart(found: dict[str, list[str]]) -> None:
+    """Raise UsageError for a path in two snapshots."""
+    holders: dict[str, str] = {}
+    for name, paths in found.items():
+        for path in paths:
+            bare = split_name(path)[1]
+            place = os.path.realpath(bare) if os.path.lexists(bare) else bare.rstrip("/")
+            if holders.setdefault(place, name) != name:
+                raise UsageError(f"{bare} is given as snapshot {holders[place]} and as snapshot {name}")
+
+
+def _gathered(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
+    """What each snapshot holds; files that are nothing of Kafka's are skipped with a note, as under a shell's `*`."""
+    found: dict[str, Inputs] = {}
+    strangers: list[str] = []
+    refusal: UsageError | None = None
+    for name, given in paths.items():
+        try:
+            found[name] = gather(given, options, elsewhere=True)
+        except StrangerError as error:
+            if any(os.path.isdir(split_name(path)[1]) or "://" in path for path in given):
+                raise
+            strangers += given
+            refusal = error
+    if refusal is not None:
+        if len(found) < 2:
+            raise refusal
+        logging.getLogger(__name__).warning("skipped, as nothing of Kafka's is in them: %s", listed(strangers))
+    return found
+
+
+def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
+    """What each snapshot holds. Raises UsageError for paths that make no sense, and if no neighbours have a broker in common."""
+    found = _gathered(paths, options)
+    every = [one for inputs in found.values() for one in inputs.log_dirs]
+    if not any(inputs.incomplete for inputs in found.values()):
+        there = [
+            (one.broker, (each.topic or "", each.partition or 0)) for one in every for each in one.found.partitions if each.legal
+        ]
+        require_match(there, dict.fromkeys(one.broker for one in every), options)
+    _require_one_cluster(found)
+    brokers = {name: {one.broker for one in inputs.log_dirs} for name, inputs in found.items()}
+    if all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(found)):
+        for inputs in found.values():
+            for gap in inputs.incomplete:
+                raise SourceError(gap.path, gap.reason)
+        told = "; ".join(f"{name}: {listed(map(str, sorted(brokers[name], key=str)))}" for name in list(found)[:4])
+        hint = f"brokers are known by meta.properties, else by their folders' names ({told}); are these brokers of one snapshot?"
+        raise UsageError("no broker is in two snapshots that follow each other, so there is nothing to compare", hint=hint)
+    return found
+
+
+def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
+    """Raise UsageError for neighbours that are known to be of different clusters."""
+    clusters = {
+        name: {one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None and one.meta.cluster_id is not None}
+        for name, inputs in found.items()
+    }
+    for older, newer in pairwise(found):
+        if clusters[older] and clusters[newer] and clusters[older].isdisjoint(clusters[newer]):
+            told = f"{listed(sorted(clusters[older]))} and {listed(sorted(clusters[newer]))}"
+            raise UsageError(
+                f"snapshots {older} and {newer} are of different clusters: {told}", hint="compare those of one cluster"
+            )
+
+
+def changes(given: Given, options: ScanOptions, progress: Progress | None = None, chosen: Sequence[str] = ()) -> Compared:
+    """Scan every snapshot and compare each with the next, by the local engine. Raises UsageError for what makes no sense."""
+    given, options = reached_apart(given, options)
+    notes: list[str] = []
+    found = compared(gather_snapshots(snapshot_paths(given, options, chosen, notes), options), options, progress)
+    found.result.notes[:0] = notes
+    return found
+
+
+def compared(gathered: Mapping[str, Inputs], options: ScanOptions, progress: Progress | None = None) -> Compared:
+    """Scan every snapshot that was gathered and compare each with the next, by the local engine."""
+    largest = max(sum(plan.bytes for plan in plans) for one in gathered.values() for plans in (one.replicas, one.internal))
+    use_compiled(worth_compiling(largest))
+    snapshots = []
+    for name, inputs in gathered.items():
+        witnesses = read_witnesses(inputs)
+        running = Scan("local", inputs, options, witnesses)
+        running.findings += lone_leftovers(inputs)
+        snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
+    key = digest_key()
+    told: list[Change] = []
+    findings: list[Finding] = []
+    incomplete: list[Incomplete] = []
+    runs = [one.running for one in snapshots]
+    for (topic, partition), found in groupby(folded_replicas(runs, key, options.jobs, progress), key=partition_of):
+        merged: dict[int, list[Merged]] = {}
+        for running, one in found:
+            merged.setdefault(id(running), []).append(one)
+        times = []
+        for snapshot in snapshots:
+            mine, summary = merged.get(id(snapshot.running), []), None
+            if mine:
+                mine = with_right_offsets(mine, key, deep=snapshot.running.deep)
+                answer = judged(mine, key, options)
+                snapshot.running.take(answer)
+                summary = answer.result.summary
+            times.append(_at(snapshot, topic, partition, mine, summary))
+        between = partition_changes(times, key)
+        told += between.changes
+        findings += between.findings
+        incomplete += between.incomplete
+    scans = {one.name: one.running.finish() for one in snapshots}
+    return Compared(finished(scans, told, findings, incomplete, {one.name: one.inputs for one in snapshots}), snapshots)
+
+
+def _at(snapshot: Snapshot, topic: str, partition: int, merged: list[Merged], summary: PartitionSummary | None) -> At:
+    return At(snapshot.disks, snapshot.words.of(topic, partition), merged, summary, snapshot.inputs.evidence)
+
+
+def finished(
+    scans: dict[str, ScanResult],
+    told: list[Change],
+    findings: list[Finding],
+    incomplete: list[Incomplete],
+    inputs: Mapping[str, Inputs],
+) -> SnapshotsResult:
+    """The whole answer, in its order; where snapshots seem to be in the wrong order, it says so and claims less."""
+    order = {name: number for number, name in enumerate(scans)}
+    told.sort(key=lambda one: (*one.sort_key()[:3], order[one.from_snapshot], *one.sort_key()[3:]))
+    notes = []
+    for older, newer in pairwise(scans):
+        backwards = _backwards([one for one in told if one.from_snapshot == older])
+        if backwards and newest_change_ms(inputs[newer]) < newest_change_ms(inputs[older]):
+            notes.append(f"snapshot {newer} has shorter logs and older files than {older}: are the snapshots in the right order?")
+            findings = [_doubted(one, notes[-1]) if one.evidence.get("from_snapshot") == older else one for one in findings]
+    findings.sort(key=lambda one: (*one.sort_key(), order[one.evidence["from_snapshot"]]))
+    return SnapshotsResult(scans, told, findings, sorted(set(incomplete), key=lambda one: (one.path, one.reason)), notes)
+
+
+def _backwards(told: list[Change]) -> bool:
+    """Whether logs were cut and none went on."""
+    kinds = {one.kind for one in told}
+    return ChangeKind.TRUNCATED in kinds and ChangeKind.APPENDED not in kinds
+
+
+def newest_change_ms(inputs: Inputs) -> int:
+    """The latest time at which any file of a snapshot was changed, as far as the copies kept it."""
+    entries = [
+        entry
+        for one in inputs.log_dirs
+        for entry in (*one.found.entries.values(), *(each.log for part in one.found.partitions for each in part.segments))
+    ]
+    return max((entry.mtime_ns // 1_000_000 for entry in entries if entry is not None), default=-1)
+
+
+def _doubted(one: Finding, note: str) -> Finding:
+    evidence = one.evidence | {"premises": [*one.evidence.get("premises", ()), note]}
+    severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
+    return replace(one, severity=severity, confidence=Confidence.SUSPECTED, evidence=evidence)

@@ -1,0 +1,1 @@
+"""`compare`: replicas of one partition side by side around their first difference."""

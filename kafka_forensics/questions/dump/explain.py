@@ -1,0 +1,210 @@
+"""`dump --explain`: bytes beside the field they are, its value and what it means, from the declarations in `parsers.spec`."""
+
+import io
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
+from kafka_forensics.parsers.bounded import DamageList, read_text
+from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.parsers.log_dir.file_names import FileKind
+from kafka_forensics.parsers.spec.index import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafka_forensics.parsers.spec.legacy import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES
+from kafka_forensics.parsers.spec.producer_snapshot import PRODUCER_ENTRY, SNAPSHOT_HEADER
+from kafka_forensics.parsers.spec.record import RECORD_BODY, VARINT
+from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
+from kafka_forensics.parsers.spec.transaction_index import ABORTED_TXN
+from kafka_forensics.questions.dump.inputs import LOG_KINDS, DumpFile, DumpOptions
+from kafka_forensics.questions.dump.kafka_dump_log.segment import struct_of
+from kafka_forensics.questions.dump.log import chunks_of
+from kafka_forensics.questions.dump.meaning import meaning
+from kafka_forensics.questions.dump.small_files import small_rows
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.source import ByteFile
+
+Row = tuple[Any, ...]
+
+EXPLAIN_COLUMNS: Final = ("structure", "position", "size_in_bytes", "hex", "field", "value", "meaning")
+"""`position` counts in the file, or in the decompressed payload where `structure` says so."""
+MAX_STRUCTURES: Final = 16
+"""Taken apart when offsets are asked for; else the first alone."""
+MAX_RECORDS: Final = 16
+MAX_LINES: Final = 64
+MAX_HEX_BYTES: Final = 32
+_TEXT_BYTES: Final = 1 << 20
+_MAGIC_AT: Final = 16
+_LAYOUTS: Final = {
+    FileKind.INDEX: OFFSET_INDEX_ENTRY,
+    FileKind.TIME_INDEX: TIME_INDEX_ENTRY,
+    FileKind.TRANSACTION_INDEX: ABORTED_TXN,
+    FileKind.PRODUCER_SNAPSHOT: PRODUCER_ENTRY,
+}
+
+
+def explained_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
+    """Rows of EXPLAIN_COLUMNS for the first structures of one file; one of them says if there are more. Raises SourceError."""
+    chosen = options.offset_start is not None or options.offset_end is not None
+    limit = MAX_STRUCTURES if chosen else 1
+    with file.open() as data:
+        if file.kind in LOG_KINDS:
+            yield from _log(data, file, options, limit)
+        elif file.kind in _LAYOUTS:
+            yield from _entries(data, file, options, limit)
+        else:
+            yield from _lines(data)
+
+
+def _more(noun: str, limit: int) -> Row:
+    first = "first is" if limit == 1 else f"first {limit} are"
+    return ("more", None, None, "", noun, None, f"only the {first} taken apart; --offset A:B chooses others")
+
+
+def _log(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[Row]:
+    """The first batches and damaged places of a log."""
+    given = 0
+    for columns, damage, bytes_of in chunks_of(data, file, options):
+        bad = {one.position: one for one in damage}
+        framed = {column[BatchColumn.POSITION]: column[BatchColumn.SIZE_IN_BYTES] for column in columns}
+        places = {position: one.size_in_bytes for position, one in bad.items()} | framed
+        for position, size in sorted(places.items()):
+            if given == limit:
+                yield _more("batches", limit)
+                return
+            given += 1
+            if position in bad:
+                one = bad[position]
+                yield ("damage", position, one.size_in_bytes, "", one.kind, one.detail, "what is wrong with these bytes")
+            batch = bytes_of if options.records and position in framed else None
+            yield from _batch(data, position, size, options, batch)
+
+
+def _batch(data: "ByteFile", position: int, size: int, options: DumpOptions, bytes_of: Any) -> Iterator[Row]:
+    """The header at `position`, and the records if `bytes_of` (which gives the batch's bytes or None) is no None."""
+    head = data.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
+    if len(head) > _MAGIC_AT and head[_MAGIC_AT] < 2:
+        yield from _legacy(data, position, size, options)
+        return
+    yield from _fixed(RECORD_BATCH_HEADER, head, position, "batch header")
+    behind = position + RECORD_BATCH_OVERHEAD
+    rest = size - RECORD_BATCH_OVERHEAD
+    if rest <= 0:
+        return
+    yield _hidden("batch", behind, data.read_at(behind, MAX_HEX_BYTES), rest, options)
+    batch = None if bytes_of is None else bytes_of(position, size)
+    if batch is not None:
+        yield from _records(batch, position, options)
+
+
+def _hidden(structure: str, position: int, start: bytes, size: int, options: DumpOptions, field: str = "records") -> Row:
+    """The row of bytes that came out of records: shown on request only."""
+    shown = _hex(start[:size], size) if options.show_payloads else ""
+    return (structure, position, size, shown, field, None, f"{size} bytes" + ("" if shown else "; --show-payloads shows them"))
+
+
+def _hex(raw: bytes, size: int) -> str:
+    return raw[:MAX_HEX_BYTES].hex(" ") + (" .." if size > MAX_HEX_BYTES else "")
+
+
+def _fixed(layout: Any, data: bytes, position: int, structure: str) -> Iterator[Row]:
+    """The fields of `layout`, all of a fixed size, as far as `data` goes."""
+    at = 0
+    for part in layout.subcons:
+        size = part.sizeof()
+        raw = data[at : at + size]
+        if len(raw) < size:
+            yield (structure, position + at, len(raw), raw.hex(" "), part.name, None, f"cut short: {size} bytes belong here")
+            return
+        value = struct_of([part]).unpack(raw)[0]
+        yield (structure, position + at, size, raw.hex(" "), part.name, value, meaning(part.name, value))
+        at += size
+
+
+def _records(batch: bytes, position: int, options: DumpOptions) -> Iterator[Row]:
+    """The fields of the first records of a magic 2 batch in which nothing is wrong."""
+    decoded = decode_batch(batch, position=position)
+    if decoded.header is None or decoded.problems:
+        return
+    structure, start = ("record", position + RECORD_BATCH_OVERHEAD) if decoded.header.codec == 0 else ("record, decompressed", 0)
+    payload = bytes(decoded.payload)
+    stream = io.BytesIO(payload)
+    for index in range(decoded.header.records_count):
+        if index == MAX_RECORDS:
+            yield ("more", None, None, "", "records", None, f"only the first {MAX_RECORDS} of a batch are taken apart")
+            return
+        record_start = stream.tell()
+        if len(payload) < record_start + 5 and decoded.header.records_count > index + 1:
+            return  # what is held of a large payload ends here
+        length = VARINT.parse_stream(stream)
+        if stream.tell() + length > len(payload):
+            return
+        yield _field(structure, start, payload, record_start, stream.tell(), "length", length)
+        for part in RECORD_BODY.subcons:
+            before = stream.tell()
+            value = part.parse_stream(stream)
+            if part.name in {"key", "value", "headers"}:
+                size = stream.tell() - before
+                yield _hidden(structure, start + before, payload[before : stream.tell()], size, options, part.name)
+            else:
+                yield _field(structure, start, payload, before, stream.tell(), part.name, value)
+
+
+def _field(structure: str, start: int, payload: bytes, before: int, behind: int, name: str, value: int) -> Row:
+    raw = payload[before:behind]
+    return (structure, start + before, behind - before, raw.hex(" "), name, value, meaning(f"record.{name}", value))
+
+
+def _legacy(data: "ByteFile", position: int, size: int, options: DumpOptions) -> Iterator[Row]:
+    """The fields of a magic 0 or 1 entry; key and value as their sizes."""
+    entry = data.read_at(position, min(size, LOG_OVERHEAD + 64))
+    yield from _fixed(LEGACY_ENTRY_HEADER, entry[:LOG_OVERHEAD], position, "entry")
+    at, length = LOG_OVERHEAD, 0
+    for part in LEGACY_MESSAGES[entry[_MAGIC_AT]].subcons:
+        if not hasattr(part.subcon, "fmtstr"):
+            length = min(max(length, 0), size - at)
+            if length > 0:
+                yield _hidden(
+                    "message", position + at, data.read_at(position + at, min(length, MAX_HEX_BYTES)), length, options, part.name
+                )
+            at += max(length, 0)
+            continue
+        width = part.sizeof()
+        raw = data.read_at(position + at, min(width, size - at))
+        if len(raw) < width:
+            yield ("message", position + at, len(raw), raw.hex(" "), part.name, None, f"cut short: {width} bytes belong here")
+            return
+        length = struct_of([part]).unpack(raw)[0]
+        yield ("message", position + at, width, raw.hex(" "), part.name, length, meaning(part.name, length))
+        at += width
+
+
+def _entries(data: "ByteFile", file: DumpFile, options: DumpOptions, limit: int) -> Iterator[Row]:
+    """The first entries of an index or snapshot, and all that is damaged in it."""
+    given = 0
+    for span, position, size, *_, detail in small_rows(file, options):
+        if span == "header":
+            yield from _fixed(SNAPSHOT_HEADER, data.read_at(position, size), position, "snapshot header")
+        elif span != "entry":
+            raw = data.read_at(position, min(size, MAX_HEX_BYTES))
+            yield ("damage" if detail else span, position, size, _hex(raw, size), span if detail else "", detail, "")
+        elif given < limit:
+            yield from _fixed(_LAYOUTS[file.kind], data.read_at(position, size), position, "entry")
+        elif given == limit:
+            yield _more("entries", limit)
+        given += span == "entry"
+
+
+def _lines(data: "ByteFile") -> Iterator[Row]:
+    """The first lines of a text file."""
+    noted = DamageList("CHECKPOINT_MALFORMED")
+    for line in islice(read_text(data, noted, _TEXT_BYTES).lines(noted), MAX_LINES + 1):
+        if line.number > MAX_LINES:
+            yield ("more", None, None, "", "lines", None, f"only the first {MAX_LINES} are shown")
+            return
+        content = line.content or b""
+        shown = data.read_at(line.position, min(line.size_in_bytes, MAX_HEX_BYTES))
+        yield ("line", line.position, line.size_in_bytes, _hex(shown, line.size_in_bytes), f"line {line.number}", content, "")
+    for one in noted.rows():
+        yield ("damage", one.position, one.size_in_bytes, "", one.kind, one.detail, "")

@@ -1,0 +1,1 @@
+"""`dump --format kafka-dump-log`: a file as Kafka's own tool reads it."""

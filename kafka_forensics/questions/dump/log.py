@@ -1,0 +1,315 @@
+"""Rows of a dump for files that hold batches: each batch, or each record in them, and each damaged place, in file order."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.constants import (
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    MAX_SEQUENCE,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    compression_name,
+    control_record_name,
+)
+from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, Record
+from kafka_forensics.parsers.internal_topics.internal_records import teller
+from kafka_forensics.parsers.log.control import parse_control_record
+from kafka_forensics.parsers.log.inspection import inspector
+from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, decode_batch
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
+from kafka_forensics.rereading.record_states import NONE, UNKNOWN, RecordStates, txn_facts
+from kafka_forensics.rereading.seeking import start_position
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafka_forensics.model.batches import BatchChunk
+    from kafka_forensics.storage.source import ByteFile
+
+Row = tuple[Any, ...]
+
+BATCH_COLUMNS: Final = (
+    "span",
+    "position",
+    "size_in_bytes",
+    "base_offset",
+    "last_offset",
+    "records_count",
+    "partition_leader_epoch",
+    "magic",
+    "compression_type",
+    "timestamp_type",
+    "base_timestamp",
+    "max_timestamp",
+    "is_transactional",
+    "is_control_batch",
+    "delete_horizon_ms",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "last_sequence",
+    "crc",
+    "is_valid",
+    "control_record_type",
+    "coordinator_epoch",
+    "detail",
+)
+"""Of a row for a batch, or for a damaged place: then `span` is the kind of damage."""
+RECORD_COLUMNS: Final = (
+    "span",
+    "position",
+    "size_in_bytes",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "partition_leader_epoch",
+    "is_transactional",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "key_size",
+    "value_size",
+    "headers_count",
+    "is_valid",
+    "control_record_type",
+    "coordinator_epoch",
+    "txn_state",
+    "detail",
+)
+"""Of a row for a record; `position` is that of its batch, `size_in_bytes` its own after decompression."""
+PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
+
+FIRST_RANGE_BYTES: Final = 64 << 10
+LAST_RANGE_BYTES: Final = 4 << 20
+"""The first rows are to be seen at once; later ones come in larger portions."""
+
+
+def log_columns(options: DumpOptions) -> tuple[str, ...]:
+    """Columns of the rows that `log_rows` gives."""
+    if not options.records:
+        return BATCH_COLUMNS
+    return (*RECORD_COLUMNS, *PAYLOAD_COLUMNS) if options.show_payloads else RECORD_COLUMNS
+
+
+def log_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
+    """Rows of one file, read as they are asked for. Raises SourceError."""
+    with file.open() as log:
+        judge = _Judge(log, file)
+        for columns, damage, bytes_of in chunks_of(log, file, options):
+            pieces: list[tuple[int, int, Any]] = [(column[BatchColumn.POSITION], 0, column) for column in columns]
+            pieces += [(one.position, 1, one) for one in damage]
+            pieces.sort(key=lambda piece: piece[:2])
+            for position, is_damage, piece in pieces:
+                if is_damage:
+                    yield damage_row(piece, options)
+                elif not options.records:
+                    yield batch_row(piece)
+                else:
+                    size = piece[BatchColumn.SIZE_IN_BYTES]
+                    yield from _record_rows(piece, bytes_of(position, size), options, judge)
+
+
+def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator[tuple[list[list[int]], list[Damage], Any]]:
+    """(batches as lists by BatchColumn, damage, function that gives a batch's bytes or None) of portions of the file.
+
+    Only batches that hold an offset asked for are given, and reading begins where the offset index says and ends behind them.
+    """
+    kept: dict[int, bytes] = {}
+    open_wrappers = inspector(deep=False)
+
+    def inspect(buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int) -> list[Damage]:
+        if options.records:
+            for start, size in columns[: BatchColumn.SIZE_IN_BYTES + 1, first:end].T.tolist():
+                kept[start] = buffer[start - position : start - position + size].tobytes()
+        return open_wrappers(buffer, position, columns, first, end)
+
+    def bytes_of(position: int, size: int) -> bytes | None:
+        held = kept.get(position)
+        if held is None and size <= MAX_COMPRESSED_BYTES:
+            held = log.read_at(position, size)
+        return held
+
+    reader = SegmentReader(log, next_base_offset=file.next_base_offset, inspect=inspect)
+    for chunk in portions(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
+        columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
+        damage = [one for one in chunk.damage if one.base_offset < 0 or options.overlaps(one.base_offset, one.last_offset)]
+        yield columns, damage, bytes_of
+        kept.clear()
+
+
+def portions(reader: SegmentReader, position: int, size: int, offset_end: int | None) -> "Iterator[BatchChunk]":
+    """Chunks of growing ranges, until two in a row lie behind the offsets asked for: one batch may lie about its offset.
+
+    From byte `position` of a file of `size` bytes; `offset_end` is exclusive, None for no bound.
+    """
+    length, behind = FIRST_RANGE_BYTES, 0
+    while position < size and behind < 2:
+        for chunk in reader.chunks(position, min(position + length, size)):
+            yield chunk
+            if offset_end is not None and chunk.rows:
+                behind = behind + 1 if int(chunk.columns[BatchColumn.BASE_OFFSET].min()) >= offset_end else 0
+        if reader.landed <= position:
+            return  # the file became shorter
+        position = reader.landed
+        length = min(length * 2, LAST_RANGE_BYTES)
+
+
+def _start(log: "ByteFile", file: DumpFile, options: DumpOptions) -> int:
+    if options.offset_start is None or not file.source.seekable:
+        return 0
+    index = file.sibling(".index")
+    if index is None:
+        return 0
+    with index:
+        return start_position(log, index, file.base_offset, options.offset_start)
+
+
+def _asked_for(column: list[int], options: DumpOptions) -> bool:
+    return options.overlaps(column[BatchColumn.BASE_OFFSET], column[BatchColumn.LAST_OFFSET])
+
+
+def batch_row(column: list[int]) -> Row:
+    """The row of a batch, given by BatchColumn."""
+    (position, size, base_offset, last_offset, delta, epoch, magic, crc, crc_computed, attributes) = column[:10]
+    (base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count, control_type, coordinator_epoch) = column[
+        10:18
+    ]
+    since_2 = magic >= 2
+    is_control = since_2 and bool(attributes & CONTROL_MASK)
+    return (
+        "batch",
+        position,
+        size,
+        base_offset,
+        last_offset,
+        count,
+        epoch,
+        magic,
+        compression_name(attributes),
+        _timestamp_type(magic, attributes),
+        base_timestamp,
+        max_timestamp,
+        since_2 and bool(attributes & TRANSACTIONAL_MASK),
+        is_control,
+        base_timestamp if since_2 and attributes & DELETE_HORIZON_MASK else None,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        (base_sequence + delta) & MAX_SEQUENCE if base_sequence >= 0 else -1,
+        crc,
+        crc == crc_computed,
+        control_record_name(control_type) if is_control and control_type >= 0 else None,
+        coordinator_epoch if is_control and control_type in {0, 1} else None,
+        None,
+    )
+
+
+def _timestamp_type(magic: int, attributes: int) -> str:
+    return TIMESTAMP_TYPES[bool(attributes & TIMESTAMP_TYPE_MASK)] if magic else NO_TIMESTAMP_TYPE
+
+
+def damage_row(damage: Damage, options: DumpOptions) -> Row:
+    """The row of a damaged place; among records its offsets stand in `detail`."""
+    if not options.records:
+        known = (damage.base_offset, damage.last_offset) if damage.base_offset >= 0 else (None, None)
+        empty = (None,) * (len(BATCH_COLUMNS) - 6)
+        return (damage.kind, damage.position, damage.size_in_bytes, *known, *empty, damage.detail)
+    detail = dict(damage.detail)
+    if damage.base_offset >= 0:
+        detail |= {"base_offset": damage.base_offset, "last_offset": damage.last_offset}
+    empty = (None,) * (len(RECORD_COLUMNS) - 4)
+    payload = (None,) * len(PAYLOAD_COLUMNS) if options.show_payloads else ()
+    return (damage.kind, damage.position, damage.size_in_bytes, *empty, detail, *payload)
+
+
+class _Judge:
+    """What a record's own bytes do not say: how its transaction ended, and, of internal topics, what key and value mean.
+
+    The file's markers are read when the first record of a transaction asks.
+    """
+
+    def __init__(self, log: "ByteFile", file: DumpFile) -> None:
+        self._log, self._file = log, file
+        self._states: RecordStates | None = None
+        self._tell = teller(file.topic)
+
+    def state(self, column: list[int], *, is_valid: bool) -> str:
+        """The state of the records of a batch; of one whose CRC is wrong it is unknown, whatever its flags say."""
+        if not is_valid:
+            return UNKNOWN
+        attributes, producer_id = txn_facts(column)
+        if not attributes & TRANSACTIONAL_MASK:
+            return NONE
+        if self._states is None:
+            self._states = RecordStates(self._log, goes_on=self._file.goes_on)
+        return self._states.state(attributes, producer_id, column[BatchColumn.POSITION])
+
+    def meaning(self, record: Record, *, payloads: bool) -> dict[str, Any] | None:
+        """The fields of an internal topic's record, None of any other topic."""
+        return None if self._tell is None else self._tell(record.key, record.value, payloads)
+
+
+def _record_rows(column: list[int], batch: bytes | None, options: DumpOptions, judge: _Judge) -> Iterator[Row]:
+    """Rows of the records of one batch that are asked for, and of what is wrong inside it."""
+    position = column[BatchColumn.POSITION]
+    if batch is None:
+        yield damage_row(
+            Damage("BUDGET_EXCEEDED", position, column[BatchColumn.SIZE_IN_BYTES], detail={"reason": "batch"}), options
+        )
+        return
+    magic, attributes = column[BatchColumn.MAGIC], column[BatchColumn.ATTRIBUTES]
+    is_control = magic >= 2 and bool(attributes & CONTROL_MASK)
+    of_batch = (
+        column[BatchColumn.PARTITION_LEADER_EPOCH],
+        magic >= 2 and bool(attributes & TRANSACTIONAL_MASK),
+        column[BatchColumn.PRODUCER_ID],
+        column[BatchColumn.PRODUCER_EPOCH],
+    )
+    is_valid = column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED]
+    decoded = decode_batch(batch, position=position)
+    for record in decoded.iter_records():
+        if not options.overlaps(record.offset, record.offset):
+            continue
+        control = _control(record) if is_control else (None, None, judge.meaning(record, payloads=options.show_payloads))
+        yield (
+            "record",
+            position,
+            record.size_in_bytes,
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            *of_batch,
+            record.sequence,
+            record.key_length,
+            record.value_length,
+            len(record.headers),
+            is_valid,
+            *control[:2],
+            judge.state(column, is_valid=is_valid),
+            control[2],
+            *((record.key, record.value, record.headers) if options.show_payloads else ()),
+        )
+    for problem in decoded.problems:
+        yield damage_row(problem, options)
+
+
+def _control(record: Record) -> tuple[str, int | None, dict[str, Any] | None]:
+    """What a control record says: its type, the coordinator epoch of a marker, and what else stands in it."""
+    control = parse_control_record(record.key, record.value)
+    detail = {name: plain(value) for name, value in control.fields.items() if name != "tagged_fields"}
+    if control.problem is not None:
+        detail["problem"] = control.problem
+    return control.name, control.coordinator_epoch, detail or None
+
+
+def plain(value: Any) -> Any:
+    """`value` of a control record as JSON knows it: bytes as hexadecimal digits."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(name): plain(each) for name, each in value.items() if name != "tagged_fields"}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,204 @@
+"""Rows of a dump for everything that holds no batches: indexes, snapshots, checkpoints, identity files."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.constants import (
+    INDEX_ENTRY_SIZE,
+    PRODUCER_SNAPSHOT_ENTRY_SIZE,
+    TIME_INDEX_ENTRY_SIZE,
+    TXN_INDEX_ENTRY_SIZE,
+)
+from kafka_forensics.parsers.bounded import DamageList, read_text
+from kafka_forensics.parsers.checkpoints.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
+from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
+from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
+from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
+from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
+from kafka_forensics.parsers.indexes.time_index import parse_time_index
+from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
+from kafka_forensics.parsers.log_dir.file_names import OFFSET_CHECKPOINTS, FileKind
+from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
+
+if TYPE_CHECKING:
+    from kafka_forensics.storage.source import ByteFile
+
+Row = tuple[Any, ...]
+
+_SPAN: Final = ("span", "position", "size_in_bytes")
+_PROPERTY: Final = ("name", "value")
+_OWN: Final[dict[FileKind, tuple[str, ...]]] = {
+    FileKind.INDEX: ("offset", "log_position"),
+    FileKind.TIME_INDEX: ("timestamp", "offset"),
+    FileKind.TRANSACTION_INDEX: ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset"),
+    FileKind.PRODUCER_SNAPSHOT: (
+        "producer_id",
+        "producer_epoch",
+        "last_sequence",
+        "last_offset",
+        "offset_delta",
+        "timestamp",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+    ),
+    FileKind.LEADER_EPOCH_CHECKPOINT: ("leader_epoch", "start_offset"),
+    **dict.fromkeys(OFFSET_CHECKPOINTS, ("topic", "partition", "offset")),
+}
+"""Columns between where a row lies and its `detail`; of files not named here, `name` and `value`."""
+_SNAPSHOT_HEADER_SIZE: Final = 10
+_MAX_QUORUM_STATE_BYTES: Final = 1 << 20
+
+
+def small_columns(kind: FileKind) -> tuple[str, ...]:
+    """Columns of the rows that `small_rows` gives for a file of `kind`."""
+    return (*_SPAN, *_OWN.get(kind, _PROPERTY), "detail")
+
+
+def small_rows(file: DumpFile, options: DumpOptions) -> Iterator[Row]:
+    """Rows of one file: its entries, then what is damaged. Raises SourceError."""
+    kind = file.kind
+    width = len(_OWN.get(kind, _PROPERTY))
+    with file.open() as data:
+        if kind in _ENTRIES:
+            entries, damage, zero_tail_bytes = _ENTRIES[kind](data, file, options)
+        else:
+            named, damage = _properties(kind, data)
+            entries, zero_tail_bytes = (("property", None, None, *pair, None) for pair in named), 0
+        yield from entries
+        size = data.size_in_bytes
+    if zero_tail_bytes:
+        behind = size - size % _ENTRY_SIZES[kind]
+        yield ("zero_tail", behind - zero_tail_bytes, zero_tail_bytes, *(None,) * width, None)
+    for one in damage:
+        yield (one.kind, one.position, one.size_in_bytes, *(None,) * width, one.detail)
+
+
+Entries = tuple[Iterator[Row], list[Damage], int]
+_ENTRY_SIZES: Final = {FileKind.INDEX: INDEX_ENTRY_SIZE, FileKind.TIME_INDEX: TIME_INDEX_ENTRY_SIZE}
+
+
+def _offset_index(data: "ByteFile", file: DumpFile, options: DumpOptions) -> Entries:
+    index = parse_offset_index(data, file.base_offset)
+    rows = (
+        ("entry", row * INDEX_ENTRY_SIZE, INDEX_ENTRY_SIZE, offset, position, None)
+        for row, (offset, position) in enumerate(zip(index.offsets.tolist(), index.positions.tolist(), strict=True))
+        if options.overlaps(offset, offset)
+    )
+    return rows, index.damage, index.zero_tail_bytes
+
+
+def _time_index(data: "ByteFile", file: DumpFile, options: DumpOptions) -> Entries:
+    index = parse_time_index(data, file.base_offset)
+    rows = (
+        ("entry", row * TIME_INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE, timestamp, offset, None)
+        for row, (timestamp, offset) in enumerate(zip(index.timestamps.tolist(), index.offsets.tolist(), strict=True))
+        if options.overlaps(offset, offset)
+    )
+    return rows, index.damage, index.zero_tail_bytes
+
+
+def _transaction_index(data: "ByteFile", _file: DumpFile, options: DumpOptions) -> Entries:
+    index = parse_transaction_index(data)
+    rows = (
+        (
+            "entry",
+            entry.position,
+            TXN_INDEX_ENTRY_SIZE,
+            entry.version,
+            entry.producer_id,
+            entry.first_offset,
+            entry.last_offset,
+            entry.last_stable_offset,
+            None,
+        )
+        for entry in index.entries
+        if options.overlaps(entry.first_offset, entry.last_offset)
+    )
+    return rows, index.damage, 0
+
+
+def _producer_snapshot(data: "ByteFile", file: DumpFile, _options: DumpOptions) -> Entries:
+    snapshot = parse_producer_snapshot(data, file.base_offset)
+
+    def rows() -> Iterator[Row]:
+        if snapshot.version >= 0:
+            detail = {"version": snapshot.version, "crc": snapshot.crc, "crc_computed": snapshot.crc_computed}
+            yield ("header", 0, _SNAPSHOT_HEADER_SIZE, *(None,) * len(_OWN[FileKind.PRODUCER_SNAPSHOT]), detail)
+        for row, entry in enumerate(snapshot.entries):
+            position = _SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE
+            yield (
+                "entry",
+                position,
+                PRODUCER_SNAPSHOT_ENTRY_SIZE,
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_offset,
+                entry.offset_delta,
+                entry.timestamp,
+                entry.coordinator_epoch,
+                entry.current_txn_first_offset,
+                None,
+            )
+
+    return rows(), snapshot.damage, 0
+
+
+def _leader_epochs(data: "ByteFile", _file: DumpFile, _options: DumpOptions) -> Entries:
+    epochs = parse_leader_epochs(data)
+    rows = (("entry", None, None, entry.leader_epoch, entry.start_offset, None) for entry in epochs.entries)
+    return rows, epochs.damage, 0
+
+
+def _offset_checkpoint(data: "ByteFile", _file: DumpFile, _options: DumpOptions) -> Entries:
+    checkpoint = parse_offset_checkpoint(data)
+    rows = (("entry", None, None, topic, partition, offset, None) for (topic, partition), offset in checkpoint.offsets.items())
+    return rows, checkpoint.damage, 0
+
+
+_ENTRIES: Final[dict[FileKind, Callable[["ByteFile", DumpFile, DumpOptions], Entries]]] = {
+    FileKind.INDEX: _offset_index,
+    FileKind.TIME_INDEX: _time_index,
+    FileKind.TRANSACTION_INDEX: _transaction_index,
+    FileKind.PRODUCER_SNAPSHOT: _producer_snapshot,
+    FileKind.LEADER_EPOCH_CHECKPOINT: _leader_epochs,
+    **dict.fromkeys(OFFSET_CHECKPOINTS, _offset_checkpoint),
+}
+
+
+def _properties(kind: FileKind, data: "ByteFile") -> tuple[list[tuple[str, Any]], list[Damage]]:
+    """(name, value) of what a file says of itself, absent ones left out, and its damage."""
+    if kind is FileKind.META_PROPERTIES:
+        meta = parse_meta_properties(data)
+        named: dict[str, Any] = {
+            "version": meta.version,
+            "node_id": meta.node_id,
+            "cluster_id": meta.cluster_id,
+            "directory_id": meta.directory_id,
+        }
+        damage = meta.damage
+    elif kind is FileKind.PARTITION_METADATA:
+        metadata = parse_partition_metadata(data)
+        named, damage = {"version": metadata.version, "topic_id": metadata.topic_id}, metadata.damage
+    elif kind is FileKind.CLEAN_SHUTDOWN:
+        shutdown = parse_clean_shutdown(data)
+        named, damage = {"clean_shutdown": True, "broker_epoch": shutdown.broker_epoch}, shutdown.damage
+    else:
+        named, damage = _quorum_state(data)
+    return [pair for pair in named.items() if pair[1] is not None], damage
+
+
+def _quorum_state(data: "ByteFile") -> tuple[dict[str, Any], list[Damage]]:
+    """The fields of a `quorum-state` (FileQuorumStateStore): one JSON object."""
+    noted = DamageList("CHECKPOINT_MALFORMED")
+    text = read_text(data, noted, _MAX_QUORUM_STATE_BYTES).data
+    try:
+        content = json.loads(text) if text else {}
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
+        content = None
+    if not isinstance(content, dict):
+        noted.add(0, len(text), "json")
+        content = {}
+    return content, noted.rows()

@@ -1,0 +1,1 @@
+"""`epochs`: leader epochs by every witness."""

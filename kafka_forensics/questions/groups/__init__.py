@@ -1,0 +1,1 @@
+"""`groups`: committed offsets against the logs they point into."""

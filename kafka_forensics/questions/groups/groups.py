@@ -1,0 +1,268 @@
+"""Committed offsets against the logs they point into, and why the newest records of a partition cannot be read."""
+
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.replicas.group_offsets import timestamps_of
+from kafka_forensics.analysis.replicas.readable import Readable, readable
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
+from kafka_forensics.model.group_log import Committed, Group, GroupHistory, GroupLog, OffsetCommit
+from kafka_forensics.model.results import ScanResult
+from kafka_forensics.model.share_state import ShareLog, ShareState
+from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.witnesses.share_log import read_share_logs
+from kafka_forensics.witnesses.witnesses import read_witnesses
+
+TopicPartition = tuple[str, int]
+_OWN_KINDS = frozenset({"GROUP_OFFSET_BEYOND_LOG", "READERS_HELD_BACK"})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnds:
+    """Where the copies of a partition start and end, and what holds its readers back."""
+
+    log_start_offset: int
+    """The smallest of all copies."""
+    log_end_offset: int
+    """The largest of all copies."""
+    readable: Readable
+    all_read: bool = True
+    """Whether all copies were read to their ends, and by that whether none may reach further."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """What one group committed on one partition; `ends` is None where no copy of the partition was given.
+
+    `group` is None in rows of partitions on which no group committed, `topic` in those of groups that committed nothing and of
+    share groups on a topic whose name nothing tells. `status` is `committed`; `pending`: in a transaction without a marker, so it
+    does not count yet; or `share`: how far a share group is, which commits no offsets.
+    """
+
+    group: str | None
+    about: Group | None
+    topic: str | None
+    partition: int | None
+    commit: OffsetCommit | None = None
+    status: str | None = None
+    in_transaction: bool = False
+    record_offset: int | None = None
+    log_partition: int | None = None
+    """Of `__consumer_offsets`, or of `__share_group_state`."""
+    log_broker: int | str | None = None
+    """Whose copy of it was read."""
+    unknown_after_offset: int | None = None
+    producer_id: int | None = None
+    """Of a pending commit."""
+    ends: PartitionEnds | None = None
+    share: ShareState | None = None
+
+    @property
+    def topic_or_id(self) -> str | None:
+        """The topic's name, of a share group's topic that nothing names its id."""
+        return self.share.topic_id if self.topic is None and self.share is not None else self.topic
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind the leader's log end (the longest copy's if no leader is known), None if that or the offset is unknown.
+
+        Of a share group those from its start offset on that are not done with.
+        """
+        if self.ends is None or not self.ends.all_read:
+            return None
+        if self.share is not None:
+            start, done = self.share.start_offset, self.share.delivery_complete_count
+            return None if start < 0 or done < 0 else max(self.ends.readable.log_end_offset - start - done, 0)
+        if self.commit is None:
+            return None
+        return max(self.ends.readable.log_end_offset - self.commit.offset, 0)
+
+    @property
+    def beyond_end(self) -> int | None:
+        """Offsets committed beyond the end of every copy; 0 where there are none, None where a copy not read may have them."""
+        if self.ends is None or self.commit is None:
+            return None
+        beyond = max(self.commit.offset - self.ends.log_end_offset, 0)
+        return beyond if self.ends.all_read or not beyond else None
+
+
+@dataclass(slots=True)
+class GroupsAnswer:
+    """Rows by group, topic and partition; the logs they were read from; the scan of the partitions, with what it found of them."""
+
+    rows: list[GroupRow]
+    logs: list[GroupLog]
+    result: ScanResult
+    partitions: dict[TopicPartition, PartitionEnds] = field(default_factory=dict)
+    has_log: bool = True
+    """Whether there is any copy of `__consumer_offsets`."""
+    share_logs: list[ShareLog] = field(default_factory=list)
+    """Those of `__share_group_state`."""
+
+    @property
+    def names(self) -> list[str]:
+        """Every group of the logs, asked for or not."""
+        committed = {one.group for log in self.logs for one in log.committed}
+        committed |= {one.group for log in self.logs for one in log.pending}
+        committed |= {state.group for log in self.share_logs for state in log.states}
+        return sorted(committed.union(*(log.groups for log in self.logs)))
+
+
+def groups(
+    paths: list[str],
+    options: ScanOptions,
+    *,
+    group_glob: str | None = None,
+    every_partition: bool = False,
+    progress: Progress | None = None,
+) -> GroupsAnswer:
+    """What groups committed, against the logs of the partitions that `options` leave.
+
+    `every_partition` also reads partitions on which no group committed. Raises UsageError for paths that make no sense.
+    """
+    inputs = gather(paths, options, elsewhere=True)
+    use_compiled(worth_compiling(sum(plan.bytes for plan in inputs.internal)))
+    witnesses = read_witnesses(inputs)
+    history = witnesses.groups
+    share_logs, malformed = read_share_logs(inputs)
+    history = GroupHistory() if history is None else history
+    names = _topic_names(inputs, witnesses) if share_logs else {}
+    every = _rows(history, share_logs, names, ScanOptions(), None)
+    require_asked(
+        inputs, options, {(row.topic_or_id, row.partition) for row in every if row.topic_or_id and row.partition is not None}
+    )
+    rows = _rows(history, share_logs, names, options, group_glob)
+    wanted = {(row.topic, row.partition) for row in rows}
+    if not every_partition:
+        inputs.replicas = [plan for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in wanted]
+    ends: dict[TopicPartition, PartitionEnds] = {}
+
+    def look(replicas: list[Replica], reader: LogReader, _: PartitionResult) -> None:
+        context = replicas[0].context
+        if context.topic != CLUSTER_METADATA_TOPIC:  # its readers are the quorum's, which know no ISR
+            read = [one for one in replicas if one.end_is_known]
+            if read:
+                ends[context.topic, context.partition] = _ends(read, reader, all_read=len(read) == len(replicas))
+
+    result = scan_inputs(inputs, options, progress, look, witnesses)
+    own = (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC)
+    result.findings = [one for one in result.findings if one.kind in _OWN_KINDS or one.place.topic in own] + malformed
+    rows = [_with_ends(row, ends) for row in rows]
+    if every_partition and group_glob is None:
+        rows += [GroupRow(None, None, *key, ends=ends[key]) for key in ends if key not in wanted]
+    rows.sort(key=lambda row: (row.group is None, row.group or "", row.topic or "", row.partition or 0, row.status or ""))
+    return GroupsAnswer(rows, history.logs, result, ends, witnesses.groups is not None, share_logs)
+
+
+def _topic_names(inputs: Inputs, witnesses: Witnesses) -> dict[str, str]:
+    """Topic id → name: as share groups were told, as the controller's log has it, and as the directories say."""
+    names: dict[str, str] = {}
+    for log in [] if witnesses.groups is None else witnesses.groups.logs:
+        names |= log.topic_names
+    if witnesses.controller is not None:
+        names |= {topic_id: topic.topic for topic_id, topic in witnesses.controller.topics.items() if topic.topic}
+    for plan in (*inputs.replicas, *inputs.internal):
+        if plan.context.topic_id is not None:
+            names[plan.context.topic_id] = plan.context.topic
+    return names
+
+
+def _share_row(log: ShareLog, state: ShareState, topic: str | None, groups: dict[str, Group]) -> GroupRow:
+    return GroupRow(
+        state.group,
+        groups.get(state.group, Group(state.group, "share")),
+        topic,
+        state.partition,
+        status="share",
+        record_offset=state.record_offset,
+        log_partition=log.partition,
+        log_broker=log.broker,
+        unknown_after_offset=state.unknown_after,
+        share=state,
+    )
+
+
+def _rows(
+    history: GroupHistory, share_logs: list[ShareLog], names: dict[str, str], options: ScanOptions, group_glob: str | None
+) -> list[GroupRow]:
+    """A row for each offset that is committed or pending, each share partition, and one for each group that has none."""
+    groups = {name: group for log in history.logs for name, group in log.groups.items()}
+    shares = [_share_row(log, state, names.get(state.topic_id), groups) for log in share_logs for state in log.states]
+    rows: list[GroupRow] = [*shares]
+    for log in history.logs:
+        rows += [_committed(log, one) for one in log.committed]
+        rows += [
+            GroupRow(
+                one.group,
+                log.groups.get(one.group),
+                one.topic,
+                one.partition,
+                one.commit,
+                "pending",
+                in_transaction=True,
+                record_offset=one.record_offset,
+                log_partition=log.partition,
+                log_broker=log.broker,
+                producer_id=one.producer_id,
+            )
+            for one in log.pending
+        ]
+        if options.topic_glob is None and options.partition is None:
+            named = {row.group for row in rows}
+            rows += [
+                GroupRow(
+                    name,
+                    one,
+                    None,
+                    None,
+                    log_partition=log.partition,
+                    log_broker=log.broker,
+                    unknown_after_offset=one.unknown_after,
+                )
+                for name, one in log.groups.items()
+                if name not in named
+            ]
+    return [row for row in rows if _is_wanted(row, options, group_glob)]
+
+
+def _is_wanted(row: GroupRow, options: ScanOptions, group_glob: str | None) -> bool:
+    if group_glob is not None and not fnmatchcase(row.group or "", group_glob):
+        return False
+    if options.partition is not None and row.partition != options.partition:
+        return False
+    return options.topic_glob is None or fnmatchcase(row.topic_or_id or "", options.topic_glob)
+
+
+def _committed(log: GroupLog, one: Committed) -> GroupRow:
+    return GroupRow(
+        one.group,
+        log.groups.get(one.group),
+        one.topic,
+        one.partition,
+        one.last,
+        "committed",
+        one.in_transaction,
+        one.record_offset,
+        log.partition,
+        log.broker,
+        one.unknown_after,
+    )
+
+
+def _with_ends(row: GroupRow, ends: dict[TopicPartition, PartitionEnds]) -> GroupRow:
+    if row.topic is None or row.partition is None:
+        return row
+    return replace(row, ends=ends.get((row.topic, row.partition)))
+
+
+def _ends(replicas: list[Replica], reader: LogReader, *, all_read: bool) -> PartitionEnds:
+    answer = readable(replicas, replicas[0].context.control, timestamps_of(reader))
+    start = min(one.log_start_offset for one in replicas)
+    return PartitionEnds(start, max(one.log_end_offset for one in replicas), answer, all_read)

@@ -1,0 +1,1 @@
+"""`metadata`: every change of every partition by the controller's log."""

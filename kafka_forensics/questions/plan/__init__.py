@@ -1,0 +1,1 @@
+"""`plan`: elections planned on copied directories, and what each would cost."""

@@ -1,0 +1,135 @@
+"""Damaged batches of replicas as a plan counts them: their offsets, and whether they are rotten copies of what another holds; and
+what of a log could not be read, which is no damage."""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.segments.continuity import MAX_RELATIVE_OFFSET
+from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.replication.epochs import epoch_at
+from kafka_forensics.replication.offset_ranges import Range, Ranges, clipped, normalised, without
+
+if TYPE_CHECKING:
+    from kafka_forensics.rereading.reader import LogReader
+
+_HIDING: Final = ("FRAMING_LOST", "BUDGET_EXCEEDED", "SEG_HOLE")
+"""Damage that may hide whole batches; of the others the headers tell."""
+OFFSETS_COMPARED: Final = 1 << 20
+"""A damaged range of more offsets is not compared batch by batch."""
+
+_Batch = tuple[int, int]
+"""(first offset, last offset)."""
+
+
+def damaged_offsets(one: Replica) -> Ranges:
+    """Offsets of bytes that are there and are not good batches: between good batches by these, behind the last by the headers.
+
+    In cleaned logs offsets are missing anyway, so there only the headers tell. Bytes that are all zero hold nothing.
+    """
+    found = normalised([*_between(one), *damaged_by_headers(one)])
+    tail = one.state.continuity.bad_tail
+    if tail is not None and 0 <= tail.start_offset < tail.end_offset:
+        found = normalised([*found, *without([(tail.start_offset, tail.end_offset)], _runs(one))])
+    lies = [
+        damage for _, damage in one.state.framing.damage.get("FRAMING_LOST", ()) if damage.detail.get("reason") == "length_lies"
+    ]
+    last = [(each.base_offset, each.last_offset + 1) for each in lies if each.base_offset == one.course.end_offset]
+    return normalised([*found, *last])
+
+
+def _between(one: Replica) -> Iterator[Range]:
+    """What damage between good batches has eaten, unless it is nothing but zeros, or was never read."""
+    holes = {(segment, damage.position): damage for segment, damage in one.state.framing.damage.get("SEG_HOLE", ())}
+    unread = unread_offsets(one)
+    for place, offsets in one.course.eaten.items():
+        if not _is_empty(holes.get(place)) and offsets[1] - offsets[0] <= MAX_RELATIVE_OFFSET and offsets not in unread:
+            yield offsets
+
+
+def unread_offsets(one: Replica) -> Ranges:
+    """Offsets before the log's end that stood, if anywhere, in segments that could not be read, or not to their ends."""
+    found = []
+    for run in one.state.continuity.runs if one.state.unread else ():
+        place = run.after_damage
+        if place in one.course.eaten and any(place[0] <= segment < run.segment for segment in one.state.unread):
+            found.append(one.course.eaten[place])
+    return tuple(found)
+
+
+def _is_empty(damage: Damage | None) -> bool:
+    return damage is not None and damage.detail.get("zero_bytes") == damage.size_in_bytes
+
+
+def _runs(one: Replica) -> Ranges:
+    return normalised((run.start_offset, run.end_offset) for run in one.state.continuity.runs)
+
+
+def has_unknown_bytes(one: Replica) -> bool:
+    """Whether bytes behind the last good batch may hold records, and nothing tells their offsets."""
+    continuity = one.state.continuity
+    if continuity.damage_at_end is None:
+        return False
+    if continuity.bad_tail is not None and continuity.bad_tail.closed:
+        return True
+    for kind in _HIDING:
+        for segment, damage in one.state.framing.damage.get(kind, ()):
+            behind = (segment, damage.position) >= continuity.damage_at_end
+            if behind and damage.base_offset < 0 and not _is_empty(damage):
+                return True
+    return False
+
+
+def unproven(replicas: Sequence[Replica], reader: "LogReader") -> dict[tuple[int, int], Ranges]:
+    """Damaged offsets that another replica has as well, and nothing proves that it was given the same records; by the numbers of
+    the two in ascending order."""
+    found: dict[tuple[int, int], Ranges] = {}
+    damaged = [damaged_offsets(one) for one in replicas]
+    for i, j in permutations(range(len(replicas)), 2):
+        both = normalised([*_runs(replicas[j]), *damaged[j]]) if damaged[i] else ()
+        open_ones = [
+            each
+            for low, high in damaged[i]
+            for part in clipped(both, low, high)
+            for each in without([part], tuple(_same(replicas[i], replicas[j], reader, part)))
+        ]
+        if open_ones:
+            pair = (min(i, j), max(i, j))
+            found[pair] = normalised((*found.get(pair, ()), *open_ones))
+    return found
+
+
+def _same(left: Replica, right: Replica, reader: "LogReader", part: Range) -> list[Range]:
+    """What of `part` surely held the same batches in both: they stand in one leader epoch, or their headers keep one CRC."""
+    start, end = part
+    epochs = {epoch for one in (left, right) for epoch in (_epoch_before(one, start), epoch_at(one.epochs, end))}
+    inside = end < min(left.course.end_offset, right.log_end_offset)
+    if inside and len(epochs) == 1 and min((one or 0) if one is not None else -1 for one in epochs) >= 0:
+        return [part]
+    if end - start > OFFSETS_COMPARED:
+        return []
+    ours, theirs = _headers(left, reader, part), _headers(right, reader, part)
+    return list(
+        normalised(
+            (base, last + 1)
+            for (base, last), (crc, epoch) in ours.items()
+            if (base, last) in theirs and (crc == theirs[base, last][0] or (0 <= epoch == theirs[base, last][1]))
+        )
+    )
+
+
+def _epoch_before(one: Replica, start: int) -> int | None:
+    """Leader epoch in which a range begins: that of the good batch before it, or at its start; where the log begins damaged, by its
+    leader-epoch-checkpoint."""
+    batches, file = one.epochs, one.context.epoch_checkpoint or ()
+    tried = (epoch_at(batches, start - 1), epoch_at(batches, start), epoch_at(file, start))
+    return next((epoch for epoch in tried if epoch is not None), None)
+
+
+def _headers(one: Replica, reader: "LogReader", part: Range) -> dict[_Batch, tuple[int, int]]:
+    """Batches of a range → (CRC as stored, leader epoch)."""
+    rows = reader.batches(one, *part)
+    columns = (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.CRC, BatchColumn.PARTITION_LEADER_EPOCH)
+    return {(base, last): (crc, epoch) for base, last, crc, epoch in zip(*(rows[each].tolist() for each in columns), strict=True)}

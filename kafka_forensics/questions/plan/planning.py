@@ -1,0 +1,436 @@
+"""Elections planned on copied directories: the scan's replicas as small values, the planner, and what is lost counted."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from itertools import combinations, pairwise
+from typing import Final
+
+from kafka_forensics.analysis.replicas.differences import BLOCK_OFFSETS, Differences, differences, walked
+from kafka_forensics.analysis.replicas.fork_cuts import brokers_epochs
+from kafka_forensics.analysis.replicas.recovery import refused_at
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.evidence.context import ReplicaContext
+from kafka_forensics.evidence.inputs import broker_order, gather
+from kafka_forensics.evidence.ledger import NOT_READ, Case, ExpectedReplica
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
+from kafka_forensics.judging.environment import identity_groups
+from kafka_forensics.judging.partitions import PartitionResult
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
+from kafka_forensics.model.controller import PartitionControl
+from kafka_forensics.model.findings import Finding, Severity
+from kafka_forensics.model.results import Read, ScanResult
+from kafka_forensics.model.transaction_log import TransactionLog
+from kafka_forensics.questions.plan.brokers import check_dead, check_names, control_of, nodes_left, nodes_of
+from kafka_forensics.questions.plan.controller import why_no_word
+from kafka_forensics.questions.plan.damage import damaged_offsets, has_unknown_bytes, unproven, unread_offsets
+from kafka_forensics.questions.plan.witnesses import witnesses_of
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
+from kafka_forensics.replication.planner.plan_steps import Steps, steps
+from kafka_forensics.replication.planner.planner import plan_partition
+from kafka_forensics.replication.planner.plans import (
+    NO_WORD,
+    UNSAID,
+    Broker,
+    Candidate,
+    Loss,
+    Missing,
+    Plan,
+    PlanPartition,
+    PlanReplica,
+    Strays,
+    TruncateBy,
+    Witness,
+)
+from kafka_forensics.replication.planner.start_order import StartOrder, start_order, wish_of
+from kafka_forensics.rereading.reader import LogReader
+from kafka_forensics.witnesses.controller import present_topic
+from kafka_forensics.witnesses.witnesses import read_witnesses
+
+CONTRADICTING: Final = frozenset(
+    {
+        "COMMITTED_LOST_EVERYWHERE",
+        "EPOCH_CACHE_MISMATCH",
+        "EPOCH_FIELD_MISMATCH",
+        "GROUP_OFFSET_BEYOND_LOG",
+        "HW_BEYOND_LEO",
+        "ISR_MEMBER_MISSING_COMMITTED",
+        "SAME_EPOCH_DIVERGENCE",
+        "TOPIC_ID_MISMATCH",
+    }
+)
+"""Findings of a scan where witnesses that a plan is made from contradict each other, or the logs."""
+BEARING: Final = CONTRADICTING | {
+    "BATCH_CRC_MISMATCH",
+    "FORK_ABOVE_HW",
+    "FORK_BELOW_HW",
+    "FRAMING_LOST",
+    "LRS_LOSS",
+    "LRS_RISK",
+    "UNCLEAN_LOSS",
+}
+"""Findings of a scan that bear on elections."""
+ABSENT: Final = ("copy_absent", "dead_copy_absent", "not_copied")
+LOSSES_COUNTED: Final = 512
+"""Losses of a partition whose records and bytes are counted; of more, only the offsets are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What a loss comes to: records, and bytes of the batches that hold them; None where the log could not be read again."""
+
+    records: int | None
+    bytes: int | None
+
+
+@dataclass(slots=True)
+class Planned:
+    """One partition's plan, what it was made from, and what its losses come to."""
+
+    given: PlanPartition
+    plan: Plan
+    amounts: dict[tuple[int, int, str], Amount] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    """What the scan found that bears on elections."""
+    not_read: list[ReplicaContext] = field(default_factory=list)
+    """Replicas whose copy is here and of whose log nothing could be read: nothing is planned for them."""
+    others: int = 0
+    """Further partitions in the log directories that were given, for which the same brokers start."""
+
+    def amount(self, one: Loss) -> Amount:
+        """What a loss of this plan comes to."""
+        return self.amounts.get(_key(one), Amount(None, None))
+
+    def total(self, losses: Sequence[Loss]) -> Amount:
+        """What all losses of an election come to; a batch that lies in two of them counts once."""
+        records: int | None = 0
+        size: int | None = 0
+        for each in _runs(losses):
+            amount = self.amount(each)
+            records = None if records is None or amount.records is None else records + amount.records
+            size = None if size is None or amount.bytes is None else size + amount.bytes
+        return Amount(records, size)
+
+    @property
+    def recommended(self) -> Candidate | None:
+        """The candidate that loses least."""
+        return self.candidate(self.plan.recommended)
+
+    def candidate(self, broker: int | str | None) -> Candidate | None:
+        """The candidate of this name."""
+        return next((one for one in self.plan.candidates if one.broker == broker), None)
+
+    def steps(self, candidate: Candidate) -> Steps:
+        """How to bring that election about."""
+        return steps(self.given, self.plan, candidate)
+
+
+@dataclass
+class Plans:
+    """Plans of all partitions asked for that matter; of a single partition always."""
+
+    planned: list[Planned] = field(default_factory=list)
+    partitions: int = 0
+    absent: Counter[int | str] = field(default_factory=Counter)
+    """Broker → partitions whose replicas it holds, by the controller's log, and no copy of it is here."""
+    not_read: Counter[int | str] = field(default_factory=Counter)
+    """Broker → partitions of which its copy is here and nothing of its log could be read."""
+    unsaid: Counter[str] = field(default_factory=Counter)
+    """Why the controller does not say what replicas there are, see `Missing` → partitions."""
+    refused: Counter[int | str] = field(default_factory=Counter)
+    """Broker that would not start on its copy → partitions of which that has replicas."""
+    by_raft: int = 0
+    """Partitions of the controllers' log, which elect among themselves."""
+    result: ScanResult | None = None
+
+    @cached_property
+    def start_order(self) -> StartOrder | None:
+        """The order in which to start brokers for all of several; None where it makes no difference."""
+        if self.partitions < 2:
+            return None
+        chosen = [(each, each.recommended) for each in self.planned]
+        wishes = [wish_of(each.given, each.plan, each.steps(best)) for each, best in chosen if best is not None]
+        live = {one.broker for each in self.planned for one in each.plan.candidates}
+        return start_order([wish for wish in wishes if wish is not None], sorted(live, key=broker_order))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a plan is asked for beyond what a scan is."""
+
+    truncate_by: TruncateBy | None = None
+    dead: frozenset[str] = frozenset()
+    """Brokers that will not come back."""
+
+
+def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progress: Progress | None = None) -> Plans:
+    """Plan the elections of every partition that `options` leave. Raises UsageError for paths that make no sense, and for dead
+    brokers that neither the copies nor the controller's log know."""
+    inputs = gather(paths, options)
+    witnesses = read_witnesses(inputs)
+    check_names(inputs)
+    check_dead(asked.dead, inputs, witnesses.controller)
+    plan_of = {id(one.context): one for one in inputs.replicas}
+    found = Plans()
+    no_word = cache(partial(why_no_word, inputs, witnesses.controller))
+    unknown = unknown_to_controller(inputs)
+    voters = None if witnesses.controller is None else voters_end(witnesses.controller)
+    strays: Strays = "deleted" if witnesses.controller is not None and may_delete(witnesses.controller) else "set_aside"
+
+    def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+        if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
+            found.by_raft += 1
+            return
+        groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
+        present, known = present_topic(groups, replicas)
+        best = groups[present]
+        chosen = [replicas[number] for number in best]
+        context = chosen[0].context
+        is_stray = (context.topic, context.partition, context.topic_id) in unknown
+        one = _planned(chosen, reader, result, asked, witnesses.transaction_log, strays if is_stray else None)
+        behind = voters is not None and _changed_since(context.control, voters)
+        if any(each.kind == NO_WORD for each in one.plan.missing):
+            kind = "voters_behind" if behind else no_word()
+            missing = tuple(replace(each, kind=kind) if each.kind == NO_WORD else each for each in one.plan.missing)
+            one.plan = replace(one.plan, missing=missing)
+        rest = [replicas[number] for group in groups if group is not best for number in group]
+        undecided = [] if known or not rest else [Missing("topic_undecided")]
+        one.plan = _with_missing(one.plan, [*undecided, *(Missing("other_topic", each.broker) for each in rest)])
+        one.plan = _with_not_read(one.plan, one.not_read)
+        found.not_read.update(each.broker for each in one.not_read)
+        found.partitions += 1
+        found.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
+        found.refused.update(each.broker for each in one.plan.missing if each.kind == "does_not_start" and each.broker is not None)
+        found.unsaid.update(each.kind for each in one.plan.missing if each.kind in UNSAID)
+        if len(found.planned) == 1 and not found.planned[0].plan.matters:
+            found.planned.clear()
+        if one.plan.matters or found.partitions == 1:
+            found.planned.append(one)
+
+    there = {
+        (each.topic, each.partition)
+        for log_dir in inputs.log_dirs
+        for each in log_dir.found.partitions
+        if each.legal and not each.suffix and each.topic != CLUSTER_METADATA_TOPIC
+    }
+    found.result = scan_inputs(inputs, options, progress, look, witnesses)
+    for each in found.planned if found.partitions == 1 else ():
+        each.others = max(len(there) - 1, 0)
+    return found
+
+
+def _changed_since(control: PartitionControl | None, offset: int) -> bool:
+    """Whether what is known of a partition is from the controllers' log at or behind an offset."""
+    return control is not None and control.last_offset is not None and control.last_offset >= offset
+
+
+def _with_not_read(plan: Plan, not_read: list[ReplicaContext]) -> Plan:
+    """The plan with a word of each copy that is here and could not be read, which is not absent."""
+    here = {each.node for each in not_read}
+    missing = tuple(one for one in plan.missing if not (one.kind == "copy_absent" and one.broker in here))
+    return replace(plan, missing=(*missing, *(Missing("copy_not_read", each.node) for each in not_read)))
+
+
+def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
+    return replace(plan, missing=(*plan.missing, *missing)) if missing else plan
+
+
+def _planned(
+    replicas: list[Replica],
+    reader: LogReader,
+    result: PartitionResult,
+    asked: PlanOptions,
+    log: TransactionLog | None,
+    strays: Strays | None,
+) -> Planned:
+    """The plan of one partition; further witnesses are sought only where something would be lost."""
+    context = replicas[0].context
+    not_read = [one.context for one in replicas if one.read is Read.NONE]
+    replicas = [one for one in replicas if one.read is not Read.NONE]
+    conflicts = result.summary.agreement.kind == "conflict"
+    apart = _apart(replicas, reader) if conflicts else {}
+    for pair, ranges in unproven(replicas, reader).items():
+        apart[pair] = normalised((*apart.get(pair, ()), *ranges))
+    control = control_of(context.control)
+    nodes: dict[Broker, int] = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
+    guessed = nodes_left(replicas, nodes, control, asked.dead)
+    nodes |= guessed
+    dead = nodes_of(asked.dead)
+    nodes |= {row.broker: row.node for row in context.without_copy if row.node is not None}
+    heads = {
+        (one.place.broker, one.place.log_dir, one.place.offset_end): one.place.offset_start
+        for one in result.findings
+        if one.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and one.severity.rank >= Severity.ERROR.rank
+    }
+
+    def given(sought: bool) -> PlanPartition:
+        values = []
+        for one in replicas:
+            told = witnesses_of(one, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
+            value = _value(one, dead.isdisjoint({one.broker, nodes.get(one.broker, one.broker)}), told)
+            values.append(replace(value, head_start=heads.get((one.broker, one.context.log_dir, one.log_start_offset))))
+        values += [_absent(row, dead) for row in context.without_copy if row.case is Case.ABSENT and row.is_assigned is not False]
+        known = {one.broker for one in replicas} | {one.broker for one in not_read}
+        unseen = [row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED]
+        left_out = tuple(broker for broker in unseen if broker not in known)
+        compacted = any(one.context.compacted for one in replicas)
+        called = context.topic, context.partition
+        return PlanPartition(*called, values, apart, control, compacted, nodes, frozenset(guessed), dead, left_out, strays)
+
+    partition = given(sought=False)
+    plan = plan_partition(partition, asked.truncate_by)
+    planned = Planned(partition, plan, findings=[one for one in result.findings if one.kind in BEARING], not_read=not_read)
+    if plan.at_stake or any(one.losses for one in plan.candidates):
+        planned.given = given(sought=True)
+        planned.plan = plan_partition(planned.given, asked.truncate_by)
+        by_broker = {one.broker: one for one in replicas}
+        for losses in [planned.plan.at_stake, *(one.losses for one in planned.plan.candidates)]:
+            for loss in (*losses, *_runs(losses)):
+                if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
+                    planned.amounts[_key(loss)] = _amount(by_broker[_soundest(planned.given, loss)], reader, loss)
+        if _is_older(context.control, planned.plan, by_broker, reader):
+            planned.plan = _with_missing(planned.plan, [Missing("controller_log_older")])
+    return planned
+
+
+def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Broker, Replica], reader: LogReader) -> bool:
+    """Whether committed records that an ordinary start would lose are newer than the controllers' log: who was in sync when they
+    were committed, it does not say."""
+    if control is None or control.as_of_ms is None:
+        return False
+    losses = [loss for one in plan.candidates if one.broker in plan.ordinary for loss in one.losses if loss.committed]
+    for loss in losses:
+        rows = reader.batches(by_broker[loss.held_by[0]], loss.committed_end - 1, loss.committed_end)
+        if rows.shape[1] and int(rows[BatchColumn.MAX_TIMESTAMP, -1]) > control.as_of_ms:
+            return True
+    return False
+
+
+def _runs(losses: Sequence[Loss]) -> list[Loss]:
+    """Losses of one log that follow each other as one."""
+    found: list[Loss] = []
+    for one in sorted(losses, key=lambda one: (str(one.held_by[0]), one.start)):
+        if found and found[-1].held_by[0] == one.held_by[0] and found[-1].end == one.start:
+            holders = tuple(broker for broker in found[-1].held_by if broker in one.held_by)
+            found[-1] = found[-1]._replace(end=one.end, held_by=holders)
+        else:
+            found.append(one)
+    return found
+
+
+def _soundest(given: PlanPartition, one: Loss) -> Broker:
+    """Who of those that hold it has the least of it in damaged batches."""
+    damaged = {each.broker: each.damaged for each in given.replicas}
+    return min(one.held_by, key=lambda broker: counted(clipped(damaged[broker], one.start, one.end)))
+
+
+def _key(one: Loss) -> tuple[int, int, str]:
+    return one.start, one.end, str(one.held_by[0])
+
+
+def _absent(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:
+    """A replica whose broker finds no directory of it: it starts with an empty log."""
+    is_live = {row.broker, row.node}.isdisjoint(dead)
+    return PlanReplica(row.broker, 0, 0, 0, is_live=is_live, checkpoint=(), crashed=not row.stopped_cleanly, is_absent=True)
+
+
+def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanReplica:
+    """A replica as its broker would load it: of a copy that was not taken from a running one, after recovery."""
+    context, outlook = one.context, None if one.context.live else one.recovery
+    end = one.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
+    if one.misplaced:
+        end = min(end, one.log_end_offset)  # a broker may take a wrong base offset for its log's end; no record stands there
+    checkpoint = context.epoch_checkpoint
+    epochs = brokers_epochs(one)
+    return PlanReplica(
+        context.broker,
+        one.log_start_offset,
+        end,
+        context.high_watermark,
+        tuple(one.epochs),
+        None if checkpoint is None else epochs,
+        _held(one),
+        tuple(witnesses),
+        is_live,
+        outlook is None or outlook.starts,
+        None if outlook is None else refused_at(outlook),
+        one.end_is_known,
+        not (context.clean_shutdown or context.live),
+        damaged_offsets(one),
+        has_unknown_bytes(one),
+        unread_offsets(one),
+        epochs_without_checkpoint=epochs if checkpoint is None else (),
+    )
+
+
+def _held(one: Replica) -> Ranges:
+    """Offsets of its good batches; what the cleaner took before the first of them is not missing."""
+    held = normalised((run.start_offset, run.end_offset) for run in one.state.continuity.runs)
+    if held and one.context.compacted:
+        return normalised(((min(one.log_start_offset, held[0][0]), held[0][1]), *held[1:]))
+    return held
+
+
+def _apart(replicas: list[Replica], reader: LogReader) -> dict[tuple[int, int], Ranges]:
+    """Where pairs of replicas hold different records."""
+    found = {}
+    for i, j in combinations(range(len(replicas)), 2):
+        ranges = _contents(
+            differences(replicas[i], replicas[j], reader), min(replicas[i].log_end_offset, replicas[j].log_end_offset)
+        )
+        if ranges:
+            found[i, j] = ranges
+    return found
+
+
+def _contents(found: Differences, end: int) -> Ranges:
+    """Offsets below `end` at which two logs hold different records.
+
+    The comparison names the batches, but for blocks it passed over: differences of two blocks count as one. Logs that parted may
+    agree again behind the fork, where the follower cut above it (before KIP-279), or never cut at all.
+    """
+    contents = [one for one in found if one.kind == "content"]
+    if not contents:
+        return ()
+    if found.full:
+        return clipped(((contents[0].offset, end),), 0, end)
+    ranges = [(one.offset, one.end_offset) for one in contents]
+    for before, one in pairwise(contents):
+        if before.offset // BLOCK_OFFSETS != one.offset // BLOCK_OFFSETS:
+            ranges.append((before.offset, one.offset))
+    return clipped(normalised(ranges), 0, end)
+
+
+def _amount(replica: Replica, reader: LogReader, loss: Loss) -> Amount:
+    """Records and bytes of a loss, from the log of one who holds it."""
+    records = size = 0
+    problems = len(reader.incomplete)
+    good = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+    for count, size_in_bytes, _ in _batches(replica, reader, clipped(good, loss.start, loss.end)):
+        records += count
+        size += size_in_bytes
+    for part in without(clipped(damaged_offsets(replica), loss.start, loss.end), good):
+        told = list(_batches(replica, reader, (part,)))
+        if sum(inside for _, _, inside in told) != part[1] - part[0]:
+            return Amount(None, None)  # headers are damaged as well
+        records, size = records + sum(each[0] for each in told), size + sum(each[1] for each in told)
+    return Amount(None, None) if len(reader.incomplete) > problems else Amount(records, size)
+
+
+def _batches(replica: Replica, reader: LogReader, ranges: Ranges) -> Iterator[tuple[int, int, int]]:
+    """(records of it in these ranges, size in bytes, offsets in them) of every batch that has some."""
+    for low, high in ranges:
+        for rows in walked(reader, replica, low, high):
+            for row in range(rows.shape[1]):
+                base, behind = int(rows[BatchColumn.BASE_OFFSET, row]), int(rows[BatchColumn.LAST_OFFSET, row]) + 1
+                inside = min(behind, high) - max(base, low)
+                if inside <= 0:
+                    continue
+                count = int(rows[BatchColumn.RECORDS_COUNT, row])
+                whole = low <= base and behind <= high and count >= 0
+                held = count if whole else inside if count < 0 else min(count, inside)
+                yield held, int(rows[BatchColumn.SIZE_IN_BYTES, row]), inside

@@ -1,0 +1,1 @@
+"""`find`: records by key, offset, time, producer, header or content."""

@@ -1,0 +1,424 @@
+"""Searching records: every copy of what is asked for, in every replica that holds it, read no further than it must be."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafka_forensics.compiled import use_compiled, worth_compiling
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.batches import CHUNK_ROWS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK
+from kafka_forensics.model.records import Record
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.log.control import parse_control_record
+from kafka_forensics.parsers.log.inspection import inspector
+from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, decode_batch
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory, SegmentFiles
+from kafka_forensics.parsers.log_dir.file_names import FileKind
+from kafka_forensics.questions.dump.log import portions
+from kafka_forensics.questions.search.match import Conditions, holding, may_hold
+from kafka_forensics.rereading.misplaced import Placing
+from kafka_forensics.rereading.seeking import start_position, start_position_for_time
+from kafka_forensics.storage.archives.archive import reading_order
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile, ByteSource
+
+Row = tuple[Any, ...]
+Progress = Callable[[int, int], None]
+"""Called as `progress(bytes_done, bytes_total)`."""
+
+FOUND_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "broker",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "partition_leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "key_size",
+    "value_size",
+    "is_valid",
+    "control_record_type",
+    "file",
+    "position",
+    "leftover",
+    "value_digest",
+)
+"""Of a row for a record found; `position` is that of its batch in `file`, `leftover` why the file is no part of the live log,
+`value_digest` the SHA-256 of the value, None for null."""
+PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
+HELD_ROWS_BYTES: Final = 32 << 20
+"""Rows of sources that cannot seek are held up to about so many bytes; segments with more are read a second time."""
+_ROW_BYTES: Final = 1 << 10
+_HEADER_BYTES: Final = 1 << 7
+_FEW_OFFSETS: Final = 1 << 16
+_BYTES_FOR_FEW: Final = 256 << 10
+_READ_NEVERTHELESS: Final = frozenset({"SEG_ZERO_TAIL", "BATCH_CRC_MISMATCH", "INDEX_MISMATCH"})
+"""Kinds of damage that keep no record from being read."""
+
+
+def found_columns(*, payloads: bool) -> tuple[str, ...]:
+    """Columns of the rows that a search gives."""
+    return FOUND_COLUMNS + PAYLOAD_COLUMNS if payloads else FOUND_COLUMNS
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One `.log` file to be searched: a segment of a live log (`leftover` None), or one on its way in or out."""
+
+    topic: str
+    partition: int
+    log_dir: LogDir
+    directory: PartitionDirectory
+    segment: SegmentFiles
+    next_base_offset: int | None
+    leftover: str | None
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Place in the answer: topic, partition, broker, offset; what is no part of the live log behind what is."""
+        log_dir, directory = self.log_dir, self.directory
+        where = (broker_order(log_dir.broker), log_dir.name, directory.suffix or "", directory.name)
+        return (self.topic, self.partition, *where, self.segment.base_offset, self.leftover or "", self.path)
+
+    @property
+    def source(self) -> "ByteSource":
+        """Where the file lies."""
+        return self.log_dir.source
+
+    @property
+    def path(self) -> str:
+        """Of the file within its source."""
+        assert self.segment.log is not None
+        return self.segment.log.path
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Of the file."""
+        assert self.segment.log is not None
+        return self.segment.log.size_in_bytes
+
+    @property
+    def shown(self) -> str:
+        """The file as a person would type it."""
+        return typed_path(self.source, self.path)
+
+
+def _replica(piece: _Piece) -> str:
+    return f"{piece.topic}-{piece.partition} on broker {piece.log_dir.broker}"
+
+
+@dataclass(slots=True)
+class Search:
+    """A search of `pieces` for what `asked` says: `rows` gives the records, the other fields what a person should know beside.
+
+    `payloads` adds keys, values and headers to the rows, `limit` ends them early.
+    """
+
+    asked: Conditions
+    pieces: list[_Piece]
+    payloads: bool = False
+    limit: int | None = None
+    sources: "list[ByteSource]" = field(default_factory=list)
+    plans: list[ReplicaPlan] = field(default_factory=list)
+    """What is known of the replicas beside their logs."""
+    incomplete: list[Incomplete] = field(default_factory=list)
+    damaged_places: int = 0
+    """Places met that hold bytes of which no record could be read; `scan` tells of them."""
+    found: int = 0
+    bytes_total: int = field(init=False)
+    """Of all files that are to be searched."""
+    _begun: int = 0
+    _done: int = 0
+    _progress: Progress | None = None
+    _plan_of: dict[int, ReplicaPlan] = field(init=False)
+    """Plans by the identity of their directories."""
+
+    def __post_init__(self) -> None:
+        """Add up what is to be searched."""
+        self.bytes_total = sum(piece.size_in_bytes for piece in self.pieces)
+        self._plan_of = {id(plan.directory): plan for plan in self.plans}
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the limit ended the search."""
+        return self.limit is not None and self.found >= self.limit
+
+    @property
+    def replicas(self) -> list[str]:
+        """Every replica that is to be searched, as `topic-partition on broker N`, in the order of the search."""
+        return list(dict.fromkeys(map(_replica, self.pieces)))
+
+    @property
+    def not_reached(self) -> list[str]:
+        """Replicas of which nothing was looked at when the limit ended the search, in order."""
+        reached = {_replica(piece) for piece in self.pieces[: self._begun]}
+        return [one for one in self.replicas if one not in reached] if self.stopped else []
+
+    def rows(self, progress: Progress | None = None) -> Iterator[Row]:
+        """Every record that fulfils the conditions, by topic, partition, broker and, within each file, as it stands there.
+
+        Read while they are asked for. What could not be read stands in `incomplete` afterwards.
+        """
+        self._progress = progress
+        use_compiled(worth_compiling(sum(map(self._bytes_to_read, self.pieces))))
+        packed = self._rows_of_packed()
+        for piece in self.pieces:
+            if self.stopped:
+                break
+            self._begun += 1
+            held = packed.pop(piece.order, None)
+            for row in self._rows_of(piece) if held is None else held:
+                self.found += 1
+                yield row
+                if self.stopped:
+                    break
+        self.incomplete += [Incomplete(source.name, problem) for source in self.sources for problem in source.problems]
+
+    def _bytes_to_read(self, piece: _Piece) -> int:
+        asked = self.asked
+        few = asked.offset_end is not None and asked.offset_end - (asked.offset_start or 0) <= _FEW_OFFSETS
+        return min(piece.size_in_bytes, _BYTES_FOR_FEW) if few and piece.source.seekable else piece.size_in_bytes
+
+    def _rows_of_packed(self) -> dict[tuple[Any, ...], list[Row]]:
+        """Rows of the files in sources that cannot seek, read as they lie there: one inflation each; without those of too many."""
+        by_source: dict[int, tuple[ByteSource, dict[str, _Piece]]] = {}
+        for piece in self.pieces:
+            if not piece.source.seekable:
+                _, pieces = by_source.setdefault(id(piece.source), (piece.source, {}))
+                pieces[piece.path] = piece
+        packed: dict[tuple[Any, ...], list[Row]] = {}
+        room = HELD_ROWS_BYTES
+        for source, pieces in by_source.values():
+            for path in reading_order(source, pieces):
+                before = (len(self.incomplete), self.damaged_places, self._done)
+                held: list[Row] = []
+                for row in self._rows_of(pieces[path]):
+                    held.append(row)
+                    room -= _held_bytes(row)
+                    if room < 0 or (self.limit is not None and len(held) >= self.limit):
+                        break
+                if room >= 0:
+                    packed[pieces[path].order] = held
+                else:  # what is told of it now will be told when it is read again
+                    del self.incomplete[before[0] :]
+                    _, self.damaged_places, self._done = before
+                    room = 0
+        return packed
+
+    def _rows_of(self, piece: _Piece) -> Iterator[Row]:
+        """Rows of one file; one that cannot be read (further) gives what was read, and says so."""
+        if not self._may_hold(piece):
+            self._report(piece, piece.size_in_bytes)
+        else:
+            try:
+                with piece.source.open(piece.path) as log:
+                    yield from self._rows_in(piece, log)
+            except SourceError as error:
+                self.incomplete.append(Incomplete(piece.shown, error.reason))
+            self._report(piece, piece.size_in_bytes)
+        self._done += piece.size_in_bytes
+
+    def _may_hold(self, piece: _Piece) -> bool:
+        """Whether offsets asked for may lie in the file, as far as the names of it and of the next segment tell."""
+        start, end = self.asked.offset_start, self.asked.offset_end
+        if end is not None and piece.segment.base_offset >= end:
+            return False
+        return start is None or piece.next_base_offset is None or piece.next_base_offset > start
+
+    def _report(self, piece: _Piece, position: int) -> None:
+        if self._progress is not None:
+            self._progress(self._done + min(position, piece.size_in_bytes), self.bytes_total)
+
+    def _rows_in(self, piece: _Piece, log: "ByteFile") -> Iterator[Row]:
+        candidates = _Candidates(self.asked)
+        reader = SegmentReader(log, next_base_offset=piece.next_base_offset, inspect=candidates.inspect)
+        start = self._start(piece, log)
+        placing = self._placing(piece, log, None if start else piece.segment.base_offset)
+        for chunk in portions(reader, start, log.size_in_bytes, self.asked.offset_end):
+            self.damaged_places += sum(one.kind not in _READ_NEVERTHELESS for one in chunk.damage)
+            right, moved = placing.put_right(chunk)
+            found = [each for each in candidates.of(chunk) if each[0][BatchColumn.POSITION] not in moved]
+            if moved:
+                columns = right.columns
+                rows = np.flatnonzero(self.asked.batches(columns) & np.isin(columns[BatchColumn.POSITION], list(moved)))
+                found = sorted([*found, *((column, None) for column in columns[:, rows].T.tolist())], key=_position)
+            for column, held in found:
+                position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
+                if held is None and size > MAX_COMPRESSED_BYTES:
+                    reason = f"batch of {size} bytes at byte {position} is too large to be searched"
+                    self.incomplete.append(Incomplete(piece.shown, reason))
+                    continue
+                data = log.read_at(position, size) if held is None else held
+                yield from self._rows_of_batch(piece, column, moved[position].rewritten(data) if position in moved else data)
+            self._report(piece, reader.landed)
+
+    def _placing(self, piece: _Piece, log: "ByteFile", before: int | None) -> Placing:
+        """What tells which batches of a file are misplaced; no other file speaks for the end of a leftover."""
+        plan = self._plan_of.get(id(piece.directory)) if piece.leftover is None else None
+        return Placing(log, piece.segment.base_offset, before, piece.next_base_offset, plan)
+
+    def _start(self, piece: _Piece, log: "ByteFile") -> int:
+        """Where to begin reading: what the indexes say, where they are there and right. A file that is none of the log has none."""
+        if not piece.source.seekable:
+            return 0
+        start = 0
+        for entry, find in ((piece.segment.index, self._by_offset), (piece.segment.time_index, self._by_time)):
+            if entry is not None and piece.segment.index is not None:
+                try:
+                    with piece.source.open(piece.segment.index.path) as index, piece.source.open(entry.path) as own:
+                        start = max(start, find(log, index, own, piece.segment.base_offset))
+                except SourceError:
+                    continue  # the log may be readable without its indexes
+        return start
+
+    def _by_offset(self, log: "ByteFile", index: "ByteFile", _: "ByteFile", base_offset: int) -> int:
+        offset = self.asked.offset_start
+        return 0 if offset is None else start_position(log, index, base_offset, offset)
+
+    def _by_time(self, log: "ByteFile", index: "ByteFile", time_index: "ByteFile", base_offset: int) -> int:
+        start = self.asked.timestamp_start_ms
+        return 0 if start is None else start_position_for_time(log, index, time_index, base_offset, start)
+
+    def _rows_of_batch(self, piece: _Piece, column: list[int], batch: bytes) -> Iterator[Row]:
+        position, asked = column[BatchColumn.POSITION], self.asked
+        decoded = decode_batch(batch, position=position)
+        self.damaged_places += bool(decoded.problems)
+        if column[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK and not may_hold(decoded, asked.needles):
+            return
+        base_offset = 0 if decoded.header is None else decoded.header.base_offset
+        is_control = column[BatchColumn.MAGIC] >= 2 and bool(column[BatchColumn.ATTRIBUTES] & CONTROL_MASK)
+        is_valid = column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED]
+        for record in decoded.iter_records(lambda columns: asked.records(base_offset, columns)):
+            fits = asked.fits(record)
+            if fits is None:
+                reason = f"record at offset {record.offset} is too large to be looked into"
+                self.incomplete.append(Incomplete(piece.shown, reason))
+            if fits:
+                control = parse_control_record(record.key, record.value).name if is_control else None
+                yield self._row(piece, column, record, is_valid=is_valid, control=control)
+
+    def _row(self, piece: _Piece, column: list[int], record: Record, *, is_valid: bool, control: str | None) -> Row:
+        return (
+            piece.topic,
+            piece.partition,
+            piece.log_dir.broker,
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            column[BatchColumn.PARTITION_LEADER_EPOCH],
+            column[BatchColumn.PRODUCER_ID],
+            column[BatchColumn.PRODUCER_EPOCH],
+            record.sequence,
+            record.key_length,
+            record.value_length,
+            is_valid,
+            control,
+            piece.shown,
+            column[BatchColumn.POSITION],
+            piece.leftover,
+            None if record.value is None else hashlib.sha256(record.value).hexdigest(),
+            *((record.key, record.value, record.headers) if self.payloads else ()),
+        )
+
+
+def _position(candidate: tuple[list[int], bytes | None]) -> int:
+    return candidate[0][BatchColumn.POSITION]
+
+
+def _held_bytes(row: Row) -> int:
+    """About how many bytes of memory a row takes."""
+    key, value, headers = row[len(FOUND_COLUMNS) :] or (None, None, ())
+    inside = sum(_HEADER_BYTES + len(name) + len(content or b"") for name, content in headers)
+    return _ROW_BYTES + len(key or b"") + len(value or b"") + inside
+
+
+class _Candidates:
+    """Bytes of the batches of a portion that may hold a match, kept while a reader passes over them."""
+
+    def __init__(self, asked: Conditions) -> None:
+        self._asked = asked
+        self._needles = asked.needles
+        self._open_wrappers = inspector(deep=False)
+        self._looked = np.zeros(CHUNK_ROWS, np.bool_)
+        self._kept: dict[int, bytes] = {}
+        """By row of the chunk."""
+
+    def inspect(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
+    ) -> list[Damage]:
+        """Keep what cannot be ruled out by headers or, uncompressed, by not holding what is looked for."""
+        damage = self._open_wrappers(buffer, position, columns, first, end)
+        self._looked[first:end] = True
+        rows = first + np.flatnonzero(self._asked.batches(columns[:, first:end]))
+        if rows.size:
+            compressed = (columns[BatchColumn.ATTRIBUTES, rows] & COMPRESSION_MASK) != 0
+            plain = rows[~compressed]
+            if plain.size and self._needles:
+                low = int(columns[BatchColumn.POSITION, plain[0]]) - position
+                starts = (columns[BatchColumn.POSITION, plain] - position - low).tolist()
+                sizes = columns[BatchColumn.SIZE_IN_BYTES, plain].tolist()
+                plain = plain[holding(buffer[low : low + starts[-1] + sizes[-1]].tobytes(), starts, sizes, self._needles)]
+            for row in np.sort(np.concatenate([plain, rows[compressed]])).tolist():
+                start = int(columns[BatchColumn.POSITION, row]) - position
+                self._kept[row] = buffer[start : start + int(columns[BatchColumn.SIZE_IN_BYTES, row])].tobytes()
+        return damage
+
+    def of(self, chunk: BatchChunk) -> Iterator[tuple[list[int], bytes | None]]:
+        """(batch as a list by BatchColumn, its bytes or None where they are still to be read) of a chunk, then forget it."""
+        unseen = np.flatnonzero(self._asked.batches(chunk.columns) & ~self._looked[: chunk.rows])
+        for row in sorted({*self._kept, *unseen.tolist()}):
+            yield chunk.columns[:, row].tolist(), self._kept.get(row)
+        self._kept.clear()
+        self._looked[:] = False
+
+
+def search(
+    paths: list[str], options: ScanOptions, asked: Conditions, *, payloads: bool = False, limit: int | None = None
+) -> Search:
+    """Prepare a search of everything at `paths` that `options` leave (topic, partition, broker).
+
+    Files on their way in or out are searched too: they may hold the last copy. Raises UsageError for paths that make no sense.
+    """
+    inputs = gather(paths, options)
+    pieces = [
+        piece
+        for log_dir in inputs.log_dirs
+        if options.broker is None or str(log_dir.broker) == options.broker
+        for directory in log_dir.found.partitions
+        if directory.legal and _wanted(directory, options)
+        for piece in _pieces(log_dir, directory)
+    ]
+    pieces.sort(key=lambda piece: piece.order)
+    return Search(asked, pieces, payloads, limit, inputs.sources, inputs.replicas, list(inputs.incomplete))
+
+
+def _wanted(directory: PartitionDirectory, options: ScanOptions) -> bool:
+    if options.partition is not None and directory.partition != options.partition:
+        return False
+    return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
+
+
+def _pieces(log_dir: LogDir, directory: PartitionDirectory) -> Iterator[_Piece]:
+    """The `.log` files of one partition directory, live or on their way."""
+    topic, partition = directory.topic or "", directory.partition or 0
+    logs = [segment for segment in directory.segments if segment.log is not None]
+    for segment, following in zip(logs, [*logs[1:], None], strict=False):
+        behind = None if following is None else following.base_offset
+        yield _Piece(topic, partition, log_dir, directory, segment, behind, directory.suffix)
+    for one in directory.leftovers:
+        if one.kind is FileKind.LOG:
+            yield _Piece(topic, partition, log_dir, directory, SegmentFiles(one.base_offset or 0, log=one.entry), None, one.suffix)

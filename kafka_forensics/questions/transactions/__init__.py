@@ -1,0 +1,1 @@
+"""`transactions`: every transaction of the copies, one by one."""

@@ -1,0 +1,395 @@
+"""Every transaction of the copies, one by one: read a second time from the best copy of each partition, in bounded memory.
+
+The scan before it judges what is open; this walk pairs data with markers. It holds the open transactions of one partition.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.analysis.transactions_across.damaged import DamagedLog, damage_of, hidden_by_damage
+from kafka_forensics.analysis.transactions_across.facts import best_copy
+from kafka_forensics.engine.local import Progress, scan_inputs
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path
+from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import (
+    CLUSTER_METADATA_TOPIC,
+    CONTROL_MASK,
+    DELETE_HORIZON_MASK,
+    TIMESTAMP_TYPE_MASK,
+)
+from kafka_forensics.model.findings import Finding
+from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.model.transaction_log import Decision, TopicPartition, TransactionLog
+from kafka_forensics.questions.transactions.coordinators_word import coordinators_word
+from kafka_forensics.questions.transactions.fitting_decision import data_epoch, decided_at, fitting
+from kafka_forensics.rereading.transactional_batches import transactional_batches
+from kafka_forensics.witnesses.transaction_log import read_transaction_log
+
+if TYPE_CHECKING:
+    from kafka_forensics.judging.partitions import PartitionResult
+    from kafka_forensics.rereading.reader import LogReader
+
+STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
+"""`empty` is a marker that ended nothing in this copy, `unknown` a transaction whose marker cannot be read, `torn` one that the
+coordinator decided otherwise, `lost` one that was committed and is in no copy of the partition, `damaged` offsets of which nothing
+can be told."""
+MAX_OPEN: Final = 1 << 20
+"""Transactions that are open at once in a partition; those that begin when there are so many are passed over: none of them holds
+readers back while the others are open."""
+
+
+@dataclass(slots=True)
+class TransactionRow:
+    """One transaction in one partition; None is "not known" or "there is none", times are ms."""
+
+    topic: str
+    partition: int
+    broker: int | str
+    """Whose copy it was read from."""
+    state: str
+    producer_id: int
+    """-1 with `damaged`, as is the epoch."""
+    producer_epoch: int
+    """Of its data, or that which they had where none is left; else of the marker."""
+    first_offset: int | None = None
+    last_offset: int | None = None
+    """Of its data, inclusive."""
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+    batches: int = 0
+    records: int = 0
+    """Offsets its data take."""
+    marker: str | None = None
+    marker_offset: int | None = None
+    marker_timestamp: int | None = None
+    marker_epoch: int | None = None
+    """Of a lost one the epoch that its coordinator gave to the markers."""
+    coordinator_epoch: int | None = None
+    transactional_id: str | None = None
+    coordinator_state: str | None = None
+    """For an ended transaction the coordinator's decision about it, for an open one the id's last state."""
+    partitions: list[str] | None = None
+    """All that the coordinator lists for it."""
+    holds_last_stable_offset: bool = False
+    last_stable_offset: int | None = None
+    safe_to_abort: bool | None = None
+    command: str | None = None
+    reason: str | None = None
+    age_ms: int | None = None
+    """Of an open one, at `--as-of`: since it began by its coordinator where that calls it overdue, else since its last batch."""
+    transaction_timeout_ms: int | None = None
+    """Of its transactional id, by the coordinator."""
+    decided_timestamp: int | None = None
+    """When its coordinator decided it: the same in all partitions."""
+
+
+@dataclass(slots=True)
+class PartitionTransactions:
+    """What is known of a partition's transactions before they are listed."""
+
+    plan: ReplicaPlan
+    last_stable_offset: int
+    log_end_offset: int | None
+    """None: the log was not read to its end."""
+    committed: int
+    aborted: int
+    open: int
+    held: bool
+    """An open transaction holds the last stable offset."""
+    damage: DamagedLog | None = None
+    hidden: list[OpenTransaction] = field(default_factory=list)
+    """Open by a snapshot, their records damaged; counted in `open`."""
+    hanging: int = 0
+
+
+@dataclass(slots=True)
+class TransactionsAnswer:
+    """The rows, read while they are asked for; what was found; and a line's worth of counts for every partition that has any."""
+
+    rows: Iterator[TransactionRow]
+    result: ScanResult
+    partitions: dict[TopicPartition, PartitionTransactions] = field(default_factory=dict)
+    has_log: bool = True
+    """Whether there is any copy of `__transaction_state`."""
+
+
+def transactions(
+    paths: list[str],
+    options: ScanOptions,
+    *,
+    producer_id: int | None = None,
+    state: str | None = None,
+    progress: Progress | None = None,
+) -> TransactionsAnswer:
+    """Scan the paths and list every transaction, only those of one producer or in one state (of `STATES`) if asked for.
+
+    Partitions come in order; a partition's ended transactions in the order of their markers, then the open ones by first offset.
+    Raises UsageError for paths that make no sense.
+    """
+    inputs = gather(paths, options)
+    plans = {id(plan.context): plan for plan in inputs.replicas}
+    found: dict[TopicPartition, PartitionTransactions] = {}
+
+    def look(replicas: list[Replica], _reader: "LogReader", _result: "PartitionResult") -> None:
+        best = best_copy(replicas)
+        fold = best.state.transactions
+        counts = fold.counts()
+        hidden = hidden_by_damage(best, [known for one in (best, *replicas) for known in one.snapshot_open])
+        some = len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden
+        if best.context.topic != CLUSTER_METADATA_TOPIC and some:
+            stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
+            stable = min([stable, *(one.first_offset for one in hidden)])
+            opened = [*fold.open_transactions(1), *hidden]
+            held = any(one.first_offset == stable for one in opened) or bool(best.forgotten)
+            stable = best.log_start_offset if best.forgotten else stable
+            found[best.context.topic, best.context.partition] = PartitionTransactions(
+                plans[id(best.context)],
+                stable,
+                best.log_end_offset if best.end_is_known else None,
+                counts.committed or 0,
+                counts.aborted or 0,
+                (counts.open or 0) + len(hidden),
+                held,
+                damage_of(best),
+                hidden,
+            )
+
+    result = scan_inputs(inputs, options, progress, look)
+    for summary in result.partitions:
+        if (summary.topic, summary.partition) in found:
+            hanging = max((one.transactions.hanging or 0 for one in summary.replicas), default=0)
+            found[summary.topic, summary.partition].hanging = hanging
+    log = read_transaction_log(inputs)[0]
+    known = KnownTransactions(log, result.findings)
+
+    def wanted(row: TransactionRow) -> bool:
+        return producer_id in (None, row.producer_id) and state in (None, row.state)
+
+    everywhere = sorted({*found, *known.lost})
+    rows = (row for where in everywhere for row in _rows(where, found.get(where), known, result) if wanted(row))
+    return TransactionsAnswer(rows, result, found, log is not None)
+
+
+@dataclass(slots=True)
+class _Span:
+    """The data of an open transaction while the log is walked."""
+
+    epoch: int
+    first_offset: int
+    first_timestamp: int
+    last_offset: int = -1
+    last_timestamp: int = -1
+    batches: int = 0
+    records: int = 0
+
+
+def _rows(
+    where: TopicPartition, one: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
+) -> Iterator[TransactionRow]:
+    """Every transaction of one partition, by one copy, and those that are in none; all of them are where there is no copy's."""
+    if one is not None:
+        yield from replica_transactions(one.plan, one.last_stable_offset, known, result.incomplete)
+        yield from known.forgotten(where, one.plan.context.broker)
+        yield from known.hidden(where, one)
+        yield from _damaged(where, one)
+    yield from known.lost_in(where)
+
+
+def _damaged(where: TopicPartition, one: PartitionTransactions) -> Iterator[TransactionRow]:
+    """A row for each range of damaged offsets, without offsets where they are not known."""
+    for start, end in () if one.damage is None else one.damage.spans or ((None, None),):
+        row = TransactionRow(*where, one.plan.context.broker, "damaged", -1, -1, start, None if end is None else end - 1)
+        row.reason = "transactions that begin or end here are not told, and the last stable offset may be as low as this"
+        yield row
+
+
+def replica_transactions(
+    plan: ReplicaPlan, last_stable_offset: int | None, known: "KnownTransactions", incomplete: list[Incomplete]
+) -> Iterator[TransactionRow]:
+    """Every transaction that one replica's log shows: ended ones in the order of their markers, then open ones by first offset.
+
+    A log that cannot be read (further) is noted in `incomplete`.
+    """
+    opened: dict[int, _Span] = {}
+    where, broker = (plan.context.topic, plan.context.partition), plan.context.broker
+    try:
+        for batch in transactional_batches(plan):
+            producer_id, span = batch[BatchColumn.PRODUCER_ID], opened.get(batch[BatchColumn.PRODUCER_ID])
+            if batch[BatchColumn.ATTRIBUTES] & CONTROL_MASK:
+                yield known.ended(_ended(where, broker, batch, opened.pop(producer_id, None)))
+                continue
+            if span is None:
+                if len(opened) >= MAX_OPEN:
+                    continue
+                by_maximum = batch[BatchColumn.ATTRIBUTES] & (TIMESTAMP_TYPE_MASK | DELETE_HORIZON_MASK)
+                first = batch[BatchColumn.MAX_TIMESTAMP if by_maximum else BatchColumn.BASE_TIMESTAMP]
+                span = opened[producer_id] = _Span(batch[BatchColumn.PRODUCER_EPOCH], batch[BatchColumn.BASE_OFFSET], first)
+            span.last_offset, span.last_timestamp = batch[BatchColumn.LAST_OFFSET], batch[BatchColumn.MAX_TIMESTAMP]
+            span.batches += 1
+            span.records += batch[BatchColumn.LAST_OFFSET] - batch[BatchColumn.BASE_OFFSET] + 1
+    except SourceError as error:
+        incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
+    for producer_id, span in sorted(opened.items(), key=lambda item: (item[1].first_offset, item[0])):
+        yield known.still_open(_row(where, broker, "open", producer_id, span), last_stable_offset)
+
+
+def _row(where: TopicPartition, broker: int | str, state: str, producer_id: int, span: _Span) -> TransactionRow:
+    return TransactionRow(
+        *where,
+        broker,
+        state,
+        producer_id,
+        span.epoch,
+        span.first_offset,
+        span.last_offset,
+        span.first_timestamp,
+        span.last_timestamp,
+        span.batches,
+        span.records,
+    )
+
+
+def _ended(where: TopicPartition, broker: int | str, marker: list[int], span: _Span | None) -> TransactionRow:
+    control = marker[BatchColumn.CONTROL_RECORD_TYPE]
+    name = {0: "ABORT", 1: "COMMIT"}.get(control)
+    state = {0: "aborted", 1: "committed"}.get(control, "unknown")
+    producer_id, epoch = marker[BatchColumn.PRODUCER_ID], marker[BatchColumn.PRODUCER_EPOCH]
+    row = (
+        TransactionRow(*where, broker, "empty", producer_id, epoch)
+        if span is None
+        else _row(where, broker, state, producer_id, span)
+    )
+    row.marker, row.marker_offset, row.marker_epoch = name, marker[BatchColumn.BASE_OFFSET], epoch
+    row.marker_timestamp = marker[BatchColumn.MAX_TIMESTAMP]
+    row.coordinator_epoch = None if name is None else marker[BatchColumn.COORDINATOR_EPOCH]
+    return row
+
+
+class KnownTransactions:
+    """What the coordinators' log and the findings say of single transactions."""
+
+    def __init__(self, log: TransactionLog | None, findings: list[Finding]) -> None:
+        self._log = log
+        self._decisions: dict[tuple[int, int, TopicPartition], list[Decision]] = {}
+        for one in () if log is None else log.decisions:
+            for listed in one.partitions:
+                self._decisions.setdefault((one.producer_id, one.producer_epoch, listed), []).append(one)
+        for decisions in self._decisions.values():
+            decisions.sort(key=decided_at)
+        self._open: dict[tuple[TopicPartition, int], Finding] = {}
+        self._forgotten: dict[TopicPartition, list[Finding]] = {}
+        self.lost: dict[TopicPartition, list[Finding]] = {}
+        """Committed transactions of which a partition has nothing left."""
+        self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
+        for each in findings:
+            place = each.place
+            if not each.kind.startswith("TXN_") or place.topic is None or place.partition is None:
+                continue
+            where, producer_id = (place.topic, place.partition), int(each.evidence.get("producer_id", -1))
+            if each.kind in ("TXN_OPEN", "TXN_HANGING"):
+                self._open.setdefault((where, producer_id), each)
+                if "hidden_by_retention" in each.evidence:
+                    self._forgotten.setdefault(where, []).append(each)
+            elif each.kind == "TXN_PARTLY_LOST":
+                self.lost.setdefault(where, []).append(each)
+            elif each.kind == "TXN_TORN":
+                self._torn[where, producer_id, place.offset_start] = each
+
+    def ended(self, row: TransactionRow) -> TransactionRow:
+        """An ended transaction with its transactional id, and the coordinator's decision where that can be told."""
+        where = (row.topic, row.partition)
+        row.transactional_id = self._name(row.producer_id)
+        torn = self._torn.get((where, row.producer_id, row.marker_offset))
+        if torn is not None:
+            self._take(row, torn.evidence, "torn")
+            return row
+        named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
+        time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
+        one = fitting(named, time, commit=commit)
+        if one is not None:
+            row.transactional_id, row.decided_timestamp = one.transactional_id, one.decided_timestamp
+            row.coordinator_state = ("Complete" if one.completed_timestamp is not None else "Prepare") + (
+                "Commit" if commit else "Abort"
+            )
+            row.partitions = [f"{topic}-{partition}" for topic, partition in one.partitions]
+        return row
+
+    def still_open(self, row: TransactionRow, last_stable_offset: int | None) -> TransactionRow:
+        """An open transaction as the findings judge it."""
+        where = (row.topic, row.partition)
+        row.transactional_id = self._name(row.producer_id)
+        row.holds_last_stable_offset = row.first_offset == last_stable_offset
+        row.last_stable_offset = last_stable_offset if row.holds_last_stable_offset else None
+        torn = self._torn.get((where, row.producer_id, row.first_offset))
+        found = self._open.get((where, row.producer_id))
+        if torn is not None:
+            self._take(row, torn.evidence, "torn")
+            row.safe_to_abort = False
+        elif found is not None:
+            self._take(row, found.evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+        return row
+
+    def forgotten(self, where: TopicPartition, broker: int | str) -> Iterator[TransactionRow]:
+        """Open transactions of a partition that only a snapshot remembers."""
+        for found in self._forgotten.get(where, ()):
+            evidence = found.evidence
+            producer_id = int(evidence["producer_id"])
+            row = TransactionRow(*where, broker, "open", producer_id, int(evidence["producer_epoch"]), evidence["first_offset"])
+            row.last_offset, row.last_timestamp = evidence["last_offset"], evidence["last_timestamp"]
+            row.holds_last_stable_offset, row.last_stable_offset = True, evidence["last_stable_offset"]
+            self._take(row, evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+            yield row
+
+    def lost_in(self, where: TopicPartition) -> Iterator[TransactionRow]:
+        """What was committed and is in no copy of a partition; a finding stands for all of its kind there."""
+        for found in self.lost.get(where, ()):
+            evidence, broker = found.evidence, found.place.broker
+            row = TransactionRow(*where, "" if broker is None else broker, "lost", -1, -1, found.place.offset_start)
+            row.producer_id, row.marker_epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
+            decisions = self._decisions.get((row.producer_id, row.marker_epoch, where), ())
+            row.producer_epoch = data_epoch(decisions, row.marker_epoch, evidence.get("coordinator_offset"))
+            self._take(row, evidence, "lost")
+            yield row
+
+    def hidden(self, where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
+        """Open transactions whose records are damaged and that a snapshot remembers."""
+        for one in partition.hidden:
+            row = TransactionRow(
+                *where, partition.plan.context.broker, "open", one.producer_id, one.producer_epoch, one.first_offset
+            )
+            row.last_offset, row.last_timestamp = one.last_offset, one.last_timestamp
+            row.holds_last_stable_offset = one.first_offset == partition.last_stable_offset
+            row.last_stable_offset = partition.last_stable_offset if row.holds_last_stable_offset else None
+            row.transactional_id = self._name(one.producer_id)
+            evidence: dict[str, Any] = {"reason": "known from a producer snapshot, its records are damaged"}
+            owners = [] if self._log is None or row.transactional_id is None else self._log.owners(one.producer_id)
+            for each in (owner.metadata for owner in owners if owner.metadata is not None):
+                evidence |= {"coordinator_state": each.state, "transaction_timeout_ms": each.transaction_timeout_ms}
+            self._take(row, evidence, "open")
+            yield row
+
+    def _name(self, producer_id: int) -> str | None:
+        """The transactional id of a producer id, if there is one and no other."""
+        if self._log is None or not self._log.knows_owners(producer_id):
+            return None
+        owners = self._log.owners(producer_id)
+        return owners[0].transactional_id if len(owners) == 1 else None
+
+    def _take(self, row: TransactionRow, evidence: dict[str, Any], state: str) -> None:
+        row.state = state
+        row.transactional_id = evidence.get("transactional_id", row.transactional_id)
+        row.coordinator_state = evidence.get("coordinator_state")
+        row.reason = evidence.get("reason") or coordinators_word(evidence)
+        row.safe_to_abort = evidence.get("safe_to_abort")
+        row.command, row.decided_timestamp = evidence.get("command"), evidence.get("decided_timestamp")
+        row.age_ms = evidence.get("transaction_age_ms", evidence.get("age_ms"))
+        row.transaction_timeout_ms = evidence.get("transaction_timeout_ms")
+        row.partitions = evidence.get("partitions_of_transaction")
+        if row.partitions is None and state == "open" and self._log is not None:
+            listed = [one.metadata.partitions for one in self._log.owners(row.producer_id) if one.metadata is not None]
+            row.partitions = [f"{topic}-{partition}" for each in listed for topic, partition in each] or None

@@ -1,0 +1,140 @@
+"""How to bring about a planned election: who must be down meanwhile, what to run, who starts when.
+
+The controller elects the first replica, in the order of the assignment, that is alive and in the ISR or ELR; an unclean election
+takes the first that is alive, and only while there is no leader (ReplicationControlManager, PartitionChangeBuilder).
+"""
+
+from dataclasses import dataclass
+
+from kafka_forensics.replication.offset_ranges import clipped, normalised, without
+from kafka_forensics.replication.planner.plans import CANNOT_TELL, Broker, Candidate, FollowerPlan, Plan, PlanPartition, PlanReplica
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What to do for one candidate, in this order: copy, set aside, start, elect, start the others.
+
+    Brokers are named as in the plan.
+    """
+
+    leader: Broker
+    copy_first: tuple[Broker, ...]
+    """Whose log directories hold what the election would lose; of who will not come back there is nothing to copy any more."""
+    keep_stopped: tuple[Broker, ...]
+    """Who must not run before the candidate leads: they would be elected in its place. Brokers without a copy here among them."""
+    unclean: bool
+    """Whether the election must be forced, or may have to be where no controller's log says."""
+    plan_again_with: tuple[Broker, ...]
+    """Who holds a replica and has no copy here: it may hold what the others lack, and must not start before that is known."""
+    set_aside: tuple[Broker, ...]
+    """Whose copy of the partition must not be there when they start: they would keep other or damaged records for good, or a hole
+    where the leader has records, or halt."""
+    start_order: tuple[Broker, ...]
+    """The leader, then who loses nothing, then the others."""
+    do_not_start: tuple[Broker, ...] = ()
+    """Who would not start on its copy as it is."""
+    any_order: bool = False
+    """Whether it makes no difference who leads, so that nobody need be stopped, nobody forced, and the order is no matter."""
+
+
+def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
+    """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
+    control = given.control
+    nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
+    unseen = ("copy_absent", "copy_not_read", "not_copied")
+    absent = [one.broker for one in plan.missing if one.kind in unseen and one.broker is not None]
+    nodes |= {broker: broker for broker in absent}
+    others = _others(given, candidate.broker, nodes)
+    refused = {one.broker for one in others if not one.starts}
+    assignment = [] if control is None or control.assignment is None else list(control.assignment)
+
+    def before(broker: Broker) -> tuple[int, int, str]:
+        node = nodes[broker]
+        place = assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)
+        return place, broker if isinstance(broker, int) else 1 << 31, str(broker)
+
+    followers = {one.broker: one for one in candidate.followers}
+    ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
+    replicas = {one.broker: one for one in given.replicas}
+    leader = replicas[candidate.broker]
+    aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader, compacted=given.compacted))
+    possible = [*(one for one in ordered if not absent or isinstance(nodes[one], int)), *absent]  # the unnamed are among the absent
+    first, away = before(candidate.broker), leader.crashed
+    rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < first, away=away)]
+    any_order = not aside and _any_order(given, plan)
+    holders = {broker for one in candidate.losses for broker in one.held_by}
+    return Steps(
+        candidate.broker,
+        tuple(one.broker for one in given.replicas if one.broker in holders and one.is_live),
+        () if any_order else tuple(sorted(rivals, key=before)),
+        not any_order and candidate.election in ("unclean", "unknown"),
+        tuple(absent),
+        aside,
+        (candidate.broker, *(broker for broker in ordered if broker not in refused)),
+        tuple(broker for broker in ordered if broker in refused),
+        any_order,
+    )
+
+
+def _others(given: PlanPartition, leader: Broker, nodes: dict[Broker, Broker]) -> list[PlanReplica]:
+    """Who may be started beside the leader, of copies of one broker the first: it can start on one alone."""
+    found: dict[Broker, PlanReplica] = {}
+    for one in given.replicas:
+        if one.is_live and nodes[one.broker] != nodes[leader]:
+            found.setdefault(nodes[one.broker], one)
+    return list(found.values())
+
+
+def _any_order(given: PlanPartition, plan: Plan) -> bool:
+    """Whether no election can lose anything that is known of, and one comes about by itself when all brokers are started.
+
+    A broker that does not start is one of which nothing is planned. Without a controller's log all brokers planned for must come
+    back, for any of them may be the only one in the ISR; that there are no others nobody says.
+    """
+    if plan.matters or any(one.kind in CANNOT_TELL for one in plan.missing) or not all(one.starts for one in given.replicas):
+        return False
+    best = next(one.election for one in plan.candidates if one.broker == plan.recommended)
+    return all(one.is_live for one in given.replicas) if best == "unknown" else best != "unclean"
+
+
+def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earlier: bool, away: bool) -> bool:
+    """Whether a broker could be elected in the candidate's place if it were alive; `earlier`: the assignment names it first;
+    `away`: the candidate was not stopped cleanly, so that it is fenced before it registers again.
+
+    Where unclean elections are on, the controller makes one as soon as nobody in sync is alive: then anyone could.
+    """
+    control = given.control
+    if candidate.election == "leads":
+        return False
+    if candidate.election == "unknown" or control is None or control.unclean_enabled:
+        return True
+    if node in (control.leader, control.last_leader):
+        return True
+    in_isr, in_elr = node in (control.isr or ()), node in (control.elr or ())
+    match candidate.election:
+        case "clean":
+            return in_isr and (earlier or away)
+        case "elr":
+            return in_isr or (in_elr and earlier)
+        case _:
+            return in_isr or in_elr or earlier or control.unclean_enabled is None
+
+
+def _harm(one: FollowerPlan) -> int:
+    return sum(end - start for start, end in one.lost)
+
+
+def _stays(one: FollowerPlan, replica: PlanReplica, leader: PlanReplica, *, compacted: bool) -> bool:
+    """Whether a follower would halt, keep what is not the leader's or damaged, or go on lacking what the leader has; not for what
+    is damaged in the leader's log, of which it may be the better copy.
+
+    A follower fetches from its log end on, so that offsets missing before it stay missing. In a cleaned log they are in order, and
+    of what could not be read nobody knows.
+    """
+    if one.truncation_offset is None or one.begins_anew:
+        return False
+    start = replica.log_start_offset
+    damaged = clipped(replica.damaged, start, one.truncation_offset)
+    wanted = () if compacted else clipped(leader.on_disk, start, one.truncation_offset)
+    lacking = without(wanted, normalised((*replica.on_disk, *replica.unread)))
+    return one.halts or bool(without(normalised((*one.kept, *damaged, *lacking)), leader.damaged))

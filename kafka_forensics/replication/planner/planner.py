@@ -1,0 +1,388 @@
+"""What each possible election of one partition would cut and lose, from small values alone.
+
+A new leader begins a new epoch at its log end; every other replica cuts its log as Kafka's followers do and copies the leader.
+Lost is what a replica holds and the leader's log lacks or has differently, whether it is cut or stays behind where no reader
+sees it. What was committed is known only from witnesses, and each speaks for the log it was read with (docs/soundness.md).
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Final
+
+from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.epochs import assign_epoch, epoch_at, follower_cut
+from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
+from kafka_forensics.replication.planner.plan_missing import missing_witnesses
+from kafka_forensics.replication.planner.plans import (
+    CHOSEN_BY,
+    NO_END,
+    AlreadyLost,
+    Broker,
+    Candidate,
+    FollowerPlan,
+    Loss,
+    Plan,
+    PlanControl,
+    PlanPartition,
+    PlanReplica,
+    TruncateBy,
+    Witness,
+)
+from kafka_forensics.replication.truncation import Log, by_high_watermark
+
+_FORCED: Final = {"leads": 0, "clean": 1, "elr": 2, "last-known-leader": 3, "unclean": 4, "unknown": 4}
+"""Elections by how little they need to be forced."""
+_COSTS: Final = 3
+"""Numbers at the head of a preference that say what is lost."""
+
+
+def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) -> Plan:
+    """Plan every election of a partition; the way followers truncate is told by the evidence unless it is given."""
+    regime = truncate_by or truncates_by(given.replicas)
+    planning = _Planning(given, regime)
+    able = [number for number, one in enumerate(given.replicas) if one.is_live and one.starts and given.strays is None]
+    candidates = tuple(planning.candidate(number) for number in able)
+    ranked = [(planning.preference(number, one), one.broker) for number, one in zip(able, candidates, strict=True)]
+    ranked.sort(key=itemgetter(0))
+    lost = ranked[0][0][:_COSTS] if ranked else ()
+    alike = [each for each in ranked[1:] if each[0][:_COSTS] == lost] if ranked and any(ranked[-1][0][:_COSTS]) else []
+    return Plan(
+        given.topic,
+        given.partition,
+        regime,
+        candidates,
+        ranked[0][1] if ranked else None,
+        tuple(missing_witnesses(given, regime)),
+        tuple(planning.already_lost()) if given.differing and regime == "high-watermark" else (),
+        () if candidates else planning.everything(),
+        given.strays,
+        tuple([broker for _, broker in alike]),
+        ordinary_leaders(candidates, given.replicas),
+        tuple(sorted({_deciding(ranked[0][0], key) for key, _ in alike}, key=CHOSEN_BY.index)) if alike else (),
+    )
+
+
+def _deciding(first: tuple[int, ...], second: tuple[int, ...]) -> str:
+    """What puts a candidate before another that loses as much; no two have the same last number."""
+    pairs = zip(CHOSEN_BY, first[_COSTS:], second[_COSTS:], strict=True)
+    return next(name for name, ours, theirs in pairs if ours != theirs)
+
+
+def truncates_by(replicas: Sequence[PlanReplica]) -> TruncateBy:
+    """How the brokers that wrote these logs truncate: by epochs if there is one in any batch or checkpoint (Kafka 0.11, KIP-101),
+    else by their high watermarks. Logs that hold nothing tell nothing, and lose nothing either way."""
+    if any(one.epochs or one.checkpoint is not None for one in replicas):
+        return "epochs"
+    return "high-watermark" if any(one.log_end_offset > one.log_start_offset for one in replicas) else "epochs"
+
+
+def high_watermark_truncation(follower_end: int, high_watermark: int | None, leader_end: int) -> tuple[int, bool]:
+    """Where a follower cuts that knows no epochs, and whether its broker halts instead if unclean elections are off.
+
+    It first cuts to its own high watermark (0 without a checkpoint). A log that still ends behind the leader's is out of the
+    leader's range: it is cut to the leader's end, whatever lies below, unless that is not allowed (ReplicaFetcherThread of 0.10).
+    """
+    done = by_high_watermark(Log((), follower_end, high_watermark or 0), Log((), leader_end))
+    return done.log_end_offset, min(high_watermark or 0, follower_end) > leader_end
+
+
+def loaded_epochs(entries: Sequence[EpochEntry], log_end_offset: int) -> list[EpochEntry]:
+    """The epochs a broker has after loading a checkpoint: each entry drops those behind it that are not older, or start not below
+    it; what begins at or beyond the log end is dropped (LeaderEpochFileCache.assign, LogLoader)."""
+    cache: list[EpochEntry] = []
+    for entry in entries:
+        assign_epoch(cache, entry)
+    while cache and cache[-1].start_offset >= log_end_offset:
+        cache.pop()
+    return cache
+
+
+def recovered_epochs(
+    checkpoint: Sequence[EpochEntry], runs: Iterable[tuple[int, int, int]], walked_from: int
+) -> tuple[EpochEntry, ...]:
+    """A checkpoint after recovery, which adds the epochs it meets from offset `walked_from` on that are later than all known
+    (LogSegment.recover). `runs` are (leader epoch, start offset, end offset) of consecutive batches, in file order."""
+    entries = list(checkpoint)
+    latest = max((one.leader_epoch for one in entries), default=-1)
+    for leader_epoch, start, end in runs:
+        if end > walked_from and leader_epoch > latest:
+            entries.append(EpochEntry(leader_epoch, max(start, walked_from)))
+            latest = leader_epoch
+    return tuple(entries)
+
+
+def election_kind(control: PlanControl | None, node: Broker, *, crashed: bool = False) -> str:
+    """How the election of a broker would be called, see `Candidate.election`; `crashed`: see `PlanReplica.crashed`.
+    Of a copy that does not say whose it is, nothing says whether its broker is in sync.
+
+    A leader that crashed leads no more: its broker registers again when its session has expired, and by then the controller has
+    fenced it and looked for another in the ISR (ClusterControlManager.registerBroker).
+    """
+    if control is None or control.isr is None or not isinstance(node, int):
+        return "unknown"
+    if control.leader == node and not crashed:
+        return "leads"
+    if node in control.isr:
+        return "clean"
+    elr = set(control.elr or ())
+    if node in elr and not crashed:
+        return "elr"
+    return "unclean" if control.isr or elr - {node} or node != control.last_leader else "last-known-leader"
+
+
+def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanReplica]) -> tuple[Broker, ...]:
+    """Whom an ordinary start may elect: all brokers are started, in any order, and nothing is forced.
+
+    By the controllers' log (KRaft): the leader or any member of the ISR; where the ISR is empty, of the ELR; where that is, too,
+    the last leader. Without it (ZooKeeper, where the ISR is on no disk): who is in the ISR holds all that was committed, unless
+    its disk was replaced; so those whose election loses least of that, and those that are absent.
+    """
+    for kinds in (("leads", "clean"), ("elr",), ("last-known-leader",)):
+        found = tuple(one.broker for one in candidates if one.election in kinds)
+        if found:
+            return found
+    absent = {one.broker for one in replicas if one.is_absent}
+    unknown = [one for one in candidates if one.election == "unknown"]
+    least = min((one.committed for one in unknown if one.broker not in absent), default=0)
+    return tuple(one.broker for one in unknown if one.committed == least or one.broker in absent)
+
+
+class _Planning:
+    """The replicas of one partition, with what is asked of them again and again looked up once."""
+
+    def __init__(self, given: PlanPartition, regime: TruncateBy) -> None:
+        self._given = given
+        self._regime = regime
+        self._replicas = given.replicas
+        self._apart = dict(given.differing) | {(right, left): ranges for (left, right), ranges in given.differing.items()}
+        self._on_disk = [one.on_disk for one in given.replicas]
+        self._damaged = [one.damaged and clipped(one.damaged, one.log_start_offset, NO_END) for one in given.replicas]
+        self._batches = [[each for each in one.epochs if each.start_offset < one.log_end_offset] for one in given.replicas]
+        self._files = [loaded_epochs(one.brokers_epochs, one.log_end_offset) for one in given.replicas]
+        self._alike = [file == batches for file, batches in zip(self._files, self._batches, strict=True)]
+        self._witnesses = [_capped(one, held) for one, held in zip(given.replicas, self._on_disk, strict=True)]
+        self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
+        self._proven_end = max([one.end_offset for witnesses in self._witnesses for one in witnesses], default=0)
+        known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *one.brokers_epochs)]
+        self._tiered = given.control is not None and given.control.tiered
+        told = None if given.control is None else given.control.leader_epoch
+        self._next_epoch = max([-1 if told is None else told, *known]) + 1
+
+    def candidate(self, leader: int) -> Candidate:
+        """The election of one replica."""
+        one = self._replicas[leader]
+        begun = [EpochEntry(self._next_epoch, one.log_end_offset)]
+        epochs, loaded = self._batches[leader] + begun, self._files[leader] + begun
+        sound = clipped(self._on_disk[leader], one.log_start_offset, one.log_end_offset)
+        rotten = self._damaged[leader]
+        if rotten:
+            rotten = clipped(rotten, 0, one.log_end_offset)
+            sound = without(sound, rotten)
+        numbers = range(len(self._replicas))
+        followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
+        own = clipped(self._on_disk[leader], one.log_end_offset, NO_END)
+        lost = own or rotten or any(each.lost for each in followers)
+        losses = tuple(self._losses(leader, own, rotten, followers)) if lost else ()
+        kind = election_kind(self._given.control, self.node(leader), crashed=one.crashed)
+        return Candidate(one.broker, kind, followers, losses, counted(own) if own else 0)
+
+    def _follower(
+        self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry]
+    ) -> FollowerPlan:
+        """What one replica does under a leader whose good batches and epochs are these."""
+        one, new = self._replicas[number], self._replicas[leader]
+        by_file = by_batches = None
+        cut: int | None
+        halts = disagrees = False
+        if self._regime == "epochs":
+            by_file = by_batches = self._cut(number, leader, self._batches, epochs)
+            if not (self._alike[number] and self._alike[leader]):
+                by_file = self._cut(number, leader, self._files, loaded)
+                below = max(one.log_start_offset, new.log_start_offset)
+                disagrees = not self._given.compacted and max(by_file, below) != max(by_batches, below)
+            cut = by_file
+        else:
+            cut, halts = high_watermark_truncation(one.log_end_offset, one.high_watermark, new.log_end_offset)
+        anew = cut < new.log_start_offset  # then out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate)
+        cut = max(cut, new.log_start_offset)
+        if not (one.is_live and one.starts):
+            cut, halts, anew = None, False, False
+        lost = self._lost(number, leader, sound)
+        removes = new.log_start_offset and not self._tiered
+        removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if removes else 0
+        kept = lost if cut is None or not lost else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
+        kept = kept if one.is_live else ()
+        return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew)
+
+    def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry]], begun: list[EpochEntry]) -> int:
+        """Where a replica cuts by one of the two ways to know epochs; `begun` are the leader's, with the one it begins.
+
+        Equal epochs need no asking."""
+        one, end = self._replicas[number], self._replicas[leader].log_end_offset
+        own = known[number]
+        if own and own == known[leader]:
+            return min(one.log_end_offset, end)
+        return follower_cut(own, one.log_start_offset, one.log_end_offset, begun, end, one.high_watermark)
+
+    def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
+        """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""
+        new, held = self._replicas[leader], self._on_disk[number]
+        start = new.log_start_offset if new.head_start is None else new.head_start
+        differing = self._differing(number, leader)
+        if not differing and held == sound:
+            return ()
+        return without(clipped(held, start, NO_END), without(sound, differing) if differing else sound)
+
+    def _losses(self, leader: int, own: Ranges, rotten: Ranges, followers: Sequence[FollowerPlan]) -> Iterator[Loss]:
+        """What is lost, version by version of the log, in ranges as long as who holds and who keeps it stays the same.
+
+        `own` is what the leader's recovery drops, `rotten` what it keeps and nobody can read."""
+        numbers = [number for number in range(len(self._replicas)) if number != leader]
+        lost = [(number, each.lost, each.kept) for number, each in zip(numbers, followers, strict=True) if each.lost]
+        if own or rotten:
+            lost.append((leader, normalised((*rotten, *own)), rotten))
+        return self._by_version(lost)
+
+    def everything(self) -> tuple[Loss, ...]:
+        """All that the copies hold, as lost where nobody can lead; only who would be there keeps what it has."""
+        held = [
+            (number, ranges, ranges if one.is_live and self._given.strays != "deleted" else ())
+            for number, (one, ranges) in enumerate(zip(self._replicas, self._on_disk, strict=True))
+            if ranges
+        ]
+        return tuple(self._by_version(held)) if held else ()
+
+    def _by_version(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> Iterator[Loss]:
+        """Losses of (replica, what of it is lost, what of that it keeps), those who hold the same as one."""
+        found: list[Loss] = []
+        keepers = [(number, kept) for number, _, kept in lost if kept]
+        for start, end in itertools.pairwise(self._edges(lost)):
+            holders = [number for number, ranges, _ in lost if holds(ranges, start)]
+            keeping = [number for number, kept in keepers if holds(kept, start)]
+            for members in self._versions(holders, start):
+                kept_by = self._called([number for number in members if number in keeping]) if keeping else ()
+                found.append(Loss(start, end, self._called(members), kept_by, *self._committed(members, start, end)))
+        return iter(found) if len(found) < 2 else _joined(found)
+
+    def _called(self, numbers: Sequence[int]) -> tuple[Broker, ...]:
+        return tuple([self._replicas[number].broker for number in numbers])
+
+    def _edges(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> list[int]:
+        """Offsets between which it stays the same who holds and keeps what of `lost`, and who differs, ascending."""
+        edges = {edge for _, ranges, kept in lost for each in (*ranges, *kept) for edge in each}
+        low, high = min(edges), max(edges)
+        differing = [self._differing(one[0], other[0]) for one, other in itertools.combinations(lost, 2)]
+        edges.update([edge for ranges in differing for each in ranges for edge in each if low < edge < high])
+        return sorted(edges)
+
+    def _versions(self, numbers: list[int], offset: int) -> list[list[int]]:
+        """Replicas in groups that hold the same at an offset."""
+        if len(numbers) < 2:
+            return [numbers] if numbers else []
+        groups: list[list[int]] = []
+        for number in sorted(numbers):
+            for group in groups:
+                if not any(holds(self._differing(number, other), offset) for other in group):
+                    group.append(number)
+                    break
+            else:
+                groups.append([number])
+        return groups
+
+    def _committed(self, members: Sequence[int], start: int, end: int) -> tuple[int, Witness | None]:
+        """How far `[start, end)` of a version is proven committed, and by what: a witness of its own logs, or of one that has a
+        hole there, as far as that does not part from it, nor has other epochs."""
+        if start >= self._proven_end:
+            return start, None
+        proofs = [(each.end_offset, each) for number in members for each in self._witnesses[number]]
+        for number in self._holed:
+            if number not in members and self._on_disk[number][0][0] < start:
+                parted = self._differing(number, members[0])
+                agreed = min(parted[0][0] if parted else NO_END, self._same_epochs(number, members[0], start))
+                proofs.extend([(min(each.end_offset, agreed), each) for each in self._witnesses[number]])
+        proven = min(end, max([reach for reach, _ in proofs], default=start))
+        return (proven, next(each for reach, each in proofs if reach >= proven)) if proven > start else (start, None)
+
+    def _same_epochs(self, left: int, right: int, start: int) -> int:
+        """Offset up to which two logs have the same epochs from `start` on; logs without epochs (before 0.11) do not differ."""
+        ours, theirs = self._batches[left], self._batches[right]
+        if not ours or not theirs:
+            return NO_END
+        begun = sorted({start, *(each.start_offset for each in (*ours, *theirs) if each.start_offset > start)})
+        return next((offset for offset in begun if epoch_at(ours, offset) != epoch_at(theirs, offset)), NO_END)
+
+    def already_lost(self) -> Iterator[AlreadyLost]:
+        """Versions proven committed of which other replicas hold less, and that differently."""
+        everyone = range(len(self._replicas))
+        told: set[tuple[int, tuple[int, ...]]] = set()
+        for offset in sorted({ranges[0][0] for ranges in self._given.differing.values() if ranges}):
+            for members in self._versions([each for each in everyone if holds(self._on_disk[each], offset)], offset):
+                known = [each for number in members for each in self._witnesses[number]]
+                best = max(known, key=lambda each: each.end_offset, default=None)
+                for number in everyone:
+                    end = self._replicas[number].log_end_offset
+                    parted = holds(self._differing(number, members[0]), offset) and not self._is_damaged(offset)
+                    if best is None or number in members or not parted or end >= best.end_offset:
+                        continue
+                    if (number, tuple(members)) not in told:
+                        told.add((number, tuple(members)))
+                        brokers = tuple(self._replicas[each].broker for each in members)
+                        broker = self._replicas[number].broker
+                        yield AlreadyLost((broker,), offset, end, best.end_offset, brokers, best)
+
+    def _is_damaged(self, offset: int) -> bool:
+        """Whether anybody's copy of an offset is: then nothing tells that it was ever another."""
+        return any(holds(ranges, offset) for ranges in self._damaged if ranges)
+
+    def _differing(self, left: int, right: int) -> Ranges:
+        return self._apart.get((left, right), ())
+
+    def node(self, number: int) -> Broker:
+        """What the controller calls a replica's broker."""
+        broker = self._replicas[number].broker
+        return self._given.nodes.get(broker, broker)
+
+    def preference(self, number: int, one: Candidate) -> tuple[int, ...]:
+        """Sort key: who loses least of what is proven committed, then of all, on the fewest replicas; then an election that need
+        not be forced, whose log begins first, the election that needs least, who has the highest watermark, and whom the controller
+        would take first."""
+        control, node = self._given.control, self.node(number)
+        order = () if control is None or control.assignment is None else control.assignment
+        place = order.index(node) if isinstance(node, int) and node in order else len(order)
+        forced = _FORCED[one.election]
+        disagreeing = losing = 0
+        for each in one.followers:
+            disagreeing += each.disagrees
+            losing += bool(each.lost)
+        watermark = self._replicas[number].high_watermark or 0
+        start = self._replicas[number].log_start_offset
+        return *one.costs(), losing, disagreeing, forced >= _FORCED["unclean"], start, forced, -watermark, place, number
+
+
+def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:
+    """What proves records of one replica's log to be committed, none further than that log goes."""
+    end = on_disk[-1][1] if on_disk else 0
+    known = [each if each.end_offset <= end else replace(each, end_offset=end, said=each.end_offset) for each in one.witnesses]
+    if one.high_watermark:
+        said = one.high_watermark if one.high_watermark > end else None
+        known.insert(0, Witness(min(one.high_watermark, end), "high_watermark", one.broker, None, said))
+    return known
+
+
+def _joined(losses: Sequence[Loss]) -> Iterator[Loss]:
+    """Losses that continue each other as one, in the order of their offsets: committed first, then the rest."""
+    open_ones: dict[tuple[tuple[Broker, ...], tuple[Broker, ...]], Loss] = {}
+    done: list[Loss] = []
+    for one in losses:
+        key = one.held_by, one.kept_by
+        before = open_ones.get(key)
+        if before is not None and before.end == one.start and (before.committed_end == before.end or not one.committed):
+            end = one.committed_end if before.committed_end == before.end else before.committed_end
+            open_ones[key] = Loss(before.start, one.end, *key, end, one.witness or before.witness)
+            continue
+        if before is not None:
+            done.append(before)
+        open_ones[key] = one
+    yield from sorted([*done, *open_ones.values()], key=lambda one: (one.start, one.end, str(one.held_by)))

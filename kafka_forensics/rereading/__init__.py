@@ -1,0 +1,1 @@
+"""Looking again at a part of a log: by offset, by time, record by record."""

@@ -1,0 +1,217 @@
+"""Batches whose base offset is wrong: replicas folded again put right, and logs read in order without being folded."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.segments.continuity import ContinuityFold
+from kafka_forensics.analysis.segments.misplaced import Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
+from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.folding.fold_split import Folded, fold_split, read_indexes
+from kafka_forensics.folding.merging import Merged, merge_replica
+from kafka_forensics.folding.prefetch import never
+from kafka_forensics.folding.splits import Split, splits_of
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.rereading.reader import LogReader
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+    from kafka_forensics.storage.source import ByteFile, Entry
+
+_OFFSET_BYTES: Final = 8
+_SIZES_END: Final = 12
+"""Bytes of a batch's base offset and length."""
+_PAST_ALL: Final = 2**63
+"""No offset, but what follows the largest; nothing stands behind it."""
+_ROUNDS: Final = 3
+"""Times that a replica is folded again: one that was put right may show what hid behind a wrong offset."""
+
+
+def with_right_offsets(merged: "Sequence[Merged]", key: "NDArray[np.int64]", *, deep: bool) -> "list[Merged]":
+    """The replicas of one partition, each as if all its batches bore the base offsets that belong to their places.
+
+    A replica in which none is wrong is given as it is; any other is read once more. `key` and `deep` are those of the first fold.
+    """
+    found = list(merged)
+    for _ in range(_ROUNDS):
+        wrong = [one.in_doubt() for _, one, _ in found]
+        found = [_folded_again(one, batches, key, deep=deep) if batches else one for one, batches in zip(found, wrong, strict=True)]
+        if not any(wrong):
+            break
+    for number, one in enumerate(found):
+        last = _last(found, number, key)
+        if last is not None:
+            found[number] = _folded_again(one, [last], key, deep=deep)
+    return found
+
+
+def _folded_again(one: "Merged", batches: list[Misplaced], key: "NDArray[np.int64]", *, deep: bool) -> "Merged":
+    """The replica folded with these batches put right as well."""
+    plan, replica, snapshot = one
+    misplaced = (*replica.misplaced, *batches)
+
+    def refold(split: Split) -> Iterator[Folded]:
+        base_offset = split.segment.base_offset
+        moved = {batch.position: batch.offset for batch in misplaced if batch.segment == base_offset}
+        return fold_split(plan, split, key, read_indexes(plan, split.segment), never, deep=deep, moved=moved)
+
+    stretches = (folded for split in splits_of(0, plan) for folded in refold(split))
+    return plan, *merge_replica(plan, snapshot.inputs, stretches, refold, lambda _: None, misplaced)
+
+
+def _last(found: "Sequence[Merged]", number: int, key: "NDArray[np.int64]") -> Misplaced | None:
+    """The last batch of a replica, if its base offset is wrong."""
+    plan, replica, _ = found[number]
+    last = replica.last_in_doubt()
+    if last is None:
+        return None
+    heard = witnessed_by(plan, last)
+    others = [other for index, (_, other, _) in enumerate(found) if index != number]
+    reader = LogReader([each for each, _, _ in found], key)
+    _hear_replicas(heard, reader, replica, others, last)
+    return at_end(last, heard, cleaned=replica.context.compacted)
+
+
+def witnessed_by(plan: ReplicaPlan, last: Misplaced) -> Witnessed:
+    """What a replica's own files say of the end of its log, of which `last` is the last batch."""
+    context = plan.context
+    known = [(context.high_watermark, "high watermark"), (context.recovery_point, "recovery point")]
+    heard = Witnessed([(offset, witness) for offset, witness in known if offset], [])
+    heard.ends += [(offset, f"snapshot {offset}") for offset, _ in plan.directory.snapshots]
+    heard.starts += [(entry.start_offset, "leader-epoch-checkpoint") for entry in context.epoch_checkpoint or ()]
+    if last.position == 0:
+        heard.starts.append((last.segment, "segment name"))
+    segment = next((one for one in plan.directory.segments if one.base_offset == last.segment), None)
+    if segment is not None:
+        indexes = read_indexes(plan, segment)
+        if indexes.index is not None:
+            offsets = indexes.index.offsets[indexes.index.positions == last.position] if last.position else []
+            heard.starts += [(int(offset) + 1 - last.offsets, "offset index") for offset in offsets]
+        if indexes.time_index is not None:
+            heard.ends += [(int(offset) + 1, "time index") for offset in indexes.time_index.offsets[-1:]]
+    return heard
+
+
+def _hear_replicas(heard: Witnessed, reader: LogReader, replica: Replica, others: list[Replica], last: Misplaced) -> None:
+    """Add where other replicas hold equal bytes, and where the log itself holds them before: then they were appended twice."""
+    this = reader.batch_at(replica, last.place)
+    if this is None:
+        return
+    for other in (replica, *others):
+        for offset in (last.offset, last.written):
+            rows = reader.batches(other, offset, offset + max(last.offsets, 1))
+            equal = (rows[_SAME] == this[_SAME][:, None]).all(axis=0) & (rows[BatchColumn.BASE_OFFSET] == offset)
+            if other is replica:
+                equal &= (rows[-1] != last.segment) | (rows[BatchColumn.POSITION] != last.position)
+            if equal.any():
+                heard.starts.append((offset, f"equal bytes on broker {other.broker}"))
+    heard.elsewhere += [(other.log_end_offset, f"log end of broker {other.broker}") for other in others if other.end_is_known]
+
+
+_SAME: Final = [BatchColumn.CRC, BatchColumn.SIZE_IN_BYTES, BatchColumn.MAGIC]
+
+
+class Placing:
+    """Which batches of a `.log` bear a wrong base offset, told chunk by chunk in file order, where nothing is folded.
+
+    `before` is where the log ends in front of the first chunk, `behind` the next segment's first offset; None where that is not
+    known. Of a `plan` the last batch of the log is judged by the replica's other files, too.
+    """
+
+    def __init__(self, file: "ByteFile", segment: int, before: int | None, behind: int | None, plan: ReplicaPlan | None) -> None:
+        self._file = file
+        self._segment = segment
+        self._before = before
+        self._behind = behind
+        self._plan = plan
+        self._position = 0
+        """Byte behind the last sound batch so far."""
+
+    def put_right(self, chunk: BatchChunk) -> tuple[BatchChunk, dict[int, Misplaced]]:
+        """The next chunk with the base offsets that belong there, and the batches where others are written, by byte position.
+
+        A chunk in which none is wrong is given as it is. Raises SourceError.
+        """
+        columns = chunk.columns
+        good = np.flatnonzero(columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED])
+        if not good.size:
+            return chunk, {}
+        behind, is_end = self._behind_of(chunk)
+        wrong = by_neighbours(columns, self._segment, self._before, behind)
+        right = _moved(chunk, wrong)
+        if self._plan is not None and self._plan.context.compacted:
+            cleaned = self._out_of_line(right)
+            wrong, right = [*wrong, *cleaned], _moved(right, cleaned)
+        if is_end and behind is None and self._plan is not None and good[-1] == chunk.rows - 1:
+            last = self._last(self._plan, right.columns[:, good])
+            wrong, right = [*wrong, *last], _moved(right, last)
+        before = int(right.columns[BatchColumn.LAST_OFFSET, good[-1]]) + 1
+        self._before = before if before < _PAST_ALL else None
+        self._position = _end_position(columns[:, good[-1]])
+        return right, {batch.position: batch for batch in wrong}
+
+    def _behind_of(self, chunk: BatchChunk) -> tuple[int | None, bool]:
+        """Base offset of the batch behind the chunk, None if it is not known, and whether the chunk's last batch is the file's."""
+        end = _end_position(chunk.columns[:, -1])
+        header = self._file.read_at(end, _SIZES_END) if end < self._file.size_in_bytes else b""
+        kinds = {damage.kind for damage in chunk.damage if damage.position >= end}
+        if kinds - HARMLESS_TAILS:
+            return None, False
+        if kinds or len(header) < _SIZES_END or int.from_bytes(header[_OFFSET_BYTES:], "big", signed=True) <= 0:
+            return self._behind, True
+        return int.from_bytes(header[:_OFFSET_BYTES], "big", signed=True), False
+
+    def _out_of_line(self, chunk: BatchChunk) -> list[Misplaced]:
+        """Batches of a cleaned log's chunk that contradict the order of the others in it; the first may join a chunk before."""
+        fold = ContinuityFold(self._segment, compacted=True)
+        fold.step(chunk.columns, chunk.damage)
+        first = int(chunk.columns[BatchColumn.POSITION, 0]) if self._position else None
+        return [batch for batch in out_of_line(fold.runs) if batch.position != first]
+
+    def _last(self, plan: ReplicaPlan, columns: "NDArray[np.int64]") -> list[Misplaced]:
+        """The last batch of the log, if the replica's other files say that its base offset is wrong.
+
+        `columns` are of sound batches; one behind damage may have begun anywhere.
+        """
+        position = int(columns[BatchColumn.POSITION, -1])
+        alone = columns.shape[1] == 1
+        before = self._before if alone else int(columns[BatchColumn.LAST_OFFSET, -2]) + 1
+        joins = position == (self._position if alone else _end_position(columns[:, -2]))
+        base = int(columns[BatchColumn.BASE_OFFSET, -1])
+        offsets = int(columns[BatchColumn.LAST_OFFSET, -1]) - base + 1
+        if before is None or before == base or not joins or before < 0 or offsets <= 0 or before + offsets > _PAST_ALL:
+            return []
+        doubted = Misplaced(self._segment, position, offsets, base, before, before)
+        wrong = at_end(doubted, witnessed_by(plan, doubted), cleaned=plan.context.compacted)
+        return [] if wrong is None else [wrong]
+
+
+def _moved(chunk: BatchChunk, batches: list[Misplaced]) -> BatchChunk:
+    return put_right(chunk, {batch.position: batch.offset for batch in batches}) if batches else chunk
+
+
+def _end_position(batch: "NDArray[np.int64]") -> int:
+    """Byte behind a batch, a column by BatchColumn."""
+    return int(batch[BatchColumn.POSITION] + batch[BatchColumn.SIZE_IN_BYTES])
+
+
+def rightly_placed(
+    plan: ReplicaPlan, segment: "SegmentFiles", file: "ByteFile", behind: int | None
+) -> Iterator[tuple[BatchChunk, dict[int, Misplaced]]]:
+    """The chunks of a replica's `.log` with the base offsets that belong there, and the batches where others are written, by byte
+    position. `behind` is the next segment's first offset, None of the last. Raises SourceError."""
+    placing = Placing(file, segment.base_offset, segment.base_offset, behind, plan)
+    yield from map(placing.put_right, SegmentReader(file).chunks())
+
+
+def logs_of(plan: ReplicaPlan) -> "Iterator[tuple[SegmentFiles, Entry, int | None]]":
+    """The replica's segments that have a `.log`, in order: the segment, the file, and the base offset of the next."""
+    logs = [(segment, segment.log) for segment in plan.directory.segments if segment.log is not None]
+    following = [segment.base_offset for segment, _ in logs[1:]]
+    for (segment, log), behind in zip(logs, [*following, None], strict=False):
+        yield segment, log, behind

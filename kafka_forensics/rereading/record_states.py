@@ -1,0 +1,157 @@
+"""How the transaction of each record of a segment ended, as readers in read_committed mode would find it.
+
+A record's transaction is ended by the next marker of its producer, so all markers are read before the first record is judged:
+16 bytes each, at most 64 MiB of them.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafka_forensics.errors import PathMissingError, SourceError
+from kafka_forensics.model.batches import BatchChunk, BatchColumn
+from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.log_dir.file_names import FileKind, FileName, parse_file_name
+from kafka_forensics.storage.open import open_beside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from kafka_forensics.storage.source import ByteFile, ByteSource
+
+MAX_MARKERS: Final = 1 << 22
+"""Markers of a segment that are held; what would be ended by a later one is unknown."""
+NONE, COMMITTED, ABORTED, OPEN, UNKNOWN = "none", "committed", "aborted", "open", "unknown"
+_KIND_BITS: Final = 2
+_NOWHERE: Final = 1 << 61
+_STEP_BYTES: Final = 1 << 20
+"""Bytes that are read behind a part before it is asked whether all transactions are ended."""
+
+
+class RecordStates:
+    """The markers of one segment; `goes_on` says that the log has later segments.
+
+    With `start` and `end`, where batches begin, only records of batches in `[start, end)` can be asked for. What lies before is not
+    read then, and what lies behind only until their transactions are ended.
+    """
+
+    def __init__(
+        self, file: "ByteFile", *, goes_on: bool, limit: int = MAX_MARKERS, start: int = 0, end: int | None = None
+    ) -> None:
+        """Read the segment once. Raises SourceError."""
+        producers: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        endings: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        broken: list[int] = []
+        held = 0
+        self._goes_on = goes_on
+        self._cut = False
+        unended = _Unended()
+        for chunk in _chunks(file, start, end, unended):
+            columns = chunk.columns
+            good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+            broken += [one.position for one in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
+            control = columns[BatchColumn.CONTROL_RECORD_TYPE]
+            is_marker = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
+            is_marker &= columns[BatchColumn.PRODUCER_ID] >= 0
+            rows = np.flatnonzero(good & is_marker)
+            self._cut = self._cut or held + rows.size > limit
+            rows = rows[: max(limit - held, 0)]
+            held += rows.size
+            kinds = np.where(control[rows] == CONTROL_COMMIT, 2, np.where(control[rows] == CONTROL_ABORT, 1, 0))
+            producers.append(columns[BatchColumn.PRODUCER_ID, rows])
+            endings.append(columns[BatchColumn.POSITION, rows] << _KIND_BITS | kinds)
+            unended.end(producers[-1], columns[BatchColumn.POSITION, rows])
+        names, ends = np.concatenate(producers), np.concatenate(endings)
+        order = np.lexsort((ends, names))
+        self._producers, self._endings = names[order], ends[order]
+        self._broken = np.sort(np.array(broken, np.int64))
+
+    def state(self, attributes: int, producer_id: int, position: int) -> str:
+        """none, committed, aborted, open or unknown, of the records of the batch at `position`, which has these attributes.
+
+        Markers themselves are none. Unknown is a record whose marker cannot be read, may stand in lost bytes or, where the log
+        goes on, in a later segment.
+        """
+        if not attributes & TRANSACTIONAL_MASK or attributes & CONTROL_MASK or producer_id < 0:
+            return NONE
+        first, behind = (int(np.searchsorted(self._producers, producer_id, side=side)) for side in ("left", "right"))
+        at = first + int(np.searchsorted(self._endings[first:behind], (position + 1) << _KIND_BITS))
+        marker = self._endings[at] >> _KIND_BITS if at < behind else _NOWHERE
+        damage = int(np.searchsorted(self._broken, position, side="right"))
+        if damage < len(self._broken) and self._broken[damage] <= marker:
+            return UNKNOWN
+        if at == behind:
+            return UNKNOWN if self._goes_on or self._cut else OPEN
+        return (UNKNOWN, ABORTED, COMMITTED)[int(self._endings[at]) & 3]
+
+
+def txn_facts(column: "Sequence[int] | NDArray[np.int64]") -> tuple[int, int]:
+    """(attributes, producer id) of a batch by BatchColumn, as `RecordStates.state` asks for them; attributes of old formats say
+    another thing."""
+    attributes = int(column[BatchColumn.ATTRIBUTES]) if column[BatchColumn.MAGIC] >= 2 else 0
+    return attributes, int(column[BatchColumn.PRODUCER_ID])
+
+
+class _Unended:
+    """Transactions that were met, by producer with the position of their last data, and not their ends."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+
+    def begin(self, columns: "NDArray[np.int64]") -> None:
+        """Add what belongs to a transaction in these batches."""
+        attributes = columns[BatchColumn.ATTRIBUTES]
+        data = (attributes & TRANSACTIONAL_MASK != 0) & (attributes & CONTROL_MASK == 0) & (columns[BatchColumn.MAGIC] >= 2)
+        data &= (columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]) & (columns[BatchColumn.PRODUCER_ID] >= 0)
+        for producer_id, position in columns[[BatchColumn.PRODUCER_ID, BatchColumn.POSITION]][:, data].T.tolist():
+            self._last[producer_id] = position
+
+    def end(self, producers: "NDArray[np.int64]", positions: "NDArray[np.int64]") -> None:
+        """Take out what these markers end."""
+        for producer_id, position in zip(producers.tolist(), positions.tolist(), strict=True) if self._last else ():
+            if self._last.get(producer_id, position) < position:
+                del self._last[producer_id]
+
+    def __bool__(self) -> bool:
+        return bool(self._last)
+
+
+def _chunks(file: "ByteFile", start: int, end: int | None, unended: _Unended) -> Iterator[BatchChunk]:
+    """Chunks of the whole file, or of `[start, end)` and then of what lies behind while there is something `unended`."""
+    reader = SegmentReader(file)
+    if end is None:
+        yield from reader.chunks(start)
+        return
+    for chunk in reader.chunks(start, end):
+        unended.begin(chunk.columns)
+        yield chunk
+    position = reader.landed
+    while unended and position < file.size_in_bytes:
+        yield from reader.chunks(position, position + _STEP_BYTES)
+        if reader.landed <= position:
+            return
+        position = reader.landed
+
+
+def later_segments(source: "ByteSource") -> bool:
+    """Whether the directory of a `.log` file holds a segment that follows it; False for a file that is not named as one."""
+    own = _log(os.path.basename(source.name))
+    if own is None or own.offset is None:
+        return False
+    try:
+        beside = open_beside(source).list("")
+    except (PathMissingError, SourceError):
+        return False
+    found = (_log(entry.name) for entry in beside)
+    return any(one is not None and one.offset is not None and one.offset > own.offset for one in found)
+
+
+def _log(name: str) -> FileName | None:
+    """What the name of a live `.log` file says, None for any other name."""
+    parsed = parse_file_name(name)
+    return parsed if parsed is not None and parsed.kind is FileKind.LOG and parsed.suffix is None else None

@@ -1,0 +1,228 @@
+"""Reading a compressed stream at any place: blocks of 1 MiB, kept in one cache of the process.
+
+Going forward is cheap, going back beyond the cache starts again from the last snapshot (gzip, deflate) or from the beginning
+(xz, zstd): read the files of an archive in archive order (`archive.reading_order`).
+"""
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final
+
+from kafka_forensics.storage.archives.decoders import BrokenStreamError, Decoder
+
+BLOCK_SIZE: Final = 1 << 20
+CACHE_BYTES: Final = 48 << 20
+"""Inflated blocks held at once, of all archives together."""
+KEPT_BYTES: Final = 16 << 20
+"""Small members held for good (see `Budget`), of all archives together."""
+_ZERO_BLOCK: Final = bytes(BLOCK_SIZE)
+_MOST_SNAPSHOTS: Final = 128
+
+BlockKey = tuple[int, int, int]
+"""(archive, stream in the archive, block)."""
+
+
+class BlockCache:
+    """The most recently used blocks, at most `capacity` bytes; shared by threads."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._blocks: OrderedDict[BlockKey, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self._gone: deque[int] = deque()
+        self.size_in_bytes = 0
+
+    def get(self, key: BlockKey) -> bytes | None:
+        """The block, which becomes the most recently used one."""
+        with self._lock:
+            block = self._blocks.get(key)
+            if block is not None:
+                self._blocks.move_to_end(key)
+            return block
+
+    def put(self, key: BlockKey, block: bytes) -> None:
+        """Hold `block`; the least recently used ones make room."""
+        with self._lock:
+            self._drop_gone()
+            before = self._blocks.pop(key, b"")
+            self._blocks[key] = block
+            self.size_in_bytes += len(block) - len(before)
+            while self.size_in_bytes > self._capacity:
+                self.size_in_bytes -= len(self._blocks.popitem(last=False)[1])
+
+    def forget(self, archive: int) -> None:
+        """Drop the blocks of an archive that is closed: now, or later if the lock is taken.
+
+        The garbage collector may call this in the middle of `put` in the same thread, where waiting would be for ever.
+        """
+        self._gone.append(archive)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop_gone()
+            finally:
+                self._lock.release()
+
+    def _drop_gone(self) -> None:
+        while self._gone:
+            archive = self._gone.popleft()
+            for key in [key for key in list(self._blocks) if key[0] == archive]:
+                self.size_in_bytes -= len(self._blocks.pop(key))
+
+
+class Budget:
+    """Bytes that may still be held for good; shared by threads."""
+
+    def __init__(self, size_in_bytes: int) -> None:
+        self._left = size_in_bytes
+        self._returned: deque[int] = deque()
+        self._lock = threading.Lock()
+
+    def take(self, size_in_bytes: int) -> bool:
+        """Whether there was room."""
+        with self._lock:
+            while self._returned:
+                self._left += self._returned.popleft()
+            if self._left < size_in_bytes:
+                return False
+            self._left -= size_in_bytes
+            return True
+
+    def give_back(self, size_in_bytes: int) -> None:
+        """Make room again; takes no lock, because the garbage collector may call it anywhere."""
+        self._returned.append(size_in_bytes)
+
+
+CACHE: Final = BlockCache(CACHE_BYTES)
+KEPT: Final = Budget(KEPT_BYTES)
+
+
+class InflatedStream:
+    """The bytes that a decoder makes, at any position; any number of threads may read at once.
+
+    `start()` begins a new pass. `key` is (archive, stream) in the cache. `broken` says why the stream ends early, "" if it does
+    not or is not known to yet; `passes` counts how often it was inflated from the beginning.
+    """
+
+    def __init__(self, start: Callable[[], Decoder], key: tuple[int, int], cache: BlockCache = CACHE) -> None:
+        self.broken = ""
+        self.passes = 0
+        self._start = start
+        self._key = key
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._end: int | None = None
+        self._is_zero = bytearray()
+        """For each block made so far, whether it is nothing but zeros: these are never held, and never inflated again."""
+        self._decoder: Decoder | None = None
+        self._next_block = 0
+        self._ahead = bytearray()
+        """Inflated already, of the next block."""
+        self._snapshots: list[tuple[int, bytes, Decoder]] = []
+        """(next block, its bytes inflated already, decoder), ascending."""
+        self._snapshot_distance = 16
+        """Blocks between snapshots."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`, fewer only where the stream ends (`broken` says why). Raises SourceError."""
+        pieces = []
+        while size > 0:
+            number, start = divmod(position, BLOCK_SIZE)
+            block = self._block(number)
+            piece = block if start == 0 and size >= len(block) else block[start : start + size]
+            if not piece:
+                break
+            pieces.append(piece)
+            position += len(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; the number of bytes read, short only where the stream ends."""
+        done = 0
+        while done < len(buffer):
+            number, start = divmod(position + done, BLOCK_SIZE)
+            piece = memoryview(self._block(number))[start : start + len(buffer) - done]
+            if not piece:
+                break
+            buffer[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
+
+    def _block(self, number: int) -> bytes:
+        """Block `number`, shorter than BLOCK_SIZE only at the end, b"" behind it."""
+        if number < len(self._is_zero) and self._is_zero[number]:
+            return _ZERO_BLOCK
+        block = self._cache.get((*self._key, number))
+        if block is not None:
+            return block
+        with self._lock:
+            block = self._cache.get((*self._key, number))  # another thread may have made it meanwhile
+            if block is not None:
+                return block
+            if self._end is not None and number * BLOCK_SIZE >= self._end:
+                return b""
+            self._seek(number)
+            while self._next_block <= number:
+                block = self._make_block()
+                if len(block) < BLOCK_SIZE:
+                    break
+            return block if block and self._next_block == number + 1 else b""
+
+    def _seek(self, number: int) -> None:
+        """Have a decoder that stands at or before block `number`, as near as possible."""
+        if self._decoder is not None and self._next_block > number:
+            self._decoder = None
+        at = bisect_right(self._snapshots, number, key=lambda snapshot: snapshot[0]) - 1
+        nearest = self._snapshots[at] if at >= 0 else None
+        if nearest is not None and (self._decoder is None or nearest[0] > self._next_block):
+            self._next_block, ahead, decoder = nearest
+            self._ahead = bytearray(ahead)
+            self._decoder = decoder.snapshot()
+        if self._decoder is None:
+            self._next_block = 0
+            self._ahead = bytearray()
+            self._decoder = self._start()
+            self.passes += 1
+
+    def _make_block(self) -> bytes:
+        """Inflate the next block, b"" at the end. An error on the way leaves no decoder behind: the next read starts clean."""
+        decoder, self._decoder = self._decoder, None
+        assert decoder is not None
+        self._take_snapshot(decoder)
+        while len(self._ahead) < BLOCK_SIZE:
+            try:
+                made = decoder.step()
+            except BrokenStreamError as error:
+                self.broken = str(error)
+                made = b""
+            if not made:
+                self._end = self._next_block * BLOCK_SIZE + len(self._ahead)
+                break
+            self._ahead += made
+        block = bytes(memoryview(self._ahead)[:BLOCK_SIZE])
+        del self._ahead[:BLOCK_SIZE]
+        is_zero = block == _ZERO_BLOCK
+        if self._next_block == len(self._is_zero):
+            self._is_zero.append(is_zero)
+        if is_zero:
+            block = _ZERO_BLOCK
+        elif block:
+            self._cache.put((*self._key, self._next_block), block)
+        self._next_block += 1
+        self._decoder = decoder
+        return block
+
+    def _take_snapshot(self, decoder: Decoder) -> None:
+        """Remember how to go on from here; every second snapshot is dropped when there are too many."""
+        number = self._next_block
+        if number == 0 or number % self._snapshot_distance or (self._snapshots and self._snapshots[-1][0] >= number):
+            return
+        copy = decoder.snapshot()
+        if copy is None:
+            return
+        self._snapshots.append((number, bytes(self._ahead), copy))
+        if len(self._snapshots) > _MOST_SNAPSHOTS:
+            self._snapshot_distance *= 2
+            self._snapshots = [snapshot for snapshot in self._snapshots if snapshot[0] % self._snapshot_distance == 0]

@@ -1,0 +1,172 @@
+"""Records of zip archives: local headers, directory entries, end records, 64-bit fields (PKWARE APPNOTE 6.3, chapter 4)."""
+
+import calendar
+import stat
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_forensics.storage.archives.members import Member, ZipPlace
+from kafka_forensics.storage.source import ByteFile, EntryKind
+
+STORED: Final = 0
+DEFLATED: Final = 8
+ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
+"""Flags of the three ways to encrypt."""
+SIZES_FOLLOW: Final = 0x8
+"""Flag: sizes and CRC stand behind the data, because the writer could not go back."""
+_UTF_8: Final = 0x800
+_DIRECTORY: Final = 0x10
+"""MS-DOS attribute."""
+_UNIX_SYSTEMS: Final = frozenset({3, 19})
+"""Made on UNIX or macOS: the upper half of the attributes is the file's mode."""
+_WINDOWS_SYSTEMS: Final = frozenset({0, 10, 14})
+_MAX_SIZE: Final = 2**63 - 1
+_WIDE: Final = 0xFFFFFFFF
+"""Stands for a number that is in the zip64 extra field."""
+_WIDE_FIELD: Final = 0x0001
+_TIME_FIELD: Final = 0x5455
+
+LOCAL: Final = struct.Struct("<4s5H3I2H")
+CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
+END: Final = struct.Struct("<4s4H2IH")
+END64: Final = struct.Struct("<4sQ2H2I4Q")
+LOCATOR64: Final = struct.Struct("<4sIQI")
+LOCAL_SIGN: Final = b"PK\x03\x04"
+CENTRAL_SIGN: Final = b"PK\x01\x02"
+END_SIGN: Final = b"PK\x05\x06"
+END64_SIGN: Final = b"PK\x06\x06"
+LOCATOR64_SIGN: Final = b"PK\x06\x07"
+
+METHOD_NAMES: Final = {1: "shrink", 6: "implode", 9: "deflate64", 12: "bzip2", 14: "lzma", 93: "zstd", 95: "xz", 99: "AES"}
+"""Ways to compress that are not read here, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZipRecord:
+    """What a header says of a member, 64-bit fields resolved; `position` is where its local header starts."""
+
+    raw_name: bytes
+    flags: int
+    method: int
+    dos_time: int
+    """Date in the upper 16 bits."""
+    crc: int
+    compressed_size: int
+    size_in_bytes: int
+    position: int
+    system: int
+    attributes: int
+    extra: bytes
+
+    @property
+    def name(self) -> str:
+        """As text with `/` between parts; a Windows path with a drive becomes absolute, which no tree takes."""
+        windows = self.system in _WINDOWS_SYSTEMS
+        if self.flags & _UTF_8 or not windows:
+            name = self.raw_name.decode("utf-8", "surrogateescape")
+        else:
+            name = self.raw_name.decode("cp437")
+        if windows and "/" not in name:
+            name = name.replace("\\", "/")
+        return f"/{name}" if windows and name[1:3] == ":/" else name
+
+    @property
+    def kind(self) -> EntryKind:
+        """By the mode of the system that made the archive; a file where none is known."""
+        mode = self.attributes >> 16 if self.system in _UNIX_SYSTEMS else 0
+        if stat.S_ISLNK(mode):
+            return EntryKind.SYMLINK
+        if self.raw_name.endswith((b"/", b"\\")) or stat.S_ISDIR(mode) or (stat.S_IFMT(mode) == 0 and self.attributes & _DIRECTORY):
+            return EntryKind.DIRECTORY
+        return EntryKind.FILE if stat.S_ISREG(mode) or stat.S_IFMT(mode) == 0 else EntryKind.OTHER
+
+    @property
+    def mtime_ns(self) -> int:
+        """By the extra field's UNIX time; else MS-DOS's local time, taken for UTC; 0 if neither is a time."""
+        for field, data in _extra_fields(self.extra):
+            if field == _TIME_FIELD and len(data) >= 5 and data[0] & 1:
+                return int.from_bytes(data[1:5], "little", signed=True) * 10**9
+        date, time = divmod(self.dos_time, 1 << 16)
+        year, month, day = 1980 + (date >> 9), date >> 5 & 0xF, date & 0x1F
+        if not 1 <= month <= 12:
+            return 0
+        return calendar.timegm((year, month, day, time >> 11, time >> 5 & 0x3F, (time & 0x1F) * 2)) * 10**9
+
+    def member(self) -> Member:
+        """What the tree holds of it; where a link leads is what stands in it."""
+        place = ZipPlace(self.position, self.compressed_size, self.method, self.flags, self.crc)
+        if self.kind is EntryKind.SYMLINK:
+            return Member(self.kind, self.size_in_bytes, self.mtime_ns, place)
+        if self.kind is not EntryKind.FILE:
+            return Member(self.kind, 0, self.mtime_ns)
+        return Member(EntryKind.FILE, self.size_in_bytes, self.mtime_ns, place)
+
+
+def central_record(data: bytes, start: int, shift: int) -> tuple[ZipRecord, int] | None:
+    """(entry at `start` of `data`, its end), None if it is none or not all there; `shift` is added to positions in the archive."""
+    if len(data) < start + CENTRAL.size or not data.startswith(CENTRAL_SIGN, start):
+        return None
+    fields = CENTRAL.unpack_from(data, start)
+    _, made_by, _, flags, method, time, date, crc, compressed, size, name_size, extra_size, comment_size = fields[:13]
+    attributes, position = fields[15:]
+    name_start = start + CENTRAL.size
+    extra_start = name_start + name_size
+    end = extra_start + extra_size + comment_size
+    extra = data[extra_start : extra_start + extra_size]
+    wide = _widened(extra, size, compressed, position)
+    if end > len(data) or wide is None:
+        return None
+    size, compressed, position = wide
+    name = data[name_start:extra_start]
+    dos_time = date << 16 | time
+    record = ZipRecord(name, flags, method, dos_time, crc, compressed, size, position + shift, made_by >> 8, attributes, extra)
+    return record, end
+
+
+def local_record(file: ByteFile, position: int) -> tuple[ZipRecord, int] | None:
+    """(member whose local header is at `position`, where its data start), None if there is no whole header.
+
+    A local header knows neither system nor attributes: UNIX is taken, and a plain file.
+    """
+    head = file.read_at(position, LOCAL.size)
+    if len(head) < LOCAL.size or not head.startswith(LOCAL_SIGN):
+        return None
+    _, _, flags, method, time, date, crc, compressed, size, name_size, extra_size = LOCAL.unpack(head)
+    rest = file.read_at(position + LOCAL.size, name_size + extra_size)
+    wide = _widened(rest[name_size:], size, compressed, 0)
+    if len(rest) < name_size + extra_size or wide is None:
+        return None
+    size, compressed, _ = wide
+    dos_time = date << 16 | time
+    record = ZipRecord(rest[:name_size], flags, method, dos_time, crc, compressed, size, position, 3, 0, rest[name_size:])
+    return record, position + LOCAL.size + len(rest)
+
+
+def _widened(extra: bytes, *numbers: int) -> tuple[int, ...] | None:
+    """`numbers` with those that stand for a 64-bit one replaced by it; None if that is missing or impossible."""
+    wide = next((data for field, data in _extra_fields(extra) if field == _WIDE_FIELD), b"")
+    result = []
+    at = 0
+    for number in numbers:
+        if number == _WIDE and wide:
+            if at + 8 > len(wide):
+                return None
+            number = int.from_bytes(wide[at : at + 8], "little")
+            at += 8
+        if number > _MAX_SIZE:
+            return None
+        result.append(number)
+    return tuple(result)
+
+
+def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """(number, data) of the extra fields that are whole."""
+    at = 0
+    while at + 4 <= len(extra):
+        field, size = struct.unpack_from("<2H", extra, at)
+        if at + 4 + size > len(extra):
+            return
+        yield field, extra[at + 4 : at + 4 + size]
+        at += 4 + size

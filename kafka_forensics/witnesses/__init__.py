@@ -1,0 +1,1 @@
+"""What other logs among the copies testify about a partition: controllers, coordinators, groups."""

@@ -1,0 +1,305 @@
+"""Reading `__consumer_offsets`: one replica of each partition, the longest, replayed into what groups committed."""
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
+from kafka_forensics.compiled import using_compiled
+from kafka_forensics.errors import SourceError
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
+from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import (
+    CONSUMER_OFFSETS_TOPIC,
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    CONTROL_MASK,
+    TRANSACTIONAL_MASK,
+)
+from kafka_forensics.model.group_log import (
+    GROUP_METADATA_TYPE,
+    OFFSET_COMMIT_TYPES,
+    RECORD_TYPES,
+    GroupHistory,
+    GroupKey,
+    GroupLog,
+    MalformedRecord,
+)
+from kafka_forensics.model.results import Incomplete
+from kafka_forensics.parsers.internal_topics.consumer_offsets import (
+    check_value,
+    read_group_metadata,
+    read_key,
+    read_offset_commit,
+)
+from kafka_forensics.parsers.internal_topics.group_records import read_group_value
+from kafka_forensics.parsers.kernels.commits import Superseded
+from kafka_forensics.parsers.log.plain_records import plain_records
+from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.rereading.log_records import MAX_BATCH_BYTES
+from kafka_forensics.rereading.misplaced import Placing, logs_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafka_forensics.analysis.segments.misplaced import Misplaced
+    from kafka_forensics.storage.source import ByteFile
+
+MALFORMED_KEPT: Final = 1000
+WORTH_SKIPPING_BYTES: Final = 4 << 20
+"""In logs of at least this size, commits that later ones supersede are passed over by a kernel."""
+_KEYS_CACHED: Final = 1 << 17
+_KEYS_BYTES: Final = 32 << 20
+_ROW_FACTS: Final = (
+    BatchColumn.POSITION,
+    BatchColumn.SIZE_IN_BYTES,
+    BatchColumn.MAGIC,
+    BatchColumn.ATTRIBUTES,
+    BatchColumn.PRODUCER_ID,
+    BatchColumn.CONTROL_RECORD_TYPE,
+)
+_NOT_TAKEN_APART: Final = frozenset({"kind", "oversized"})
+"""Reasons for which a value is only named and measured."""
+
+
+def read_group_history(inputs: Inputs) -> GroupHistory | None:
+    """Every partition of `__consumer_offsets` among the inputs, replayed; None if there is none.
+
+    What cannot be read is listed in `inputs.incomplete`. A damaged copy gives way to a whole one that is as long. A copy that does
+    not tell its cluster is of the only one there is, and of none of several.
+    """
+    plans = [plan for plan in inputs.internal if plan.context.topic == CONSUMER_OFFSETS_TOPIC]
+    clusters = {cluster_of(plan) for plan in plans} - {None}
+    unknown = "" if len(clusters) > 1 else next(iter(clusters), None) or ""
+    copies: dict[tuple[int, str], list[ReplicaPlan]] = {}
+    for plan in plans:
+        copies.setdefault((plan.context.partition, cluster_of(plan) or unknown), []).append(plan)
+    if not copies:
+        return None
+    history = GroupHistory()
+    for key in sorted(copies):
+        history.add(_best(inputs, sorted(copies[key], key=longest_first)))
+    return history
+
+
+def cluster_of(plan: ReplicaPlan) -> str | None:
+    """The id of the cluster a copy is of, None if it does not tell."""
+    return None if plan.log_dir.meta is None else plan.log_dir.meta.cluster_id
+
+
+def longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
+    """Sort key: the copy whose last segment begins latest and is largest has the newest records."""
+    last = max(
+        (
+            (one.base_offset, one.log.size_in_bytes)
+            for one in plan.directory.segments
+            if one.log is not None and one.log.size_in_bytes
+        ),
+        default=(-1, 0),
+    )
+    return -last[0], -last[1], broker_order(plan.context.broker), plan.log_dir.name
+
+
+def _best(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
+    """The first copy that is whole, else the one that reaches furthest."""
+    logs: list[GroupLog] = []
+    for plan in plans:
+        log = replay_log(inputs, plan, Superseded() if using_compiled() and plan.bytes >= WORTH_SKIPPING_BYTES else None)
+        if log.complete and all(log.end_offset >= one.end_offset for one in logs):
+            return log
+        logs.append(log)
+    return max(logs, key=lambda one: one.end_offset)
+
+
+def replay_log(inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None = None) -> GroupLog:
+    """One replica's log, replayed; the answer is the same with `superseded`, which knows what need not be looked at."""
+    return _LogWalk(inputs, plan, superseded).replayed()
+
+
+class _LogWalk:
+    """Hands every record of one replica's log to a replay, in file order.
+
+    Records are decoded before it is known which batches bear wrong base offsets. If any did, the log is read once more.
+    """
+
+    def __init__(self, inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None) -> None:
+        self._inputs = inputs
+        self._plan = plan
+        self._log = GroupLog(plan.context.partition, plan.context.broker, cluster_of(plan))
+        self._replay = GroupReplay(self._log)
+        self._keys: dict[bytes, GroupKey | str] = {}
+        self._keys_size = 0
+        self._superseded = superseded
+        self._file = ""
+        self._segment = 0
+        self._batch = (0, 0)
+        self._misplaced: dict[tuple[int, int], Misplaced] = {}
+
+    def replayed(self) -> GroupLog:
+        """Read the whole log."""
+        unread = self._read()
+        if self._misplaced:
+            self._log = GroupLog(self._log.partition, self._log.broker, self._log.cluster_id)
+            self._replay = GroupReplay(self._log)
+            unread = self._read()
+        self._inputs.incomplete.extend(unread)
+        return self._replay.finish()
+
+    def _read(self) -> list[Incomplete]:
+        """Hand over the records, those of batches known to be misplaced by their right offsets, and learn which are misplaced.
+
+        The answer is what could not be read.
+        """
+        source, unread = self._plan.log_dir.source, []
+        for segment, log, behind in logs_of(self._plan):
+            self._segment, self._file = segment.base_offset, f"{self._plan.context.directory}/{log.name}"
+            limit = segment.base_offset + (1 << 31)
+            limit = limit if behind is None else min(limit, behind)
+            try:
+                with source.open(log.path) as file:
+                    reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._alone)
+                    placing = Placing(file, segment.base_offset, segment.base_offset, behind, self._plan)
+                    for chunk in reader.chunks():
+                        right, wrong = placing.put_right(chunk)
+                        self._misplaced |= {batch.place: batch for batch in wrong.values()}
+                        self._account(right)
+            except SourceError as error:
+                unread.append(Incomplete(typed_path(source, log.path), error.reason))
+                self._log.complete = False
+        return unread
+
+    def _account(self, chunk: BatchChunk) -> None:
+        """Note how far the log goes, and whether it is whole."""
+        columns = chunk.columns
+        good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
+        if good.any():
+            self._log.end_offset = max(self._log.end_offset, int(columns[BatchColumn.LAST_OFFSET, good].max()) + 1)
+        if not good.all() or any(one.kind not in HARMLESS_TAILS for one in chunk.damage):
+            self._log.complete = False
+
+    def _inspect(
+        self, buffer: "NDArray[np.uint8]", position: int, columns: "NDArray[np.int64]", first: int, end: int
+    ) -> list[Damage]:
+        """Rows whose bytes are at hand."""
+        good = columns[BatchColumn.CRC, first:end] == columns[BatchColumn.CRC_COMPUTED, first:end]
+        if self._superseded is not None:
+            good &= self._superseded.alive(buffer, position, columns, first, end)
+        facts = columns[list(_ROW_FACTS), first:end][:, good].T.tolist()
+        for start, size, magic, attributes, producer_id, control in facts:
+            at = start - position
+            self._batch = (start, size)
+            producer_id = producer_id if attributes & TRANSACTIONAL_MASK else -1
+            if magic == 2 and attributes & CONTROL_MASK:
+                self._marker(producer_id, control)
+                continue
+            data = self._rewritten(buffer[at : at + size].tobytes(), start)
+            records = plain_records(data)
+            if records is None:
+                self._open(data, start)
+                continue
+            for record in records:
+                self._record(record.key, record.value, record.offset, producer_id)
+        return []
+
+    def _alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
+        """A batch found behind damage, or too large for the window."""
+        if size > MAX_BATCH_BYTES:
+            self._log.complete = False
+            return []
+        self._batch = (position, size)
+        self._open(self._rewritten(file.read_at(position, size), position), position)
+        return []
+
+    def _rewritten(self, data: bytes, position: int) -> bytes:
+        """A batch's bytes with the base offset that belongs to its place, as far as it is known to be another."""
+        misplaced = self._misplaced.get((self._segment, position)) if self._misplaced else None
+        return data if misplaced is None else misplaced.rewritten(data)
+
+    def _open(self, data: bytes, position: int) -> None:
+        """A batch that takes more than a plain walk: compressed, of an old format, with headers or faults."""
+        batch = decode_batch(data, position=position)
+        header = batch.header
+        producer_id = header.producer_id if header is not None and header.is_transactional else -1
+        if batch.problems:
+            self._log.complete = False
+        if header is not None and header.is_control_batch:
+            record = next(batch.iter_records(), None)
+            self._marker(producer_id, -1 if record is None or not record.key else int.from_bytes(record.key[2:4], "big"))
+            return
+        for record in batch.iter_records():
+            if record.is_oversized:
+                self._malformed(None, record.offset, "oversized")
+            else:
+                self._record(record.key, record.value, record.offset, producer_id)
+
+    def _marker(self, producer_id: int, control_record_type: int) -> None:
+        if control_record_type in (CONTROL_ABORT, CONTROL_COMMIT):
+            self._replay.end_transaction(producer_id, commit=control_record_type == CONTROL_COMMIT)
+
+    def _record(self, raw_key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
+        """One record."""
+        key = self._keys.get(raw_key) if raw_key is not None else None
+        if key is None:
+            key = read_key(raw_key)
+            if raw_key is not None:
+                self._keys_size += len(raw_key)
+                if len(self._keys) >= _KEYS_CACHED or self._keys_size > _KEYS_BYTES:
+                    self._keys.clear()
+                    self._keys_size = len(raw_key)
+                self._keys[raw_key] = key
+        if isinstance(key, str):
+            self._malformed(None, offset, key)
+        elif key.record_type in OFFSET_COMMIT_TYPES:
+            if value is None:
+                self._replay.tombstone(key)
+                return
+            commit = read_offset_commit(value)
+            if isinstance(commit, str):
+                self._malformed(key, offset, commit)
+            else:
+                self._replay.commit(key, commit, offset, producer_id)
+        else:
+            self._group_record(key, value, offset)
+
+    def _group_record(self, key: GroupKey, value: bytes | None, offset: int) -> None:
+        """A record that tells of a group, not of an offset; those of unknown types are passed over."""
+        if key.record_type not in RECORD_TYPES:
+            return
+        if value is None:
+            self._replay.group_tombstone(key)
+            return
+        if key.record_type == GROUP_METADATA_TYPE:
+            metadata = read_group_metadata(value)
+            if isinstance(metadata, str):
+                self._malformed(key, offset, metadata)
+            else:
+                self._replay.classic_group(key.group, metadata)
+            return
+        fields = read_group_value(key.record_type, value)
+        if isinstance(fields, dict):
+            self._replay.new_group(key, fields)
+            return
+        problem = check_value(value) if fields in _NOT_TAKEN_APART else fields
+        if problem is None:
+            self._replay.new_group(key, {})
+        else:
+            self._malformed(key, offset, problem)
+
+    def _malformed(self, key: GroupKey | None, offset: int, reason: str) -> None:
+        self._replay.unreadable(key, offset)
+        if len(self._log.malformed) < MALFORMED_KEPT:
+            context, (position, size) = self._plan.context, self._batch
+            self._log.malformed.append(
+                MalformedRecord(
+                    context.broker,
+                    context.log_dir,
+                    self._file,
+                    position,
+                    position + size,
+                    context.topic,
+                    context.partition,
+                    offset,
+                    reason,
+                    None if key is None else RECORD_TYPES.get(key.record_type),
+                )
+            )
