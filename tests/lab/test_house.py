@@ -1,0 +1,56 @@
+"""The figures of the house are what they say they are."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from lab.house import branches_of, circles, doors_passed, figures, modules_of
+
+FUNCTION = """
+def f(a, b, *, c):
+    for one in a:
+        if one and b or c:
+            return [each for each in b if each]
+    try:
+        return 1 if c else 2
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """Two rooms, one with a sub-package; `a` and `b` go round in a circle, and `b` passes the door of `room.inner`."""
+    texts = {
+        "__init__": "",
+        "a": "from kafka_forensics import b\n",
+        "b": "from kafka_forensics.room.inner.deep import thing\n\n\ndef f() -> None:\n    import kafka_forensics.a\n",
+        "room/__init__": "",
+        "room/inner/__init__": "from kafka_forensics.room.inner.deep import thing\n",
+        "room/inner/deep": '"""Words."""\n\n# words\nthing = 1\n',
+    }
+    for name, text in texts.items():
+        path = tmp_path / "kafka_forensics" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "lab").mkdir()
+    return tmp_path
+
+
+def test_circles_and_doors(house: Path) -> None:
+    modules = modules_of(house)
+    assert circles(modules) == [["kafka_forensics.a", "kafka_forensics.b"]]
+    assert doors_passed(modules) == [("kafka_forensics.b", "kafka_forensics.room.inner.deep")]
+
+
+def test_branches() -> None:
+    (function,) = ast.parse(FUNCTION).body
+    assert isinstance(function, ast.FunctionDef)
+    assert branches_of(function) == 1 + 2 + 2 + 1 + 1 + 1  # for, if; and, or; comprehension; handler; conditional
+
+
+def test_figures(house: Path) -> None:
+    counted = dict(figures(house))
+    assert (counted["modules"], counted["lines"], counted["lines of code"]) == (6, 11, 6)
+    assert (counted["modules with one public name"], counted["functions"]) == (1, 1)
