@@ -10,7 +10,7 @@ from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.parsers.kernels.crc import crc32c, load_i32
-from kafka_forensics.parsers.log.window import Window
+from kafka_forensics.parsers.log import Window
 
 
 @kernel

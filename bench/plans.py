@@ -5,8 +5,7 @@ import time
 from typing import Final
 
 from kafka_forensics.model.files import EpochEntry
-from kafka_forensics.replication.planner.planner import plan_partition
-from kafka_forensics.replication.planner.plans import PlanControl, PlanPartition, PlanReplica
+from kafka_forensics.replication.planner import PlanControl, PlanPartition, PlanReplica, plan_partition
 
 EPOCHS: Final = (EpochEntry(0, 0), EpochEntry(3, 500), EpochEntry(7, 900))
 OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000

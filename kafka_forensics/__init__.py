@@ -5,6 +5,8 @@
 ``read_batches(path)`` and ``read_records(path)`` give the facts of one `.log` file a chunk at a time.
 """
 
+from kafka_forensics.version import __version__
+
 TYPE_CHECKING = False  # typing's own would be loaded before interruptions are heard of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from kafka_forensics.model.changes import SnapshotsResult
     from kafka_forensics.model.results import ScanResult
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "read_batches", "read_records", "scan", "scan_snapshots"]
 
 
@@ -86,7 +87,7 @@ def scan_snapshots(
     """
     from kafka_forensics.evidence.options import scan_options
     from kafka_forensics.export.snapshot_views import with_views
-    from kafka_forensics.questions.changes.snapshots import changes
+    from kafka_forensics.questions.changes import changes
 
     options = scan_options(
         topic,

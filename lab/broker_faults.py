@@ -1,7 +1,6 @@
 """Faults that brokers bring about by themselves: one history of three brokers, copied at many moments, a topic for every fault."""
 
 import time
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -10,11 +9,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
-from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
+from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster
 from lab.errors import LabError
-from lab.fault_base import copy_brokers, read_log
+from lab.fault_base import read_log
 from lab.forgotten_producers import CHECKED_EVERY_SECOND, forget_producers
 from lab.jvm import wait_until
 from lab.live_evidence import TOPICS as LIVELY
@@ -22,8 +20,9 @@ from lab.live_evidence import take_live
 from lab.power_failure import STEP, fail_all_at_once, fail_the_last
 from lab.power_failure import TOPICS as PARTLY_FLUSHED
 from lab.raw_produce import raw_produce
+from lab.story import Story, messages
 from lab.unclean_election import fully_replicated
-from lab.workload import CODECS, FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Message, Writer, end_offsets, event
+from lab.workload import CODECS, FLUSH_TIMEOUT_SECONDS, SMALL_SEGMENTS, Writer, end_offsets
 
 OLD_LEADER, STOPPED, STALE = 2, 3, 1
 """In the unclean election: who dies with what it alone has, who is down before, who is frozen, elected and goes on."""
@@ -35,8 +34,6 @@ BROKER_SETTINGS: Final = {
 """As before Kafka 3.6, a leader takes a batch of a transaction that no coordinator knows; what is deleted stays a while."""
 FORGOTTEN_PRODUCER: Final = 987_654
 HOUR_MS: Final = 3_600_000
-ANSWERED_SECONDS: Final = 0.5
-"""A fetch that waits for a record is answered by then."""
 COMPACT: Final = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
@@ -70,58 +67,6 @@ EARLIER: Final = tuple(topic for topic in TOPICS if topic not in LIVELY)
 LOST: Final = (("loss", 0), ("pay", 1), ("torn", 1))
 """Partitions that are elected uncleanly."""
 INTERNAL: Final = ("__transaction_state", "__consumer_offsets")
-
-
-def messages(kind: str, first: int, count: int) -> list[Message]:
-    """`count` records numbered from `first`."""
-    return [Message(event(kind, number), b"key-%d" % (number % 10)) for number in range(first, first + count)]
-
-
-@dataclass
-class Story:
-    """The cluster, and what its clients keep from one chapter to the next. Copies go below `root`."""
-
-    cluster: Cluster
-    root: Path
-    producers: dict[str, Writer] = field(default_factory=dict)
-    """Transactional producers that go on later, or never."""
-    disturbed: dict[str, ScanResult] = field(default_factory=dict)
-    """Topic → answer of a scan while brokers changed it."""
-
-    def write(self, topic: str, count: int, *, kind: str = "event", partition: int = 0, each: int = 10, acks: str = "all") -> int:
-        """Records in batches; the end offset that the leader acknowledged."""
-        writer = Writer(self.cluster, acks=acks)
-        for first in range(0, count, each):
-            writer.batch(topic, messages(kind, first, min(each, count - first)), partition)
-        return writer.end_offset
-
-    def write_unfetched(self, topic: str) -> None:
-        """With all but the leader, broker 1, frozen, for less than their sessions last.
-
-        Each may have sent a fetch before, whose answer takes the first batch, not both.
-        """
-        writer = Writer(self.cluster, acks="1")
-        writer.producer.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS)
-        self.cluster.freeze(2, 3)
-        for first in (0, 3):
-            writer.batch(topic, messages("uncommitted", first, 3))
-            time.sleep(ANSWERED_SECONDS)
-
-    def transactional(self, name: str) -> Writer:
-        """A transactional producer, ready to begin; one that soon gives up waiting for a broker that is frozen."""
-        writer = Writer(self.cluster, transactional_id=name, transaction_timeout_ms=900_000, socket_timeout_ms=5000)
-        writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
-        return writer
-
-    def settle(self, *topics: str) -> None:
-        """Wait until every running broker's checkpoint has the high watermarks that leaders tell."""
-        ends = end_offsets(self.cluster, {topic: len(TOPICS[topic][0]) for topic in topics})
-        wait_until(f"checkpoints of {topics} follow", settled(self.cluster, ends), timeout_seconds=30)
-
-    def copy(self, name: str) -> Path:
-        """All log directories as they lie there now."""
-        copy_brokers(self.cluster, self.root / name)
-        return self.root / name
 
 
 def create_all(cluster: Cluster) -> None:
@@ -318,7 +263,7 @@ def make_broker_faults(cluster: Cluster, root: Path) -> Story:
     """Copies of many moments below `root`, each with its name; the brokers, which were stopped, are stopped again."""
     cluster.start(*cluster.brokers)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)
-    story = Story(cluster, root)
+    story = Story(cluster, root, {topic: len(assignment) for topic, (assignment, _) in TOPICS.items()})
     create_all(cluster)
     forget_producers(story)
     write_all(story)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -14,10 +14,8 @@ from lab.errors import LabError
 from lab.fault_base import read_log
 from lab.jvm import wait_until
 from lab.raw_produce import raw_produce
+from lab.story import Story
 from lab.workload import Message, Writer, end_offsets, event
-
-if TYPE_CHECKING:
-    from lab.broker_faults import Story
 
 EXPIRATION: Final = "producer.id.expiration.ms"
 CHECKED_EVERY_SECOND: Final = {"producer.id.expiration.check.interval.ms": "1000"}
@@ -29,7 +27,7 @@ _PRODUCER_ID: Final = slice(43, 51)
 _PRODUCER_EPOCH: Final = slice(51, 53)
 
 
-def forget_producers(story: "Story") -> None:
+def forget_producers(story: Story) -> None:
     """With states kept for a second only, leaders take two batches that they would have refused; then they keep them again.
 
     `skipping`: offsets 0 to 5 of an idempotent producer, then the batch after the next one. `fenced`: a transaction of epoch 0,
@@ -59,7 +57,7 @@ def _messages(first: int, count: int) -> list[Message]:
     return [Message(event("event", number), b"key-%d" % number) for number in range(first, first + count)]
 
 
-def _sender(story: "Story", topic: str, base_sequence: int) -> Callable[[], int]:
+def _sender(story: Story, topic: str, base_sequence: int) -> Callable[[], int]:
     """Gives the leader three more records in the name of the producer that wrote the topic's first batch, an hour old."""
     cluster = story.cluster
     leader, _ = cluster.leader_and_isr(topic)
@@ -86,7 +84,7 @@ def _taken(send: Callable[[], int]) -> bool:
     return True
 
 
-def _set_expiration(story: "Story", value: str | None) -> None:
+def _set_expiration(story: Story, value: str | None) -> None:
     """On every broker; None takes the setting back."""
     operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
     admin = story.cluster.admin()

@@ -96,21 +96,35 @@ class Module:
         called = (node.func for node in ast.walk(self.tree) if isinstance(node, ast.Call))
         return sum(isinstance(function, ast.Name) and function.id == name for function in called)
 
-    def imports(self, modules: Mapping[str, "Module"]) -> set[str]:
-        """Which of `modules` it imports, anywhere in it."""
-        named: set[str] = set()
+    @property
+    def names_imported(self) -> list[tuple[str, str]]:
+        """(module, name in it) of everything imported anywhere in it; a module as such has no name."""
+        found = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                named.update(alias.name for alias in node.names)
+                found += [(alias.name, "") for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:
-                named.update(f"{node.module}.{alias.name}" for alias in node.names)
-        return {found for name in named if (found := _module_of(name, modules)) not in (None, self.name)} - {None}
+                found += [(node.module, alias.name) for alias in node.names]
+        return found
+
+    @property
+    def shown(self) -> list[str]:
+        """What a package's `__all__` names."""
+        values = (
+            node.value for node in self.tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        )
+        return [str(name) for value in values for name in ast.literal_eval(value)]
+
+    def imports(self, modules: Mapping[str, "Module"]) -> set[str]:
+        """Which of `modules` it imports."""
+        named = (_module_of(f"{module}.{name}", modules) for module, name in self.names_imported)
+        return {name for name in named if name and name != self.name}
 
 
-def _module_of(name: str, modules: Mapping[str, Module]) -> str | None:
+def _module_of(name: str, modules: Mapping[str, Module]) -> str:
     while name and name not in modules:
         name = name.rpartition(".")[0]
-    return name or None
+    return name
 
 
 def modules_of(root: Path, folder: str = PACKAGE) -> dict[str, Module]:
@@ -166,14 +180,16 @@ def circles(modules: Mapping[str, Module]) -> list[list[str]]:
 
 
 def doors_passed(modules: Mapping[str, Module]) -> list[tuple[str, str]]:
-    """(module, what it imports) where that lies inside a sub-package of a room, and the importer outside of it."""
+    """(module, what it imports) where that lies in a sub-package of a room that the importer is outside of, and whose `__init__`
+    does not show it."""
     found = []
-    for name, module in modules.items():
-        for other in sorted(module.imports(modules)):
-            package = other if modules[other].is_package else other.rpartition(".")[0]
-            inside = name == package or name.startswith(package + ".")
-            if package.count(".") >= 2 and other != package and not inside:
-                found.append((name, other))
+    for module in modules.values():
+        for origin, name in module.names_imported:
+            other = _module_of(f"{origin}.{name}", modules)
+            package = other if other and modules[other].is_package else other.rpartition(".")[0]
+            inside = module.name == package or module.name.startswith(f"{package}.")
+            if package.count(".") >= 2 and not inside and not (origin == package and name in modules[package].shown):
+                found.append((module.name, f"{origin}.{name}"))
     return found
 
 

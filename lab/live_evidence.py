@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
@@ -10,10 +10,8 @@ from kafka_forensics.model.results import ScanResult
 from lab.cluster import ADMIN_TIMEOUT_SECONDS
 from lab.files import copy_tree
 from lab.jvm import wait_until
+from lab.story import Story
 from lab.unclean_election import fully_replicated
-
-if TYPE_CHECKING:
-    from lab.broker_faults import Story
 
 FIRST: Final = 1
 """Who leads every topic here, and is copied first."""
@@ -23,7 +21,7 @@ BEFORE: Final = 12
 LOG: Final = f"{0:020d}.log"
 
 
-def take_live(story: "Story") -> None:
+def take_live(story: Story) -> None:
     """The copy `live`, and in `story.disturbed` the answers of scans that brokers disturb; all brokers run, in the end too."""
     cluster = story.cluster
     cluster.start(*cluster.brokers)
@@ -38,7 +36,7 @@ def take_live(story: "Story") -> None:
     story.disturbed["shrinks"] = scan_a_truncation(story)
 
 
-def copy_file_by_file(story: "Story") -> None:
+def copy_file_by_file(story: Story) -> None:
     """As `cp -r` does: of the first broker the log of `busy` is copied, then records are written, then all the rest is copied."""
     cluster = story.cluster
     log = cluster.log_dir(FIRST) / "busy-0" / LOG
@@ -52,7 +50,7 @@ def copy_file_by_file(story: "Story") -> None:
         copy_tree(cluster.log_dir(broker), story.root / "live" / f"b{broker}", write)
 
 
-def scan_while(story: "Story", topic: str, change: Callable[[], object], first: int = FIRST) -> ScanResult:
+def scan_while(story: Story, topic: str, change: Callable[[], object], first: int = FIRST) -> ScanResult:
     """A scan of one topic where it lies; the change is made once a log is read, that of broker `first`."""
     waiting = [change]
 
@@ -65,7 +63,7 @@ def scan_while(story: "Story", topic: str, change: Callable[[], object], first: 
     return local.scan(paths, ScanOptions(topic_glob=topic, jobs=1), progress)
 
 
-def delete(story: "Story", topic: str) -> None:
+def delete(story: Story, topic: str) -> None:
     """Delete a topic; every broker sets its directory aside."""
     cluster = story.cluster
     admin = cluster.admin()
@@ -74,7 +72,7 @@ def delete(story: "Story", topic: str) -> None:
     wait_until(f"{topic} is set aside", lambda: not any(place.exists() for place in places), timeout_seconds=20)
 
 
-def scan_a_truncation(story: "Story") -> ScanResult:
+def scan_a_truncation(story: Story) -> ScanResult:
     """The leader of `shrinks` died with six records that nobody had fetched; it comes back while its log waits to be read, and
     cuts them off for three others."""
     cluster = story.cluster

@@ -1,15 +1,13 @@
 """Brokers whose power fails: they end at once, and a disk keeps of a log what was flushed, as its recovery point says."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lab.cluster import Cluster
 from lab.errors import LabError
 from lab.fault_base import read_log
 from lab.jvm import run_tool, wait_until
+from lab.story import Story
 from lab.unclean_election import fully_replicated
-
-if TYPE_CHECKING:
-    from lab.broker_faults import Story
 
 FEATURES: Final = "org.apache.kafka.tools.FeatureCommand"
 ELR: Final = "eligible.leader.replicas.version"
@@ -39,7 +37,7 @@ def lose_unflushed(cluster: Cluster, broker: int, topic: str) -> bytes:
     return lost
 
 
-def fail_all_at_once(story: "Story") -> None:
+def fail_all_at_once(story: Story) -> None:
     """All brokers end in the same moment, all in the ISR, and one loses what it had not flushed. Copy `dark`.
 
     Then it gets that back: who leads when all return is chance, and if it were that one, it would cost the others their records.
@@ -56,7 +54,7 @@ def fail_all_at_once(story: "Story") -> None:
         file.write(lost)
 
 
-def fail_the_last(story: "Story") -> None:
+def fail_the_last(story: Story) -> None:
     """The last of the ISR loses what it had not flushed and leads again, once with and once without ELR.
 
     Copies `last` before and `known` after it leads with ELR, `standing` without.
@@ -74,7 +72,7 @@ def fail_the_last(story: "Story") -> None:
     story.copy("standing")
 
 
-def leave_alone(story: "Story", topic: str) -> None:
+def leave_alone(story: Story, topic: str) -> None:
     """All hold what was committed; all but one are stopped, and that one's power fails."""
     cluster = story.cluster
     story.write(topic, STEP)
@@ -85,7 +83,7 @@ def leave_alone(story: "Story", topic: str) -> None:
     lose_unflushed(cluster, LAST, topic)
 
 
-def lead_again(story: "Story", topic: str) -> None:
+def lead_again(story: Story, topic: str) -> None:
     """It comes back alone, takes other records, and is stopped."""
     cluster = story.cluster
     cluster.start(LAST)
@@ -102,7 +100,7 @@ def without_elr(cluster: Cluster) -> None:
         raise LabError(f"{ELR} stays on: {(done.stdout + done.stderr)[-500:].decode(errors='replace')}")
 
 
-def _start_all(story: "Story") -> None:
+def _start_all(story: Story) -> None:
     cluster = story.cluster
     cluster.start(*cluster.brokers)
     wait_until("all replicas in sync", lambda: fully_replicated(cluster), timeout_seconds=60)

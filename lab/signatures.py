@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from kafka_forensics.analysis.incidents.signatures import Signature, Weight, signature_key
+from kafka_forensics.analysis.incidents import Signature, Weight, signature_key
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.signatures import SIGNATURES

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from lab.house import circles, doors_passed, modules_of
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "kafka_forensics"
 
-FACTS = "errors compiled model storage parsers"
+FACTS = "errors version compiled model storage parsers"
 SUMMARIES = f"{FACTS} replication evidence analysis folding"
 FINDINGS = f"{SUMMARIES} rereading witnesses judging"
 MAY_IMPORT = {
     "errors": "",
+    "version": "",
     "compiled": "errors",
     "model": "errors compiled",
     "storage": "errors compiled model",
@@ -38,6 +41,11 @@ MAY_IMPORT = {
 }
 """Room → rooms below it; `cli`, and the few modules beside it at the top, may import anything."""
 ABOVE_ALL = {"cli", "__main__", "__init__"}
+
+WITHOUT_DOOR = tuple(f"{PACKAGE}.{name}." for name in ("parsers.spec", "parsers.kernels", "model.schemas"))
+"""Where each file is one layout, one kernel or one schema, and none needs the others."""
+NAMES_MODULES = {f"{PACKAGE}.engine.serializable"}
+"""It takes all classes of a module."""
 
 HOMES = {
     "construct": ("parsers/spec/",),
@@ -119,6 +127,17 @@ def test_imports_point_one_way_and_heavy_libraries_stay_home() -> None:
 def test_every_room_is_in_the_table() -> None:
     rooms = {room_of(path) for path, _, _ in modules(PACKAGE)}
     assert rooms - set(MAY_IMPORT) - ABOVE_ALL == set()
+
+
+def test_sub_packages_are_entered_by_their_doors() -> None:
+    passed = doors_passed(modules_of(ROOT))
+    walls = [(who, what) for who, what in passed if not what.startswith(WITHOUT_DOOR) and who not in NAMES_MODULES]
+    assert walls == []
+
+
+@pytest.mark.parametrize("folder", [PACKAGE, "lab"])
+def test_no_file_is_in_a_circle(folder: str) -> None:
+    assert circles(modules_of(ROOT, folder)) == []
 
 
 def test_no_broad_except_no_relative_import_nothing_unfinished() -> None:

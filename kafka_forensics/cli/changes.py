@@ -98,10 +98,10 @@ def changes(
 
 def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.changes import snapshots
+    from kafka_forensics.questions.changes import changes as compare_snapshots
 
     with Progress(screen, quiet=quiet) as progress:
-        return snapshots.changes(given, asked, progress, chosen).result
+        return compare_snapshots(given, asked, progress, chosen).result
 
 
 def _run_on_spark(
@@ -114,7 +114,7 @@ def _run_on_spark(
     quiet: bool,
 ) -> "SnapshotsResult":
     from kafka_forensics.cli.spark_session import stopping
-    from kafka_forensics.questions.changes.snapshots import gather_snapshots, reached_apart, snapshot_paths
+    from kafka_forensics.questions.changes import gather_snapshots, reached_apart, snapshot_paths
     from kafka_forensics.spark.snapshots import compare_inputs
 
     snapshots, asked = reached_apart(given, asked)

@@ -14,7 +14,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export.payloads import without_payloads
 
 if TYPE_CHECKING:
-    from kafka_forensics.questions.compare.side_by_side import SideBySide
+    from kafka_forensics.questions.compare import SideBySide
 
 Topic = Annotated[
     str | None, typer.Option("--topic", metavar="TOPIC", help="The topic; may be left out where only one partition is there.")
@@ -88,10 +88,10 @@ def compare(
 
 def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, context: int, payloads: bool, quiet: bool) -> "SideBySide":
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.compare import side_by_side
+    from kafka_forensics.questions.compare import compare as side_by_side
 
     with Progress(screen, quiet=quiet) as progress:
-        return side_by_side.compare(paths, asked, context=context, payloads=payloads, progress=progress)
+        return side_by_side(paths, asked, context=context, payloads=payloads, progress=progress)
 
 
 def _say_summary(compared: "SideBySide", screen: Destination, *, quiet: bool, live: bool) -> None:

@@ -12,7 +12,7 @@ from kafka_forensics.cli.streams import Destination
 from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text, rfc3339
 from kafka_forensics.export.schema_versions import Shape
-from kafka_forensics.questions.compare.side_by_side import Held, HeldRecord, SideBySide
+from kafka_forensics.questions.compare import Held, HeldRecord, SideBySide
 from kafka_forensics.wording import message
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ from kafka_forensics.cli.output_words import aligned, crowded_brokers, name, pla
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.cli.streams import Destination
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.questions.compare.side_by_side import HeldRecord, SideBySide
+from kafka_forensics.questions.compare import HeldRecord, SideBySide
 from kafka_forensics.wording import message
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.export.json_values import rfc3339
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.results import Read, ReplicaSummary
-from kafka_forensics.questions.compare.side_by_side import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State
+from kafka_forensics.questions.compare import CONFLICTS, Held, HeldRecord, OffsetRow, SideBySide, State
 
 COLUMNS: Final = ("offset", "broker", "epoch", "time", "producer", "key", "value", "headers", "remarks")
 _OPTIONAL: Final = frozenset({"epoch", "producer", "headers", "remarks"})

@@ -12,8 +12,8 @@ from functools import partial
 from importlib import metadata, util
 from typing import Final
 
-from kafka_forensics import __version__
 from kafka_forensics.cli.progress import size
+from kafka_forensics.version import __version__
 
 LIBRARIES: Final = ("numpy", "numba", "pyarrow", "google-crc32c", "cramjam", "xxhash", "construct", "typer", "rich", "jinja2")
 _BACK_ENDS: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "abfs": "AzureFileSystem", "hdfs": "HadoopFileSystem"}
@@ -59,7 +59,7 @@ def _codecs() -> Iterator[Check]:
 
 
 def _unpacked(codec: int, packed: bytes) -> bytes:
-    from kafka_forensics.parsers.log.codecs import decompress
+    from kafka_forensics.parsers.log import decompress
 
     return decompress(codec, packed).data
 

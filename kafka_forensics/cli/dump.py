@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafka_forensics.cli.dump_output import Section
     from kafka_forensics.cli.dump_peer import PeerOptions
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.questions.dump.inputs import DumpFile, DumpInputs, DumpOptions
+    from kafka_forensics.questions.dump import DumpFile, DumpInputs, DumpOptions
 
 PEER_FORMAT: Final = "kafka-dump-log"
 _SHOWN_LEFT_OUT: Final = 5
@@ -113,7 +113,7 @@ def dump(
     check_output(output, paths)
 
     from kafka_forensics.evidence.options import keep_code_below
-    from kafka_forensics.questions.dump.inputs import DumpOptions, find_files
+    from kafka_forensics.questions.dump import DumpOptions, find_files
 
     keep_code_below(cache_dir)
     asked = DumpOptions(records, show_payloads, start, end, topic, partition, options.storage_pairs(storage_option))
@@ -145,13 +145,11 @@ def offsets(text: str | None) -> tuple[int | None, int | None]:
 
 def _write(inputs: "DumpInputs", asked: "DumpOptions", wanted: str, to: "Destination", *, explain: bool) -> None:
     from kafka_forensics.cli.dump_output import Section, write_sections
-    from kafka_forensics.questions.dump.inputs import LOG_KINDS
-    from kafka_forensics.questions.dump.log import log_columns, log_rows
-    from kafka_forensics.questions.dump.small_files import small_columns, small_rows
+    from kafka_forensics.questions.dump import LOG_KINDS, log_columns, log_rows, small_columns, small_rows
 
     def section(file: "DumpFile") -> "Section":
         if explain:
-            from kafka_forensics.questions.dump.explain import EXPLAIN_COLUMNS, explained_rows
+            from kafka_forensics.questions.dump import EXPLAIN_COLUMNS, explained_rows
 
             return Section(file.shown, EXPLAIN_COLUMNS, _readable(inputs, file, explained_rows(file, asked)))
         if file.kind in LOG_KINDS:
@@ -177,7 +175,7 @@ def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *
     from kafka_forensics.cli.dump_peer import Complaints, peer_lines
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.model.results import Incomplete
-    from kafka_forensics.questions.dump.kafka_dump_log.segment import PeerGivesUpError, PeerLimitError
+    from kafka_forensics.questions.dump import PeerGivesUpError, PeerLimitError
 
     for file in inputs.files:
         complaints = Complaints()

@@ -11,30 +11,31 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.model.constants import DELETE_HORIZON_MASK, MAX_SEQUENCE, NO_SEQUENCE, TRANSACTIONAL_MASK
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log_dir.file_names import FileKind
-from kafka_forensics.questions.dump.kafka_dump_log.decoders import (
+from kafka_forensics.parsers.indexes import parse_producer_snapshot
+from kafka_forensics.parsers.log import parse_control_record
+from kafka_forensics.parsers.log_dir import FileKind
+from kafka_forensics.questions.dump import (
     Decoder,
-    cluster_metadata,
-    consumer_offsets,
-    json_line,
-    share_group_state,
-    transaction_log,
-)
-from kafka_forensics.questions.dump.kafka_dump_log.indexes import (
+    PeerBatch,
+    PeerGivesUpError,
+    PeerLog,
+    PeerRecord,
     PeerSegment,
     aborted_txns,
     check_offset_index,
     check_time_index,
+    cluster_metadata,
+    consumer_offsets,
     is_empty_index,
+    json_line,
     offset_entries,
+    share_group_state,
     time_entries,
+    transaction_log,
 )
-from kafka_forensics.questions.dump.kafka_dump_log.segment import PeerBatch, PeerGivesUpError, PeerLog, PeerRecord
 
 if TYPE_CHECKING:
-    from kafka_forensics.questions.dump.inputs import DumpFile
+    from kafka_forensics.questions.dump import DumpFile
     from kafka_forensics.storage.source import ByteFile
 
 _MARKER_TYPES: Final = (0, 1)

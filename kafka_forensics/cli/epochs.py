@@ -8,9 +8,9 @@ from kafka_forensics.cli import options
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.transactions_across.damaged import DamagedLog
+    from kafka_forensics.analysis.transactions_across import DamagedLog
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.questions.epochs.lineage import EpochRow, Lineages
+    from kafka_forensics.questions.epochs import EpochRow, Lineages
 
 COLUMNS: Final = (
     "topic",
@@ -96,7 +96,7 @@ def epochs(
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.epochs.lineage import lineages
+    from kafka_forensics.questions.epochs import lineages
 
     with Progress(screen, quiet=quiet) as progress:
         found = lineages(paths, asked, progress)
@@ -161,7 +161,7 @@ def _say_rest(found: "Lineages", screen: "Destination", *, quiet: bool) -> None:
     from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines, plural
     from kafka_forensics.cli.safe_text import printable
-    from kafka_forensics.questions.epochs.lineage import DISAGREEMENTS
+    from kafka_forensics.questions.epochs import DISAGREEMENTS
     from kafka_forensics.wording import message
 
     lines = [] if quiet else [f"{finding.severity.value}: {printable(message(finding))}" for finding in found.findings[:_MESSAGES]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kafka_forensics.analysis.incidents.signatures import Signature, Weight
+from kafka_forensics.analysis.incidents import Signature, Weight
 from kafka_forensics.judging.signatures import SIGNATURES
 
 

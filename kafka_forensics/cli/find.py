@@ -14,8 +14,7 @@ from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.questions.search.match import Conditions
-    from kafka_forensics.questions.search.search import Search
+    from kafka_forensics.questions.search import Conditions, Search
 
 _REPLICAS_NAMED: Final = 6
 _HEX: Final = "hex:"
@@ -91,7 +90,7 @@ def find(
     from kafka_forensics.cli.find_output import write_found
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.evidence.options import ScanOptions, keep_code_below
-    from kafka_forensics.questions.search.search import found_columns, search
+    from kafka_forensics.questions.search import found_columns, search
 
     keep_code_below(cache_dir)
     scope = ScanOptions(topic, partition, broker, storage_options=options.storage_pairs(storage_option), cache_dir=cache_dir)
@@ -111,7 +110,7 @@ def _shares_screen(to: "Destination") -> bool:
 def _conditions(
     key: str | None, offset: str | None, timestamp: str | None, producer_id: int | None, headers: list[str], part: str | None
 ) -> "Conditions":
-    from kafka_forensics.questions.search.match import Conditions
+    from kafka_forensics.questions.search import Conditions
 
     start, end = offsets(offset)
     first, last = times(timestamp)

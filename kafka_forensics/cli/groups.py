@@ -15,10 +15,10 @@ from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_
 from kafka_forensics.model.share_state import DELIVERY_STATES, NO_OFFSET, delivery_state_name
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.replicas.readable import Readable
+    from kafka_forensics.analysis.replicas import Readable
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.model.share_state import ShareState
-    from kafka_forensics.questions.groups.groups import GroupRow, GroupsAnswer
+    from kafka_forensics.questions.groups import GroupRow, GroupsAnswer
 
 COLUMNS: Final = (
     "group",
@@ -132,10 +132,10 @@ def groups(
         log_to(screen)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.groups import groups as engine
+    from kafka_forensics.questions.groups import groups as all_groups
 
     with Progress(screen, quiet=quiet) as progress:
-        answer = engine.groups(paths, asked, group_glob=group, every_partition=all_partitions, progress=progress)
+        answer = all_groups(paths, asked, group_glob=group, every_partition=all_partitions, progress=progress)
     with open_output(output, no_color=no_color) as to:
         _write(answer.rows, wanted, to, payloads=show_payloads)
     _say_rest(answer, screen, group, every_partition=all_partitions, quiet=quiet)

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from kafka_forensics import __version__
 from kafka_forensics.cli.changes import changes
 from kafka_forensics.cli.choices import choose
 from kafka_forensics.cli.compare import compare
@@ -37,6 +36,7 @@ from kafka_forensics.cli.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.streams import destination
 from kafka_forensics.cli.transactions import transactions
 from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.version import __version__
 
 PROGRAM: Final = "kafka-forensics"
 COMMANDS: Final[dict[str, tuple[Callable[..., int], str]]] = {

@@ -10,7 +10,7 @@ from kafka_forensics.cli.streams import check_output, chosen_format, destination
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
     from kafka_forensics.model.controller import PartitionState
-    from kafka_forensics.questions.metadata.events import ControllerEvents, EventRow
+    from kafka_forensics.questions.metadata import ControllerEvents, EventRow
 
 _STATE: Final = (
     "leader",
@@ -92,7 +92,7 @@ def metadata(
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.metadata.events import controller_events
+    from kafka_forensics.questions.metadata import controller_events
 
     with Progress(screen, quiet=quiet) as progress:
         found = controller_events(paths, asked, progress)

@@ -192,7 +192,7 @@ def storage_pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:
     """What `--storage-option` said, each once as (name, value). Raises UsageError, which repeats no value."""
     if not given:
         return ()
-    from kafka_forensics.storage.remote.options import option_pair, storage_options
+    from kafka_forensics.storage.remote import option_pair, storage_options
 
     pairs = tuple(map(option_pair, given))
     storage_options(pairs)

@@ -11,7 +11,7 @@ from kafka_forensics.export.json_document import severity_counts
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.findings import Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read, ReplicaSummary, ScanResult
-from kafka_forensics.storage.local.links import OUTSIDE
+from kafka_forensics.storage.local import OUTSIDE
 
 _NAMED_PARTITIONS: Final = 3
 _NAMED_EPOCHS: Final = 3

@@ -13,7 +13,7 @@ from kafka_forensics.errors import UsageError
 
 if TYPE_CHECKING:
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.questions.plan.planning import Plans
+    from kafka_forensics.questions.plan import Plans
 
 TRUNCATE_BY: Final = ("epochs", "high-watermark")
 Elect = Annotated[str | None, typer.Option("--elect", metavar="N", help="Plan only the election of this broker.")]
@@ -75,7 +75,7 @@ def plan(
     screen = destination(sys.stderr, no_color=no_color)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
+    from kafka_forensics.questions.plan import PlanOptions, make_plans
 
     with Progress(screen, quiet=quiet) as progress:
         found = make_plans(paths, asked, PlanOptions(rule, frozenset(dead or ())), progress)

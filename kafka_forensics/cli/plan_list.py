@@ -8,8 +8,8 @@ from kafka_forensics.cli import plan_words as words
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.plain_table import table_lines
 from kafka_forensics.model.findings import Severity
-from kafka_forensics.questions.plan.planning import Planned, Plans
-from kafka_forensics.replication.planner.plans import Broker, Candidate, costs_of
+from kafka_forensics.questions.plan import Planned, Plans
+from kafka_forensics.replication.planner import Broker, Candidate, costs_of
 
 _AGAINST_SHOWN: Final = 4
 """Partitions named that an order is against."""

@@ -16,9 +16,8 @@ from kafka_forensics.export import json_document
 from kafka_forensics.export.json_values import json_text
 from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.questions.plan.planning import Planned, Plans
-from kafka_forensics.replication.planner.plans import Candidate, Loss, PlanReplica, costs_of
-from kafka_forensics.replication.planner.start_order import StartOrder
+from kafka_forensics.questions.plan import Planned, Plans
+from kafka_forensics.replication.planner import Candidate, Loss, PlanReplica, StartOrder, costs_of
 from kafka_forensics.wording.offset_words import offset_range
 
 Json = dict[str, Any]

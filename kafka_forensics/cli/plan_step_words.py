@@ -8,10 +8,9 @@ from typing import Final
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.plan_words import brokers, capital, damaged_by, offsets_words, refusal
 from kafka_forensics.cli.safe_text import printable
-from kafka_forensics.questions.plan.planning import Planned
+from kafka_forensics.questions.plan import Planned
 from kafka_forensics.replication.offset_ranges import clipped
-from kafka_forensics.replication.planner.plan_steps import Steps
-from kafka_forensics.replication.planner.plans import NO_END, UNSAID, Broker, Candidate
+from kafka_forensics.replication.planner import NO_END, UNSAID, Broker, Candidate, Steps
 from kafka_forensics.replication.recovery_facts import NEEDED_FILES
 
 _SERVER: Final = "HOST:PORT"

@@ -7,10 +7,19 @@ from typing import Final
 from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.safe_text import printable
 from kafka_forensics.model.findings import Finding
-from kafka_forensics.questions.plan.planning import CONTRADICTING, Planned
+from kafka_forensics.questions.plan import CONTRADICTING, Planned
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, holds, normalised, without
-from kafka_forensics.replication.planner.planner import truncates_by
-from kafka_forensics.replication.planner.plans import NO_END, Broker, Candidate, FollowerPlan, Loss, Missing, Witness, costs_of
+from kafka_forensics.replication.planner import (
+    NO_END,
+    Broker,
+    Candidate,
+    FollowerPlan,
+    Loss,
+    Missing,
+    Witness,
+    costs_of,
+    truncates_by,
+)
 from kafka_forensics.replication.recovery_facts import NEEDED_FILES
 from kafka_forensics.wording import message
 from kafka_forensics.wording.offset_words import offset_range

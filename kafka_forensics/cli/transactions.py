@@ -12,9 +12,9 @@ from kafka_forensics.cli.scan import exit_status, log_to
 from kafka_forensics.cli.streams import check_output, chosen_format, destination, open_output
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.transactions_across.damaged import DamagedLog
+    from kafka_forensics.analysis.transactions_across import DamagedLog
     from kafka_forensics.cli.streams import Destination
-    from kafka_forensics.questions.transactions.listing import PartitionTransactions, TransactionRow, TransactionsAnswer
+    from kafka_forensics.questions.transactions import PartitionTransactions, TransactionRow, TransactionsAnswer
 
 STATES: Final = ("committed", "aborted", "open", "hanging", "torn", "empty", "unknown", "lost", "damaged")
 COLUMNS: Final = (
@@ -128,10 +128,10 @@ def transactions(
         log_to(screen)
 
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.questions.transactions import listing as engine
+    from kafka_forensics.questions.transactions import transactions as list_transactions
 
     with Progress(screen, quiet=quiet) as progress:
-        answer = engine.transactions(paths, asked, producer_id=producer_id, state=state, progress=progress)
+        answer = list_transactions(paths, asked, producer_id=producer_id, state=state, progress=progress)
     shown = [0]
     with open_output(output, no_color=no_color) as to:
         _write(_counting(answer.rows, shown), wanted, to)

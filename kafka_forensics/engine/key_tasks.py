@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction.compaction import KeyComparison, KeyTally
-from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH, Row, reduced
+from kafka_forensics.analysis.compaction import ROW_WIDTH, KeyComparison, KeyTally, Row, reduced
 from kafka_forensics.compiled import use_compiled
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.task_values import KeyReading, KeyWork
@@ -20,11 +19,8 @@ from kafka_forensics.engine.tasks import common_of, opener
 from kafka_forensics.engine.work_plan import FILE_COST_BYTES, bare_plan
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.folding.keys.parts import Decided, KeyCounts, KeyPart
-from kafka_forensics.folding.keys.question import KeyAnswer, KeyQuestion
-from kafka_forensics.folding.keys.reader import KeyReader
-from kafka_forensics.folding.keys.runs import KeyRuns, below
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.folding.keys import Decided, KeyAnswer, KeyCounts, KeyPart, KeyQuestion, KeyReader, KeyRuns, below
+from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

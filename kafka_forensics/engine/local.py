@@ -7,7 +7,7 @@ from heapq import merge
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, using_compiled, worth_compiling
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -19,7 +19,7 @@ from kafka_forensics.judging.leftovers import lone_leftovers
 from kafka_forensics.judging.scanning import Look, Scan, digest_key, judged
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.rereading.misplaced import with_right_offsets
-from kafka_forensics.storage.archives.archive import reading_order
+from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from kafka_forensics import __version__
 from kafka_forensics.engine.serializable import TRAVELLERS
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource
+from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa

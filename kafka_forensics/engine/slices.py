@@ -8,12 +8,12 @@ from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir.discovery import LogDirectory, PartitionDirectory
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind, place_of
 
 if TYPE_CHECKING:
-    from kafka_forensics.folding.keys.question import KeyAnswer
+    from kafka_forensics.folding.keys import KeyAnswer
 
 TopicPartition = tuple[str, int]
 

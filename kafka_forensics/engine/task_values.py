@@ -3,22 +3,21 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
-from kafka_forensics.analysis.segments.indexes import IndexFold
+from kafka_forensics.analysis.internal_topics import Witnesses
+from kafka_forensics.analysis.segments import IndexFold
 from kafka_forensics.engine.slices import Noticed, Surroundings
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import PartitionAnswer
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.folding.keys.parts import KeyPart
-    from kafka_forensics.folding.keys.question import KeyQuestion
+    from kafka_forensics.folding.keys import KeyPart, KeyQuestion
 
 EDGES_FIRST: Final = 1 << 62
 

@@ -8,7 +8,7 @@ from kafka_forensics.engine.slices import Slice, thin_plans
 from kafka_forensics.engine.task_values import FoldPart, FoldWork, Piece, WitnessWork
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan
 from kafka_forensics.folding.splits import segments_of, split_count
-from kafka_forensics.parsers.log_dir.discovery import LogDirectory
+from kafka_forensics.parsers.log_dir import LogDirectory
 
 FILE_COST_BYTES: Final = 256 << 10
 """What opening a file costs beside its bytes, as so many bytes."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kafka_forensics.evidence.inputs import Inputs, LogDir
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir.file_names import parse_partition_name
+from kafka_forensics.parsers.log_dir import parse_partition_name
 
 
 def attributed(gaps: Iterable[Incomplete], log_dirs: Sequence[LogDir]) -> list[Incomplete]:

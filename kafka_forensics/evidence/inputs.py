@@ -17,12 +17,23 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.checkpoints.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
-from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
-from kafka_forensics.parsers.log_dir.discovery import Discovery, LogDirectory, PartitionDirectory, SegmentFiles
-from kafka_forensics.parsers.log_dir.file_names import FileKind, parse_file_name, parse_partition_name
-from kafka_forensics.storage.local.directory import LocalSource
+from kafka_forensics.parsers.checkpoints import (
+    parse_clean_shutdown,
+    parse_leader_epochs,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
+from kafka_forensics.parsers.log_dir import (
+    Discovery,
+    FileKind,
+    LogDirectory,
+    PartitionDirectory,
+    SegmentFiles,
+    parse_file_name,
+    parse_partition_name,
+)
+from kafka_forensics.storage.local import LocalSource
 from kafka_forensics.storage.manifest import Manifest
 from kafka_forensics.storage.source import ByteFile, ByteSource, Entry, EntryKind
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from kafka_forensics.compiled.code_cache import keep_in
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Reading
-from kafka_forensics.storage.remote.reached import apart
+from kafka_forensics.storage.remote import apart
 
 
 @dataclass(frozen=True, slots=True)

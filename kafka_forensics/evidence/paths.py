@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir.discovery import (
+from kafka_forensics.parsers.log_dir import (
+    LOG_DIRECTORY_KINDS,
     Discovery,
+    FileKind,
+    FileName,
     LogDirectory,
     PartitionDirectory,
     SegmentFiles,
+    classify_file,
     directory_key,
     discover,
-)
-from kafka_forensics.parsers.log_dir.file_names import (
-    LOG_DIRECTORY_KINDS,
-    FileKind,
-    FileName,
-    classify_file,
     parse_file_name,
     parse_partition_name,
 )
-from kafka_forensics.storage.archives.containers import container_of
-from kafka_forensics.storage.local.links import OUTSIDE
+from kafka_forensics.storage.archives import container_of
+from kafka_forensics.storage.local import OUTSIDE
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import ARCHIVES, located, open_source, share_roots
 from kafka_forensics.storage.source import ByteSource, Entry, EntryKind
 
 if TYPE_CHECKING:
-    from kafka_forensics.storage.remote.options import StorageOptions
+    from kafka_forensics.storage.remote import StorageOptions
 
 Name = int | str
 """What a broker is called: a number where the name is one."""

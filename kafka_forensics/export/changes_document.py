@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kafka_forensics import __version__
 from kafka_forensics.export.json_document import finding_object, incomplete_object, severity_counts
 from kafka_forensics.export.json_values import json_text, with_twins
 from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.facts.change_rows import change_values
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.results import Incomplete, ScanResult
+from kafka_forensics.version import __version__
 
 
 def document(result: SnapshotsResult, shape: Shape | None = None) -> Iterator[str]:

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kafka_forensics import __version__
 from kafka_forensics.export.names import directory_of
 from kafka_forensics.export.target import MANIFEST, Files, HashedFile, Place
 from kafka_forensics.facts.facts import FactReader, Part
 from kafka_forensics.facts.rows import cut, text
 from kafka_forensics.model.schemas import FACT_SCHEMA_VERSION, FACTS, Fact
 from kafka_forensics.model.schemas.answers import INCOMPLETE_FACT
+from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Final
 
-from kafka_forensics import __version__
 from kafka_forensics.export.json_values import Json, json_text, with_twins
 from kafka_forensics.export.schema_versions import Shape
 from kafka_forensics.model.findings import Finding, Severity
@@ -17,6 +16,7 @@ from kafka_forensics.model.results import (
     ReplicaSummary,
     ScanResult,
 )
+from kafka_forensics.version import __version__
 from kafka_forensics.wording import advice, message
 
 FINDING_COLUMNS: Final = (

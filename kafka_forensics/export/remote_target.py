@@ -13,11 +13,19 @@ from typing import Any, Final, TypeVar
 
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.export.target import INCOMPLETE, SUCCESS, TEMPORARY, UNFINISHED, Files, HashedFile, mark_of, refuse_names
-from kafka_forensics.storage.remote.errors import RequestFailedError, attempt, once
-from kafka_forensics.storage.remote.filesystems import open_filesystem
-from kafka_forensics.storage.remote.listing import children
-from kafka_forensics.storage.remote.options import StorageOptions, storage_options
-from kafka_forensics.storage.remote.uris import NATIVE, RemotePlace, remote_place
+from kafka_forensics.storage.open import local_path
+from kafka_forensics.storage.remote import (
+    NATIVE,
+    RemotePlace,
+    RequestFailedError,
+    StorageOptions,
+    attempt,
+    children,
+    once,
+    open_filesystem,
+    remote_place,
+    storage_options,
+)
 
 Answer = TypeVar("Answer")
 _FLAT: Final = frozenset({"s3", "gs", "abfs"})
@@ -231,10 +239,8 @@ def _no_source(name: str) -> Iterator[None]:
 
 def _refuse_inside(place: RemotePlace, inputs: list[str]) -> None:
     """Raise UsageError if an input is at the place or above it; patterns count up to where they begin."""
-    from kafka_forensics.export.places import is_remote
-
     for given in inputs:
-        if not is_remote(given):
+        if local_path(given) is not None:
             continue
         other = remote_place(given)
         fixed = other.root

@@ -11,7 +11,7 @@ from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.rows import repeated
 from kafka_forensics.model.changes import Change, ChangeKind, SnapshotsResult
 from kafka_forensics.model.results import ScanResult
-from kafka_forensics.questions.changes.snapshots import Compared
+from kafka_forensics.questions.changes import Compared
 from kafka_forensics.wording.change_words import change_words
 from kafka_forensics.wording.offset_words import offset_range
 

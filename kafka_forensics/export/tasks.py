@@ -29,7 +29,7 @@ from kafka_forensics.facts.read import piece_facts
 from kafka_forensics.facts.splits import FILE_COST, replica_tasks
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.questions.transactions.listing import KnownTransactions
+from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import address_of, open_address
 

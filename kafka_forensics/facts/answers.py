@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.facts.log import Reading
 from kafka_forensics.facts.rows import record_batches
@@ -13,7 +13,7 @@ from kafka_forensics.model.controller import NO_LEADER, PartitionEvent, TopicHis
 from kafka_forensics.model.group_log import GroupLog, OffsetCommit
 from kafka_forensics.model.results import Incomplete, PartitionSummary, ReplicaSummary
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.questions.transactions.listing import KnownTransactions, TransactionRow, replica_transactions
+from kafka_forensics.questions.transactions import KnownTransactions, TransactionRow, replica_transactions
 
 if TYPE_CHECKING:
     import pyarrow as pa

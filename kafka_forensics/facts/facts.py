@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.incomplete import attributed
@@ -22,10 +22,8 @@ from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete, ScanResult
 from kafka_forensics.model.schemas import FACTS, PARTITION_KEYS, RECORDS, batches_to_arrow, fact_named
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.questions.transactions.listing import KnownTransactions
+from kafka_forensics.parsers.log import SegmentReader, decode_batch, inspector
+from kafka_forensics.questions.transactions import KnownTransactions
 from kafka_forensics.rereading.record_states import RecordStates, later_segments, txn_facts
 from kafka_forensics.storage.open import open_source
 from kafka_forensics.witnesses.witnesses import read_witnesses
@@ -33,7 +31,7 @@ from kafka_forensics.witnesses.witnesses import read_witnesses
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafka_forensics.storage.remote.options import Given
+    from kafka_forensics.storage.remote import Given
 
 Words = Callable[[Finding], tuple[str, str | None]]
 """Gives a finding's message and advice; the engine has no prose of its own."""

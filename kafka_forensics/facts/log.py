@@ -16,12 +16,15 @@ from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EP
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.damage import INT64_MAX
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.log import (
+    INT64_MAX,
+    MAX_COMPRESSED_BYTES,
+    SegmentReader,
+    decode_batch,
+    inspector,
+    parse_control_record,
+)
+from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_states import RecordStates, txn_facts
 
 if TYPE_CHECKING:

@@ -18,11 +18,9 @@ from kafka_forensics.facts.pieces import Piece
 from kafka_forensics.facts.query import FactQuery
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import check_batch_in_file
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.indexes import parse_offset_index
+from kafka_forensics.parsers.log import SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_states import NONE, RecordStates
 from kafka_forensics.rereading.seeking import start_position, start_position_for_time
 

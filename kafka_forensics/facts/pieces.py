@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.storage.source import Entry, EntryKind
 
 

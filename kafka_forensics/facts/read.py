@@ -19,13 +19,9 @@ from kafka_forensics.facts.small_files import checkpoint_facts, epoch_facts, ind
 from kafka_forensics.facts.spans import span_facts
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
-from kafka_forensics.parsers.log_dir.discovery import LogDirectory, PartitionDirectory
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs, parse_offset_checkpoint
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
+from kafka_forensics.parsers.log_dir import LogDirectory, PartitionDirectory
 from kafka_forensics.storage.open import open_address
 
 if TYPE_CHECKING:

@@ -14,11 +14,8 @@ from kafka_forensics.facts.log import Reading
 from kafka_forensics.facts.rows import MAX_ROWS, record_batches, repeated
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, PRODUCER_SNAPSHOT_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
+from kafka_forensics.parsers.checkpoints import parse_leader_epochs
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ from kafka_forensics.facts.splits import require_brokers, require_readable, requ
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import fact_named
 from kafka_forensics.model.schemas.changes import SNAPSHOT, SNAPSHOT_FACTS
-from kafka_forensics.questions.changes.snapshots import compared, gather_snapshots, require_several
+from kafka_forensics.questions.changes import compared, gather_snapshots, require_several
 
 if TYPE_CHECKING:
     import pyarrow as pa

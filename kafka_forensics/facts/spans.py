@@ -17,13 +17,9 @@ from kafka_forensics.model.constants import (
     TXN_INDEX_ENTRY_SIZE,
 )
 from kafka_forensics.model.schemas import FACTS
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import check_batch_in_file
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
+from kafka_forensics.parsers.log import check_batch_in_file, inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa

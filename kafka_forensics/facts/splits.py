@@ -18,8 +18,8 @@ from kafka_forensics.facts.pieces import Piece, encode
 from kafka_forensics.facts.query import FROM_LOGS, FROM_SCANS, FactQuery
 from kafka_forensics.facts.spans import SPAN_BYTES
 from kafka_forensics.judging.scanning import DEEP_BELOW_BYTES
-from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory, SegmentFiles
-from kafka_forensics.storage.archives.archive import reading_order
+from kafka_forensics.parsers.log_dir import PartitionDirectory, SegmentFiles
+from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource, Entry
 

@@ -6,19 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replicas.replica import ReplicaState
+from kafka_forensics.analysis.replicas import ReplicaState
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.splits import Split
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.key_sampler import KeySampler
-from kafka_forensics.parsers.log.records import check_batch_in_file
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
+from kafka_forensics.parsers.log import KeySampler, SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,17 +1,14 @@
 """A replica's `.txnindex` and `.snapshot` files, read when its log is folded, against what the log says."""
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replicas.replica import Replica, ReplicaState
-from kafka_forensics.analysis.transactions.index_check import IndexCheck
-from kafka_forensics.analysis.transactions.producer_snapshot_check import compare_with_snapshot
-from kafka_forensics.analysis.transactions_across.damaged import snapshot_open
-from kafka_forensics.analysis.transactions_across.facts import forgotten_transactions
+from kafka_forensics.analysis.replicas import Replica, ReplicaState
+from kafka_forensics.analysis.transactions import IndexCheck, compare_with_snapshot
+from kafka_forensics.analysis.transactions_across import forgotten_transactions, snapshot_open
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot, TransactionIndex
 from kafka_forensics.model.findings import Finding, Severity
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
+from kafka_forensics.parsers.indexes import parse_producer_snapshot, parse_transaction_index
 from kafka_forensics.storage.source import Entry
 
 

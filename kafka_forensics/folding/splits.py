@@ -9,9 +9,9 @@ import numpy as np
 
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.log.segment import find_batch
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.indexes import parse_offset_index
+from kafka_forensics.parsers.log import find_batch
+from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
-from kafka_forensics.analysis.replicas.elections import electable
+from kafka_forensics.analysis.replicas import electable
 from kafka_forensics.evidence.inputs import Inputs, LogDir
 from kafka_forensics.evidence.ledger import (
     CONTROLLER,
@@ -25,8 +25,7 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.controller import ControllerHistory, passed_over
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import Incomplete, PartitionSummary, Read
-from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory
-from kafka_forensics.parsers.log_dir.file_names import parse_partition_name
+from kafka_forensics.parsers.log_dir import PartitionDirectory, parse_partition_name
 from kafka_forensics.storage.source import EntryKind
 
 _FIRST_TO_SET_ASIDE: Final = 15

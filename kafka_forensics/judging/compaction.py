@@ -3,18 +3,21 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.compaction.compaction import KeyComparison, KeyTally, Pair
-from kafka_forensics.analysis.compaction.findings import Compared, Retention, compaction_findings, retention, within
-from kafka_forensics.analysis.compaction.key_rows import State
-from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
-from kafka_forensics.analysis.replicas.comparison import Comparison
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.compaction import (
+    Compared,
+    KeyComparison,
+    KeyTally,
+    Pair,
+    Retention,
+    State,
+    compaction_findings,
+    retention,
+    within,
+)
+from kafka_forensics.analysis.replicas import Comparison, Replica, is_compacted
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
-from kafka_forensics.folding.keys.parts import KeyPart
-from kafka_forensics.folding.keys.question import KeyAnswer, KeyQuestion, key_question
-from kafka_forensics.folding.keys.reader import KeyReader
-from kafka_forensics.folding.keys.runs import KeyRuns
+from kafka_forensics.folding.keys import KeyAnswer, KeyPart, KeyQuestion, KeyReader, KeyRuns, key_question
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Agreement, Incomplete
 from kafka_forensics.rereading.reader import LogReader

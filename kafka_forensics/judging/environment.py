@@ -4,15 +4,14 @@ import os
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replicas.fork_cuts import brokers_epochs
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replicas import Replica, brokers_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.judging.topic_ids import topic_ids_explained
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
-from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory
+from kafka_forensics.parsers.log_dir import PartitionDirectory
 from kafka_forensics.replication.directory_names import loads_as_partition
 from kafka_forensics.replication.recovery_facts import EPOCHS_FILE, NEEDED_FILES
 from kafka_forensics.storage.source import Entry

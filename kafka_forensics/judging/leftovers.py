@@ -2,19 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, leftover_findings, lone_index_findings
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.segments.continuity import ContinuityFold
+from kafka_forensics.analysis.replicas import HeldAside, LoneIndex, Replica, leftover_findings, lone_index_findings
+from kafka_forensics.analysis.segments import ContinuityFold
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.checkpoints.identity import parse_partition_metadata
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory, SegmentFiles
-from kafka_forensics.parsers.log_dir.file_names import FileKind
+from kafka_forensics.parsers.checkpoints import parse_partition_metadata
+from kafka_forensics.parsers.indexes import parse_offset_index
+from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import Entry

@@ -2,14 +2,20 @@
 
 from dataclasses import dataclass, field, replace
 
-from kafka_forensics.analysis.replicas.absent_members import with_absent_members
-from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders
-from kafka_forensics.analysis.replicas.elections import judged_by_controller
-from kafka_forensics.analysis.replicas.group_offsets import group_findings
-from kafka_forensics.analysis.replicas.heads import head_findings, missing_heads
-from kafka_forensics.analysis.replicas.missing_behind import uncover_gaps
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
+from kafka_forensics.analysis.replicas import (
+    Comparison,
+    Replica,
+    compare,
+    damage_finding,
+    group_findings,
+    head_findings,
+    judged_by_controller,
+    missing_heads,
+    own_findings,
+    uncover_gaps,
+    with_absent_members,
+    with_holders,
+)
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findings
 from kafka_forensics.judging.absence import nodes_given

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
-from kafka_forensics.analysis.placement.key_placement import PartitionKeys
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.internal_topics import Witnesses
+from kafka_forensics.analysis.placement import PartitionKeys
+from kafka_forensics.analysis.replicas import Replica
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import KeyPlacement, PartitionSummary
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.placement.rules import Placement
+    from kafka_forensics.analysis.placement import Placement
 
 _INTERNAL: Final = "__"
 """What names of topics begin with whose records are placed by brokers."""
@@ -65,7 +65,7 @@ class TopicPlacements:
         self._topic, self._partitions = None, {}
         if topic is None or not partitions or not self._is_worth(topic):
             return
-        from kafka_forensics.analysis.placement.rules import judge_topic, placement_finding  # only deep scans come here
+        from kafka_forensics.analysis.placement import judge_topic, placement_finding  # only deep scans come here
 
         exact = topic in self._exact
         placement = judge_topic(topic, partitions, self._count(topic), exact_count=exact)

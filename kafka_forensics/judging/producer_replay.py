@@ -6,10 +6,8 @@ import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.indexes import parse_producer_snapshot
+from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, parse_control_record
 from kafka_forensics.replication.producer_replay import Marker, ProducerReplay, ReplayedBatch
 from kafka_forensics.replication.recovery import replayed_from
 

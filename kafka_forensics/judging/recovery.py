@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Final
 
-from kafka_forensics.analysis.replicas.recovery import (
+from kafka_forensics.analysis.replicas import (
     Outlook,
+    RecoveryFold,
+    Replica,
     add_recovery,
     recovery_findings,
     regresses,
@@ -12,9 +14,7 @@ from kafka_forensics.analysis.replicas.recovery import (
     summarised,
     swap_finding,
 )
-from kafka_forensics.analysis.replicas.recovery_walk import RecoveryFold
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run
+from kafka_forensics.analysis.segments import ContinuityFold, Run
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.judging.producer_replay import producer_faults
@@ -23,11 +23,9 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
-from kafka_forensics.parsers.log.frames import last_entry, read_next_offset
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory, SegmentFiles
-from kafka_forensics.parsers.log_dir.file_names import FileKind
+from kafka_forensics.parsers.indexes import parse_transaction_index
+from kafka_forensics.parsers.log import SegmentReader, last_entry, read_next_offset
+from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
 from kafka_forensics.replication.recovery import foretell, swap_steps
 from kafka_forensics.replication.recovery_facts import (
     EPOCHS_FILE,

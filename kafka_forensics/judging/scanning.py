@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.incidents.risky_settings import risky_settings
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
-from kafka_forensics.analysis.placement.key_placement import PartitionKeys
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
-from kafka_forensics.analysis.transactions_across.facts import PartitionTransactions, partition_transactions
+from kafka_forensics.analysis.incidents import risky_settings
+from kafka_forensics.analysis.internal_topics import Witnesses
+from kafka_forensics.analysis.placement import PartitionKeys
+from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.transactions_across import PartitionTransactions, TransactionsAcross, partition_transactions
 from kafka_forensics.evidence.incomplete import attributed, may_hide_log_directory
 from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions
@@ -33,7 +32,7 @@ from kafka_forensics.witnesses.witnesses import take_commits, take_decisions
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.folding.keys.question import KeysApart
+    from kafka_forensics.folding.keys import KeysApart
 
 DEEP_BELOW_BYTES: Final = 256 << 20
 """Logs of at most this many bytes in all are decoded to records unless the user says otherwise."""

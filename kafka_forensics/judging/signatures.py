@@ -2,17 +2,13 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.incidents.file_rules import FILES
-from kafka_forensics.analysis.incidents.record_rules import RECORDS
-from kafka_forensics.analysis.incidents.replication_rules import HISTORIES
-from kafka_forensics.analysis.incidents.signatures import Case, ReplicaFacts, Signature, matches
-from kafka_forensics.analysis.incidents.transaction_rules import TRANSACTIONS
+from kafka_forensics.analysis.incidents import FILES, HISTORIES, RECORDS, TRANSACTIONS, Case, ReplicaFacts, Signature, matches
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.results import Read
 from kafka_forensics.rereading.repeated import repeated_batches
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.replicas.replica import Replica
+    from kafka_forensics.analysis.replicas import Replica
     from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
     from kafka_forensics.folding.index_files import SnapshotCheck
     from kafka_forensics.model.findings import Finding

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafka_forensics.model.records import RecordColumn
-from kafka_forensics.parsers.log.codecs import HELD_BYTES
+from kafka_forensics.parsers.log import HELD_BYTES
 
 if TYPE_CHECKING:
-    from kafka_forensics.parsers.log.records import DecodedBatch
+    from kafka_forensics.parsers.log import DecodedBatch
 
 
 def surely_equal_where_both(left: "DecodedBatch", right: "DecodedBatch") -> bool:

@@ -9,8 +9,7 @@ import numpy as np
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
 from kafka_forensics.model.records import Record
-from kafka_forensics.parsers.log.plain_records import PlainRecord, plain_records
-from kafka_forensics.parsers.log.records import decode_batch
+from kafka_forensics.parsers.log import PlainRecord, decode_batch, plain_records
 from kafka_forensics.rereading.misplaced import logs_of, rightly_placed
 
 if TYPE_CHECKING:

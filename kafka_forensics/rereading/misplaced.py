@@ -5,22 +5,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.segments.continuity import ContinuityFold
-from kafka_forensics.analysis.segments.misplaced import Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
+from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.segments import ContinuityFold, Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.fold_split import Folded, fold_split, read_indexes
 from kafka_forensics.folding.merging import Merged, merge_replica
 from kafka_forensics.folding.prefetch import never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
-from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.log import SegmentReader
 from kafka_forensics.rereading.reader import LogReader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+    from kafka_forensics.parsers.log_dir import SegmentFiles
     from kafka_forensics.storage.source import ByteFile, Entry
 
 _OFFSET_BYTES: Final = 8

@@ -5,24 +5,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.segments.misplaced import put_right
+from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.segments import put_right
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import DecodedBatch, decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.discovery import SegmentFiles
+from kafka_forensics.parsers.log import DecodedBatch, SegmentReader, decode_batch, inspector
+from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.cleaned_batches import surely_equal_where_both
 from kafka_forensics.rereading.seeking import start_position
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.folding.keys.question import KeysApart
+    from kafka_forensics.folding.keys import KeysApart
 
 MAX_BATCH_BYTES = 64 << 20
 """A batch larger than this is not opened to compare its records."""

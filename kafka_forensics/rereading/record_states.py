@@ -13,8 +13,8 @@ import numpy as np
 from kafka_forensics.errors import PathMissingError, SourceError
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.file_names import FileKind, FileName, parse_file_name
+from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.parsers.log_dir import FileKind, FileName, parse_file_name
 from kafka_forensics.storage.open import open_beside
 
 if TYPE_CHECKING:

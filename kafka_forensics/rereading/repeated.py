@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.producers.runs import offset_behind
+from kafka_forensics.analysis.producers import offset_behind
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import TIMESTAMP_TYPE_MASK
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.producers.epoch_bumps import EpochBump
-    from kafka_forensics.analysis.replicas.replica import Replica
+    from kafka_forensics.analysis.producers import EpochBump
+    from kafka_forensics.analysis.replicas import Replica
     from kafka_forensics.rereading.reader import LogReader
 
     Batches = NDArray[np.int64]

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
+from kafka_forensics.parsers.log import SegmentReader, inspector
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile

@@ -54,7 +54,7 @@ def _snapshots(parsed: SourceOptions) -> dict[str, list[str]] | None:
         open_paths(parsed.paths, storage_options=parsed.storage)
         return None
     from kafka_forensics.evidence.options import ScanOptions
-    from kafka_forensics.questions.changes.snapshots import named_snapshots  # most reads are of one
+    from kafka_forensics.questions.changes import named_snapshots  # most reads are of one
 
     notes: list[str] = []
     found = named_snapshots(parsed.paths, ScanOptions(storage_options=parsed.storage), parsed.order, notes)

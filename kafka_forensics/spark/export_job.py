@@ -24,7 +24,8 @@ from kafka_forensics.facts.facts import FactReader
 from kafka_forensics.facts.query import SPLIT_BYTES
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS, fact_named
-from kafka_forensics.spark.job import attempts_of, is_strict, probe, scan_probed, small_table
+from kafka_forensics.spark.job import probe, scan_probed
+from kafka_forensics.spark.tasks import attempts_of, is_strict, small_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics import __version__
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import worth_compiling
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.slices import Noticed, Slice, slices, surroundings
@@ -25,17 +24,18 @@ from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import Scan, digest_key
 from kafka_forensics.model.results import ScanResult
+from kafka_forensics.spark.tasks import Batches, attempts_of, is_strict, small_table
 from kafka_forensics.storage.lost import LostSource
 from kafka_forensics.storage.open import address_of, open_address
+from kafka_forensics.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafka_forensics.folding.keys.question import KeyAnswer
-    from kafka_forensics.questions.changes.slices import ChangeSlice
+    from kafka_forensics.folding.keys import KeyAnswer
+    from kafka_forensics.questions.changes import ChangeSlice
 
-Batches = Iterator["pa.RecordBatch"]
 Task = Callable[[Batches], Batches]
 
 ROW_SCHEMA: Final = "slice bigint, replica int, segment bigint, start bigint, packed binary"
@@ -203,16 +203,6 @@ def put_together(heads: "DataFrame", states: "DataFrame", tasks: int, judge_ther
     yield from ordered.column("packed")
 
 
-def small_table(spark: "SparkSession", columns: dict[str, Any], schema: str) -> "DataFrame":
-    """A small table of the driver's as a DataFrame."""
-    import pyarrow as pa
-
-    types = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "string": pa.string()}
-    fields = [field.split() for field in schema.split(", ")]
-    arrays = [pa.array(columns[name], types[kind]) for name, kind in fields]
-    return spark.createDataFrame(pa.table(arrays, names=[name for name, _ in fields]))
-
-
 def unpacked(inputs: Inputs, packed: Any) -> Any:
     """A value that came back, an Arrow scalar; its sources are those that are open here."""
     by_name = {source.name: source for source in inputs.sources}
@@ -224,14 +214,6 @@ def notice(inputs: Inputs, seen: Noticed) -> None:
     inputs.incomplete += seen.incomplete
     for source, entry in seen.files:
         inputs.manifest.record(source, entry)
-
-
-def is_strict(attempts: int) -> bool:
-    """On a worker: whether a log that cannot be read fails the task, to be tried again; the last attempt says so instead."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context is not None and context.attemptNumber() + 1 < attempts
 
 
 def _tell(common: bytes, attempts: int, batches: Batches) -> Batches:
@@ -292,20 +274,6 @@ def stretch_rows(batches: Batches) -> Iterator[StretchRow]:
         columns = [batch.column(name) for name in ("slice", "replica", "segment", "start", "packed")]
         for row in range(batch.num_rows):
             yield StretchRow(*(column[row].as_py() for column in columns))
-
-
-def attempts_of(spark: "SparkSession") -> int:
-    """How often Spark tries a task, as far as the session tells; 1 if it does not."""
-    from pyspark.errors import PySparkException
-
-    try:
-        master = str(spark.conf.get("spark.master", ""))
-        if re.match(r"local(?:\[|$)", master):
-            retries = re.fullmatch(r"local\[[^,]*,\s*(\d+)\s*\]", master)
-            return 1 if retries is None else int(retries[1])
-        return int(str(spark.conf.get("spark.task.maxFailures", "4")))
-    except (PySparkException, ValueError):
-        return 1
 
 
 def probe(spark: "SparkSession", inputs: Inputs, options: ScanOptions) -> None:

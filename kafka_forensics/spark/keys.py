@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction.key_rows import Row
+from kafka_forensics.analysis.compaction import Row
 from kafka_forensics.engine.key_tasks import KeyRows, QuestionsUnderWay, read_keys, sweep_keys
 from kafka_forensics.engine.serialization import pack, unpack
-from kafka_forensics.spark.job import Batches, attempts_of, is_strict, small_table
+from kafka_forensics.spark.tasks import Batches, attempts_of, is_strict, small_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from kafka_forensics.evidence.inputs import ReplicaPlan
-    from kafka_forensics.folding.keys.question import KeyAnswer, KeyQuestion
+    from kafka_forensics.folding.keys import KeyAnswer, KeyQuestion
 
 _FACTS: Final = tuple(column.name.lower() for column in Row)
 _SORTED_BY: Final = ("asked", "key_high", "key_low", "place", "offset")

@@ -15,7 +15,7 @@ from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.evidence.paths import split_name
 from kafka_forensics.facts.query import SPLIT_BYTES, FactQuery
 from kafka_forensics.spark.schemas import fact_schema
-from kafka_forensics.storage.remote.reached import apart
+from kafka_forensics.storage.remote import apart
 
 DEFAULT_FACT: Final = "batches"
 OPTIONS: Final = (

@@ -12,24 +12,21 @@ from kafka_forensics.engine.task_values import Common
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.scanning import Scan, digest_key
-from kafka_forensics.questions.changes.partition import Words, disks_of
-from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
-from kafka_forensics.questions.changes.snapshots import Compared, Snapshot, finished
-from kafka_forensics.questions.changes.tasks import judge_changes
-from kafka_forensics.spark.job import (
-    USUAL,
-    Batches,
-    Judging,
-    Sizes,
-    attempts_of,
-    is_strict,
-    judged_slices,
-    notice,
-    probe,
-    states_of,
-    stretch_rows,
-    witnesses_of,
+from kafka_forensics.questions.changes import (
+    REPLICAS_A_SNAPSHOT,
+    ChangeAnswer,
+    ChangesCommon,
+    ChangeSlice,
+    Compared,
+    Snapshot,
+    Words,
+    change_slices,
+    disks_of,
+    finished,
+    judge_changes,
 )
+from kafka_forensics.spark.job import USUAL, Judging, Sizes, judged_slices, notice, probe, states_of, stretch_rows, witnesses_of
+from kafka_forensics.spark.tasks import Batches, attempts_of, is_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

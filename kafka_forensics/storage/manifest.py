@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.archives.archive import ArchiveSource
+from kafka_forensics.storage.archives import ArchiveSource
 from kafka_forensics.storage.source import ByteSource, Entry, ListedSource
 
 _READ: Final = 1 << 20

@@ -13,14 +13,12 @@ from urllib.parse import unquote
 
 from kafka_forensics.compiled.code_cache import keep_out_of
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
-from kafka_forensics.storage.archives.archive import TarSource, ZipSource
-from kafka_forensics.storage.archives.containers import container_of
-from kafka_forensics.storage.local.directory import LocalSource
-from kafka_forensics.storage.local.links import Roots
+from kafka_forensics.storage.archives import TarSource, ZipSource, container_of
+from kafka_forensics.storage.local import LocalSource, Roots
 from kafka_forensics.storage.source import ByteSource, EntryKind, NotRegularError
 
 if TYPE_CHECKING:
-    from kafka_forensics.storage.remote.options import Given, StorageOptions
+    from kafka_forensics.storage.remote import Given, StorageOptions
 
 Opener = Callable[[str], ByteSource]
 
@@ -96,8 +94,8 @@ def located(path: str, storage_options: "Given" = None) -> "list[tuple[str, Stor
     uri = _URI.match(path)
     if uri is None or uri[1].lower() in SCHEMES or os.path.lexists(path):
         return [(path, None)]
-    from kafka_forensics.storage.remote.open import expand
-    from kafka_forensics.storage.remote.options import storage_options as gathered
+    from kafka_forensics.storage.remote import expand
+    from kafka_forensics.storage.remote import storage_options as gathered
 
     return list(expand(path, gathered(storage_options, uri=path)))
 
@@ -136,7 +134,7 @@ def open_address(place: str, storage_options: "Given" = None) -> ByteSource:
 
 def open_beside(source: ByteSource) -> ByteSource:
     """The directory in which a source lies that is one file. Raises PathMissingError and SourceError, here or when it is read."""
-    from kafka_forensics.storage.remote.source import RemoteSource
+    from kafka_forensics.storage.remote import RemoteSource
 
     if isinstance(source, RemoteSource):
         return source.beside()
@@ -188,8 +186,8 @@ def _open_uri(uri: str, scheme: str, storage_options: "Given") -> ByteSource:
         return opener(uri)
     if scheme == "local":
         keep_out_of(_path_of_file_uri(uri.replace(uri[: len(scheme)], "file", 1)))
-    from kafka_forensics.storage.remote.open import open_remote
-    from kafka_forensics.storage.remote.options import storage_options as gathered
+    from kafka_forensics.storage.remote import open_remote
+    from kafka_forensics.storage.remote import storage_options as gathered
 
     source = open_remote(uri, gathered(storage_options, uri=uri))
     name = source.name.lower()

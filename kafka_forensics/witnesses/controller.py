@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.internal_topics.controller import Replay
-from kafka_forensics.analysis.internal_topics.controller_copies import AgreedLog, MetadataCopy, add_copy, agree
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, Replay, Witnesses, add_copy, agree
+from kafka_forensics.analysis.replicas import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
@@ -20,19 +18,17 @@ from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOP
 from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, MetadataRecord, MetadataSnapshot
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.internal_topics.metadata_log import NO_OP_FRAME, decode_metadata_record
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.records import decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.internal_topics import NO_OP_FRAME, decode_metadata_record
+from kafka_forensics.parsers.log import SegmentReader, decode_batch, parse_control_record
 from kafka_forensics.rereading.misplaced import logs_of, rightly_placed
-from kafka_forensics.storage.archives.archive import reading_order
+from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.witnesses.malformed_records import MalformedRecords
 from kafka_forensics.witnesses.unknown_kinds import UnknownKinds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.segments.misplaced import Misplaced
+    from kafka_forensics.analysis.segments import Misplaced
     from kafka_forensics.storage.source import ByteFile, Entry
 
 MAX_BATCH_BYTES: Final = 64 << 20

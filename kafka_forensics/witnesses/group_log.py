@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
+from kafka_forensics.analysis.internal_topics import GroupReplay
 from kafka_forensics.compiled import using_compiled
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
@@ -24,17 +24,9 @@ from kafka_forensics.model.group_log import (
     MalformedRecord,
 )
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.internal_topics.consumer_offsets import (
-    check_value,
-    read_group_metadata,
-    read_key,
-    read_offset_commit,
-)
-from kafka_forensics.parsers.internal_topics.group_records import read_group_value
+from kafka_forensics.parsers.internal_topics import check_value, read_group_metadata, read_group_value, read_key, read_offset_commit
 from kafka_forensics.parsers.kernels.commits import Superseded
-from kafka_forensics.parsers.log.plain_records import plain_records
-from kafka_forensics.parsers.log.records import decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.log import SegmentReader, decode_batch, plain_records
 from kafka_forensics.rereading.log_records import MAX_BATCH_BYTES
 from kafka_forensics.rereading.misplaced import Placing, logs_of
 
@@ -42,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.analysis.segments.misplaced import Misplaced
+    from kafka_forensics.analysis.segments import Misplaced
     from kafka_forensics.storage.source import ByteFile
 
 MALFORMED_KEPT: Final = 1000

@@ -3,7 +3,7 @@
 from functools import partial
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
+from kafka_forensics.analysis.internal_topics import ShareReplay
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path
 from kafka_forensics.model.constants import SHARE_GROUP_STATE_TOPIC
@@ -11,8 +11,8 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.share_state import ShareLog
-from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, SNAPSHOT, read_share_key, read_share_value
-from kafka_forensics.parsers.log.plain_records import PlainRecord
+from kafka_forensics.parsers.internal_topics import SHARE_RECORDS, SNAPSHOT, read_share_key, read_share_value
+from kafka_forensics.parsers.log import PlainRecord
 from kafka_forensics.rereading.log_records import LoggedRecords, logged_records
 from kafka_forensics.witnesses.group_log import cluster_of, longest_first
 from kafka_forensics.witnesses.malformed_records import MalformedRecords

@@ -3,7 +3,7 @@
 from functools import partial
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay
+from kafka_forensics.analysis.internal_topics import TransactionLogReplay
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, broker_order, typed_path
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
@@ -11,8 +11,8 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.transaction_log import TransactionLog
-from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value
-from kafka_forensics.parsers.log.plain_records import PlainRecord
+from kafka_forensics.parsers.internal_topics import parse_transaction_log_key, parse_transaction_log_value
+from kafka_forensics.parsers.log import PlainRecord
 from kafka_forensics.rereading.log_records import LoggedRecords, logged_records
 from kafka_forensics.witnesses.malformed_records import MalformedRecords
 

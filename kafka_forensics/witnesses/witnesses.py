@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
 from kafka_forensics.witnesses.controller import read_controller
@@ -14,7 +14,7 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
     clusters = {one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}
     if not inputs.internal and len(clusters) < 2:
         return witnesses
-    from kafka_forensics.analysis.replicas.group_offsets import malformed_findings  # these are not needed for a partition by itself
+    from kafka_forensics.analysis.replicas import malformed_findings  # these are not needed for a partition by itself
     from kafka_forensics.witnesses.group_log import read_group_history
     from kafka_forensics.witnesses.transaction_log import read_transaction_log
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.replicas import differences
+from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.analysis.replicas.comparison import compare
 from kafka_forensics.engine.local import scan
 from kafka_forensics.evidence.options import ScanOptions

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_forensics.analysis.replicas import differences as module
-from kafka_forensics.analysis.replicas.differences import Difference, Differences, differences
+from kafka_forensics.analysis.replicas import diff as module
+from kafka_forensics.analysis.replicas.diff import Difference, Differences, differences
 from kafka_forensics.model.batches import BatchColumn
 from tests.support.replica_logs import Batch, Logs, batches
 from tests.support.segments import changed, flipped, starts

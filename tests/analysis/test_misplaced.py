@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafka_forensics
-from kafka_forensics.analysis.replicas.differences import differences, walked
+from kafka_forensics.analysis.replicas.diff import differences, walked
 from kafka_forensics.analysis.replicas.range_counts import counted
 from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.analysis.segments.continuity import ContinuityFold, Run

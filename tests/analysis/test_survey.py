@@ -14,7 +14,7 @@ from kafka_forensics.analysis.replicas.digests import BlockDigests
 from kafka_forensics.analysis.segments.continuity import ContinuityFold
 from kafka_forensics.analysis.segments.framing import FramingFold
 from kafka_forensics.analysis.segments.indexes import IndexFold
-from kafka_forensics.analysis.segments.survey import look_over, survey
+from kafka_forensics.analysis.segments.overview import look_over, survey
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchChunk, BatchColumn, Damage
 
 pytestmark = pytest.mark.properties

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from lab.broker_faults import BROKER_SETTINGS, Story, make_broker_faults
+from lab.broker_faults import BROKER_SETTINGS, make_broker_faults
 from lab.cluster import Cluster
 from lab.elections import Held, make_elections
 from lab.fault_base import make_fault_base
 from lab.log_directory_move import copy_while_moving
 from lab.processes import mentioning
+from lab.story import Story
 from lab.watermark_truncation import History, on_new, on_old
 from tests.support.faults import Brokers
 

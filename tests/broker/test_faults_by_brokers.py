@@ -8,8 +8,9 @@ import pytest
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import ScanResult
-from lab.broker_faults import TOPICS, Story
+from lab.broker_faults import TOPICS
 from lab.fault_base import read_log
+from lab.story import Story
 from tests.support.broker_made import (
     AFTER,
     COPIES,

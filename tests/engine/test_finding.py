@@ -15,9 +15,9 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers.log import records as record_parser
 from kafka_forensics.questions.dump import log as dumping_log
-from kafka_forensics.questions.search import search as finding
+from kafka_forensics.questions.search import records as finding
 from kafka_forensics.questions.search.match import Conditions
-from kafka_forensics.questions.search.search import FOUND_COLUMNS, Search, found_columns, search
+from kafka_forensics.questions.search.records import FOUND_COLUMNS, Search, found_columns, search
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.indexes import write_offset_index, write_time_index
 from tests.support.replicas import put_replica

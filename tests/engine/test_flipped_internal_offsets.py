@@ -15,7 +15,7 @@ from kafka_forensics.parsers.kernels.commits import Superseded
 from kafka_forensics.questions.metadata.events import controller_events
 from kafka_forensics.questions.plan.planning import PlanOptions, make_plans
 from kafka_forensics.questions.search.match import Conditions
-from kafka_forensics.questions.search.search import search
+from kafka_forensics.questions.search.records import search
 from kafka_forensics.questions.transactions.listing import transactions
 from kafka_forensics.rereading.misplaced import Placing
 from kafka_forensics.witnesses.group_log import read_group_history, replay_log

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_forensics.analysis.replicas import differences
+from kafka_forensics.analysis.replicas import diff as differences
 from kafka_forensics.engine import local
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions

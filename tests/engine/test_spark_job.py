@@ -18,7 +18,7 @@ from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import Incomplete, ScanResult
-from kafka_forensics.spark import job
+from kafka_forensics.spark import job, tasks
 from tests.support.fake_spark import FakeSession
 from tests.support.faults import LOG_END, healthy
 from tests.support.replicas import put_replica
@@ -86,7 +86,7 @@ def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:
     ],
 )
 def test_how_often_a_task_is_tried(settings: dict[str, str], attempts: int) -> None:
-    assert job.attempts_of(FakeSession(settings)) == attempts  # type: ignore[arg-type]
+    assert tasks.attempts_of(FakeSession(settings)) == attempts  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_last_attempt_tells_what_cannot_be_read(
             return number
 
     monkeypatch.setattr(pyspark, "TaskContext", Context)
-    assert job.is_strict(attempts) is strict
+    assert tasks.is_strict(attempts) is strict
 
 
 @pytest.mark.parametrize(

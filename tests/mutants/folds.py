@@ -124,7 +124,7 @@ MUTANTS = [
         ("beyond = np.flatnonzero(offsets > self.last_offset)", "beyond = np.flatnonzero(offsets <= self.last_offset)"),
     ),
     *mutants_of(
-        "analysis/segments/survey",
+        "analysis/segments/overview",
         "analysis/test_survey",
         (
             "return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd), timed != 0)",

@@ -34,7 +34,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/replicas/differences",
+        "analysis/replicas/diff",
         "analysis/test_differences analysis/test_agreement",
         (
             "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]",
@@ -164,7 +164,7 @@ MUTANTS = [
         ("if self._columns > 2 * MOST_KEPT:", "if self._columns <= 2 * MOST_KEPT:"),
     ),
     *mutants_of(
-        "analysis/replicas/readable",
+        "analysis/replicas/readers",
         "analysis/test_readable",
         ("if control is not None and control.leader == NO_LEADER:", "if control is not None and control.leader != NO_LEADER:"),
         ("if shortest and shortest[0].log_end_offset < end:", "if shortest or shortest[0].log_end_offset < end:"),

@@ -4,6 +4,15 @@ from tests.mutants.mutant import mutants_of
 
 MUTANTS = [
     *mutants_of(
+        "spark/tasks",
+        "engine/test_spark_job",
+        (
+            "return context is not None and context.attemptNumber() + 1 < attempts",
+            "return context is not None and context.attemptNumber() + 1 >= attempts",
+        ),
+        ("return 1 if retries is None else int(retries[1])", "return 1 if retries is not None else int(retries[1])"),
+    ),
+    *mutants_of(
         "spark/job",
         "engine/test_spark_job",
         ("if answer.answer is not None:", "if answer.answer is None:"),
@@ -22,12 +31,7 @@ MUTANTS = [
             "how many tasks fold changes no answer, only the time it takes",
         ),
         ('if ordered.column("slice").to_pylist() != list(numbers):', 'if ordered.column("slice").to_pylist() == list(numbers):'),
-        (
-            "return context is not None and context.attemptNumber() + 1 < attempts",
-            "return context is not None and context.attemptNumber() + 1 >= attempts",
-        ),
         ("if len(held) >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:", "if len(held) < _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:"),
-        ("return 1 if retries is None else int(retries[1])", "return 1 if retries is not None else int(retries[1])"),
         ("if reason is None:", "if reason is not None:"),
         (
             "if (missing := re.search(r\"No module named '([\\w.]+)'\", text)) is not None:",

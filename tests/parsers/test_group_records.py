@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_forensics.model.group_log import RECORD_TYPES
 from kafka_forensics.parsers.internal_topics.group_records import MAX_VALUE_BYTES, read_group_value
 from kafka_forensics.parsers.internal_topics.share_state import ShareKey, read_share_key, read_share_value
-from kafka_forensics.parsers.log.plain_records import plain_records
+from kafka_forensics.parsers.log.record_reader import plain_records
 from kafka_forensics.parsers.spec.flexible import Flexible, parsed
 from kafka_forensics.parsers.spec.group_records import (
     EARLY_GROUP_VALUES,

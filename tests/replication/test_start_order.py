@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_forensics.model.files import EpochEntry
+from kafka_forensics.replication.planner.order import StartOrder, Wish, start_order, wish_of
 from kafka_forensics.replication.planner.plan_steps import steps
 from kafka_forensics.replication.planner.planner import plan_partition
 from kafka_forensics.replication.planner.plans import Broker, PlanControl, PlanPartition, PlanReplica
-from kafka_forensics.replication.planner.start_order import StartOrder, Wish, start_order, wish_of
 
 FIRST = (EpochEntry(0, 0),)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments.survey import Survey
+from kafka_forensics.analysis.segments import Survey
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl

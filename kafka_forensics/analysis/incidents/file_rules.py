@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_forensics.analysis.incidents.replication_rules import each, has, of_subject, some, unclean
 from kafka_forensics.analysis.incidents.signatures import Answer, Case, ReplicaFacts, Signature, against, expected, extra, must
-from kafka_forensics.analysis.segments.indexes import ZeroTail
+from kafka_forensics.analysis.segments import ZeroTail
 from kafka_forensics.model.constants import CONSUMER_OFFSETS_TOPIC, MAX_SEGMENT_SIZE, TRANSACTION_STATE_TOPIC
 
 HEADER_SIZE_UP_TO_MAGIC: Final = 17

@@ -1,1 +1,21 @@
 """The logs of controllers and coordinators replayed into what they say of every partition."""
+
+from kafka_forensics.analysis.internal_topics.controller import Replay
+from kafka_forensics.analysis.internal_topics.controller_copies import AgreedLog, MetadataCopy, add_copy, agree
+from kafka_forensics.analysis.internal_topics.group_log import GroupReplay
+from kafka_forensics.analysis.internal_topics.share_log import ShareReplay
+from kafka_forensics.analysis.internal_topics.transaction_log import TransactionLogReplay, describes
+from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+
+__all__ = [
+    "AgreedLog",
+    "GroupReplay",
+    "MetadataCopy",
+    "Replay",
+    "ShareReplay",
+    "TransactionLogReplay",
+    "Witnesses",
+    "add_copy",
+    "agree",
+    "describes",
+]

@@ -9,12 +9,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
-from kafka_forensics.analysis.replicas.differences import BatchReader, Difference, Differences, differences
-from kafka_forensics.analysis.replicas.fork_cuts import lineage
-from kafka_forensics.analysis.replicas.heads import newest_time, retention_for
-from kafka_forensics.analysis.replicas.range_counts import Counts, counted
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replicas import (
+    BatchReader,
+    Counts,
+    Difference,
+    Differences,
+    Replica,
+    counted,
+    differences,
+    is_compacted,
+    lineage,
+    newest_time,
+    retention_for,
+)
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.changes import UNREADABLE, Change, ChangeKind, ReplicaAt
 from kafka_forensics.model.results import Read

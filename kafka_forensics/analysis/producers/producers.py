@@ -16,7 +16,7 @@ from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.producers import rules
 from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind
 from kafka_forensics.analysis.producers.table import ProducerTable, doubled, move_up
-from kafka_forensics.analysis.segments.survey import Survey, survey
+from kafka_forensics.analysis.segments import Survey, survey
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import COORDINATOR_TOPICS, MAX_SEQUENCE

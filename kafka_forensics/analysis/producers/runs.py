@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments.survey import Survey, survey
+from kafka_forensics.analysis.segments import Survey, survey
 from kafka_forensics.model.batches import BatchColumn
 
 if TYPE_CHECKING:

@@ -1,1 +1,81 @@
 """Replicas of one partition: what each one's own files prove, where they part, what was lost and who holds it."""
+
+from kafka_forensics.analysis.replicas.absent_members import with_absent_members
+from kafka_forensics.analysis.replicas.compaction_policy import is_compacted, replicas_disagree
+from kafka_forensics.analysis.replicas.comparison import Comparison, compare, with_holders
+from kafka_forensics.analysis.replicas.damaged_forks import damaged_by_headers, damaged_offsets
+from kafka_forensics.analysis.replicas.diff import BLOCK_OFFSETS, BatchReader, Difference, Differences, differences, walked
+from kafka_forensics.analysis.replicas.elections import MADE_IN_TURN, electable, judged_by_controller, last_leader
+from kafka_forensics.analysis.replicas.fork_cuts import brokers_epochs, lineage
+from kafka_forensics.analysis.replicas.group_offsets import group_findings, malformed_findings, timestamps_of
+from kafka_forensics.analysis.replicas.heads import head_findings, missing_heads, newest_time, retention_for
+from kafka_forensics.analysis.replicas.leftovers import HeldAside, LoneIndex, leftover_findings, lone_index_findings
+from kafka_forensics.analysis.replicas.missing_behind import uncover_gaps
+from kafka_forensics.analysis.replicas.range_counts import Counts, counted
+from kafka_forensics.analysis.replicas.readers import Readable, readable
+from kafka_forensics.analysis.replicas.recovery import (
+    Outlook,
+    add_recovery,
+    recovery_findings,
+    refused_at,
+    regresses,
+    segment_facts,
+    summarised,
+    swap_finding,
+)
+from kafka_forensics.analysis.replicas.recovery_walk import RecoveryFold
+from kafka_forensics.analysis.replicas.replica import Replica, ReplicaState, whole
+from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
+
+__all__ = [
+    "BLOCK_OFFSETS",
+    "MADE_IN_TURN",
+    "BatchReader",
+    "Comparison",
+    "Counts",
+    "Difference",
+    "Differences",
+    "HeldAside",
+    "LoneIndex",
+    "Outlook",
+    "Readable",
+    "RecoveryFold",
+    "Replica",
+    "ReplicaState",
+    "add_recovery",
+    "brokers_epochs",
+    "compare",
+    "counted",
+    "damage_finding",
+    "damaged_by_headers",
+    "damaged_offsets",
+    "differences",
+    "electable",
+    "group_findings",
+    "head_findings",
+    "is_compacted",
+    "judged_by_controller",
+    "last_leader",
+    "leftover_findings",
+    "lineage",
+    "lone_index_findings",
+    "malformed_findings",
+    "missing_heads",
+    "newest_time",
+    "own_findings",
+    "readable",
+    "recovery_findings",
+    "refused_at",
+    "regresses",
+    "replicas_disagree",
+    "retention_for",
+    "segment_facts",
+    "summarised",
+    "swap_finding",
+    "timestamps_of",
+    "uncover_gaps",
+    "walked",
+    "whole",
+    "with_absent_members",
+    "with_holders",
+]

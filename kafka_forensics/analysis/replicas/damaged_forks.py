@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.segments.continuity import MAX_RELATIVE_OFFSET
+from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.analysis.spans import joined, outside
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Finding

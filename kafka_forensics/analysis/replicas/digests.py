@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments.survey import Survey
+from kafka_forensics.analysis.segments import Survey
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
 

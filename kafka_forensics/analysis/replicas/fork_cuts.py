@@ -5,7 +5,7 @@ from typing import Any
 from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import follower_cut, truncation_offset
-from kafka_forensics.replication.planner.planner import loaded_epochs, recovered_epochs
+from kafka_forensics.replication.planner import loaded_epochs, recovered_epochs
 
 
 def lineage(replica: Replica) -> list[EpochEntry]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
-from kafka_forensics.analysis.replicas.differences import BatchReader, Conflicts
+from kafka_forensics.analysis.replicas.diff import BatchReader, Conflicts
 from kafka_forensics.analysis.replicas.elections import electable
 from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.batches import BatchColumn

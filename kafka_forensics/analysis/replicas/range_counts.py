@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from kafka_forensics.analysis.replicas.differences import BatchReader, walked
+from kafka_forensics.analysis.replicas.diff import BatchReader, walked
 from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kafka_forensics.analysis.segments.survey import Survey
+from kafka_forensics.analysis.segments import Survey
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.replication.recovery_facts import (
     BATCH_BEYOND_FILE,

@@ -4,19 +4,28 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafka_forensics.analysis.epochs.epochs import EpochsFold
-from kafka_forensics.analysis.epochs.starts import epoch_starts
-from kafka_forensics.analysis.placement.key_placement import KeyPlacementFold
-from kafka_forensics.analysis.producers.epoch_bumps import EpochBumps
-from kafka_forensics.analysis.producers.producers import ProducersFold
+from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts
+from kafka_forensics.analysis.placement import KeyPlacementFold
+from kafka_forensics.analysis.producers import EpochBumps, ProducersFold
 from kafka_forensics.analysis.replicas.digests import BlockDigests
 from kafka_forensics.analysis.replicas.recovery_walk import RecoveryFold
-from kafka_forensics.analysis.segments.continuity import ContinuityFold, Course, Irregularity, Run, judge
-from kafka_forensics.analysis.segments.framing import FramingFold
-from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, ZeroTail
-from kafka_forensics.analysis.segments.misplaced import Misplaced, last_in_doubt, out_of_line, put_right
-from kafka_forensics.analysis.segments.survey import survey
-from kafka_forensics.analysis.transactions.transactions import OpenTransaction, TransactionsFold
+from kafka_forensics.analysis.segments import (
+    BadEntry,
+    ContinuityFold,
+    Course,
+    FramingFold,
+    IndexFold,
+    Irregularity,
+    Misplaced,
+    Run,
+    ZeroTail,
+    judge,
+    last_in_doubt,
+    out_of_line,
+    put_right,
+    survey,
+)
+from kafka_forensics.analysis.transactions import OpenTransaction, TransactionsFold
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.batches import BatchChunk
 from kafka_forensics.model.files import EpochEntry, OffsetIndex, TimeIndex

@@ -4,11 +4,9 @@ from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.epochs.ends import differing_end
-from kafka_forensics.analysis.epochs.epochs import EpochRun, checkpoint_contradiction
+from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction, differing_end
 from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.segments.indexes import BadEntry
-from kafka_forensics.analysis.segments.misplaced import BATCH_BEFORE
+from kafka_forensics.analysis.segments import BATCH_BEFORE, BadEntry
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Confidence, Finding, Severity

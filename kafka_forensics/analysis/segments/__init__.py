@@ -1,1 +1,42 @@
 """One segment's batches: their framing, their place in the log, and the indexes that point at them."""
+
+from kafka_forensics.analysis.segments.continuity import MAX_RELATIVE_OFFSET, ContinuityFold, Course, Irregularity, Run, judge
+from kafka_forensics.analysis.segments.framing import FramingFold
+from kafka_forensics.analysis.segments.indexes import BadEntry, IndexFold, ZeroTail, needs_entries
+from kafka_forensics.analysis.segments.misplaced import (
+    BATCH_BEFORE,
+    Misplaced,
+    Witnessed,
+    at_end,
+    by_neighbours,
+    last_in_doubt,
+    move,
+    out_of_line,
+    put_right,
+)
+from kafka_forensics.analysis.segments.overview import Survey, survey
+
+__all__ = [
+    "BATCH_BEFORE",
+    "MAX_RELATIVE_OFFSET",
+    "BadEntry",
+    "ContinuityFold",
+    "Course",
+    "FramingFold",
+    "IndexFold",
+    "Irregularity",
+    "Misplaced",
+    "Run",
+    "Survey",
+    "Witnessed",
+    "ZeroTail",
+    "at_end",
+    "by_neighbours",
+    "judge",
+    "last_in_doubt",
+    "move",
+    "needs_entries",
+    "out_of_line",
+    "put_right",
+    "survey",
+]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.segments.survey import Survey
+from kafka_forensics.analysis.segments.overview import Survey
 from kafka_forensics.model.batches import BatchColumn, Damage
 
 if TYPE_CHECKING:

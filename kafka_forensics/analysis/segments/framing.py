@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.sample import Sample
-from kafka_forensics.analysis.segments.survey import Survey, survey
+from kafka_forensics.analysis.segments.overview import Survey, survey
 from kafka_forensics.model.batches import BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import (
     COMPRESSION_MASK,

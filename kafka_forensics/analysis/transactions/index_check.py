@@ -10,7 +10,7 @@ import numpy as np
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.producers.runs import OffsetRuns, offset_behind
+from kafka_forensics.analysis.producers import OffsetRuns, offset_behind
 from kafka_forensics.analysis.transactions.endings import FIRST_OFFSET, IS_ABORT, LAST_OFFSET, SEGMENT, Ending, as_endings, paired
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import TXN_INDEX_ENTRY_SIZE

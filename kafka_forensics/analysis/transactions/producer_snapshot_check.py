@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.producers.producers import ProducerState
-from kafka_forensics.analysis.producers.runs import OffsetRuns
+from kafka_forensics.analysis.producers import OffsetRuns, ProducerState
 from kafka_forensics.analysis.transactions.transactions import TransactionState
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot

@@ -7,7 +7,7 @@ to their first marker there: this `lead` is kept as it is and judged when the le
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.producers.table import find_producer
+from kafka_forensics.analysis.producers import find_producer
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.constants import (
     CONTROL_ABORT,

@@ -12,8 +12,7 @@ import numpy as np
 
 from kafka_forensics.analysis import bounds
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.producers.runs import Extremes, OffsetRuns, offset_behind
-from kafka_forensics.analysis.producers.table import ProducerTable
+from kafka_forensics.analysis.producers import Extremes, OffsetRuns, ProducerTable, offset_behind
 from kafka_forensics.analysis.transactions import rules
 from kafka_forensics.analysis.transactions.endings import Ending, Endings, as_endings
 from kafka_forensics.analysis.transactions.markers import MARKERS_KEPT, LastMarkers, LastRows

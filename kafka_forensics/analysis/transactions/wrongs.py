@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.producers.runs import Extremes, offset_behind
+from kafka_forensics.analysis.producers import Extremes, offset_behind
 from kafka_forensics.analysis.transactions.markers import COORDINATOR_EPOCH, OFFSET, fallen_epochs
 
 if TYPE_CHECKING:

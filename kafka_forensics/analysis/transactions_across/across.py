@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.internal_topics.transaction_log import describes
-from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.analysis.internal_topics import describes
+from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_across.decided import Commits, Contradiction, contradictions
 from kafka_forensics.analysis.transactions_across.disagree import disagreements
 from kafka_forensics.analysis.transactions_across.facts import CollectedFacts, PartitionFacts, PartitionTransactions

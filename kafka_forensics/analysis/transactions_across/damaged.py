@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_forensics.analysis.replicas.damaged_forks import damaged_offsets
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.analysis.replicas import Replica, damaged_offsets
+from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.model.files import ProducerEntry
 
 SPANS_TOLD: Final = 16

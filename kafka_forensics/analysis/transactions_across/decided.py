@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
-from kafka_forensics.analysis.transactions.rules import COMMIT, DATA_EPOCH, UNREADABLE
-from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.analysis.transactions import (
+    COMMIT,
+    DATA_EPOCH,
+    OFFSET,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    TIMESTAMP,
+    TYPE,
+    UNREADABLE,
+    OpenTransaction,
+)
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.model.constants import CONTROL_COMMIT
 from kafka_forensics.model.transaction_log import (

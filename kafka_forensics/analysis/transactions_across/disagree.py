@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.transactions import rules
-from kafka_forensics.analysis.transactions.markers import OFFSET, TIMESTAMP
+from kafka_forensics.analysis.transactions import OFFSET, TIMESTAMP, rules
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.model.findings import Confidence, Finding, Severity
 from kafka_forensics.model.transaction_log import DEFAULT_MAX_TIMEOUT_MS, LATE_BUFFER_MS, TopicPartition

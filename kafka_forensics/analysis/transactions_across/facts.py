@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.replicas.elections import electable
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
-from kafka_forensics.analysis.transactions.transactions import OpenTransaction
+from kafka_forensics.analysis.replicas import Replica, electable
+from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import WITNESS_TOPICS
 from kafka_forensics.model.files import ProducerEntry

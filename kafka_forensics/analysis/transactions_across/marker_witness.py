@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
-from kafka_forensics.analysis.replicas.elections import MADE_IN_TURN, electable
-from kafka_forensics.analysis.transactions.markers import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
+from kafka_forensics.analysis.replicas import MADE_IN_TURN, electable
+from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import PartitionFacts
 from kafka_forensics.model.constants import CONTROL_COMMIT

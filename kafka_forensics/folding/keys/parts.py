@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction.key_rows import State
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.segments.misplaced import Misplaced
+from kafka_forensics.analysis.compaction import State
+from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.analysis.transactions import endings
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.results import Incomplete

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.compaction.compaction import KeyComparison, KeyTally, Pair, Side
-from kafka_forensics.analysis.compaction.findings import cleaned_end, retention
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.compaction import KeyComparison, KeyTally, Pair, Side, cleaned_end, retention
+from kafka_forensics.analysis.replicas import Replica
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.keys.parts import Decided, KeyPart
 from kafka_forensics.model.results import Incomplete

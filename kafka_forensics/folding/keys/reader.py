@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import xxhash
 
-from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place
-from kafka_forensics.analysis.segments.misplaced import Misplaced, move
+from kafka_forensics.analysis.compaction import ROW_WIDTH, TOMBSTONE, TRANSACTIONAL, Row, State, place
+from kafka_forensics.analysis.segments import Misplaced, move
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys.parts import Decided, KeyCounts, KeyPart
@@ -25,10 +25,7 @@ from kafka_forensics.model.records import RECORD_COLUMNS, RECORD_ROWS, RecordCol
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.gather import gather_records
 from kafka_forensics.parsers.kernels.records import readable
-from kafka_forensics.parsers.log.codecs import HELD_BYTES
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import DecodedBatch, decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.log import HELD_BYTES, DecodedBatch, SegmentReader, decode_batch, inspector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

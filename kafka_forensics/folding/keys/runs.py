@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH, Row, reduced
+from kafka_forensics.analysis.compaction import ROW_WIDTH, Row, reduced
 from kafka_forensics.errors import SourceError
 
 if TYPE_CHECKING:

@@ -1,1 +1,31 @@
 """Records of the internal topics: the controller's, the transaction and group coordinators', and share groups'."""
+
+from kafka_forensics.parsers.internal_topics.consumer_offsets import (
+    check_value,
+    read_group_metadata,
+    read_key,
+    read_offset_commit,
+)
+from kafka_forensics.parsers.internal_topics.group_records import MAX_VALUE_BYTES, read_group_value
+from kafka_forensics.parsers.internal_topics.internal_records import teller
+from kafka_forensics.parsers.internal_topics.metadata_log import NO_OP_FRAME, decode_metadata_record
+from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, SNAPSHOT, read_share_key, read_share_value
+from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value
+
+__all__ = [
+    "MAX_VALUE_BYTES",
+    "NO_OP_FRAME",
+    "SHARE_RECORDS",
+    "SNAPSHOT",
+    "check_value",
+    "decode_metadata_record",
+    "parse_transaction_log_key",
+    "parse_transaction_log_value",
+    "read_group_metadata",
+    "read_group_value",
+    "read_key",
+    "read_offset_commit",
+    "read_share_key",
+    "read_share_value",
+    "teller",
+]

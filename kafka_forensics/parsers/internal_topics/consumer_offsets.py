@@ -17,7 +17,7 @@ from kafka_forensics.model.group_log import (
     GroupMetadata,
     OffsetCommit,
 )
-from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
 
 _WITH_EPOCH: Final = Struct(">hqih")
 _INT64: Final = Struct(">q")

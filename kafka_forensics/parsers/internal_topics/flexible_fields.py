@@ -11,7 +11,7 @@ from math import isfinite
 from struct import Struct, error, unpack_from
 from typing import Any, Final
 
-from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 

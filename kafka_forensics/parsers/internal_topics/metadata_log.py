@@ -30,7 +30,7 @@ from kafka_forensics.parsers.internal_topics.flexible_fields import (
     structure,
     uuid,
 )
-from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
 
 NAMES: Final = {
     0: "REGISTER_BROKER_RECORD",

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from kafka_forensics.model.transaction_log import TRANSACTION_STATES, TopicPartition, TransactionMetadata
-from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
+from kafka_forensics.parsers.log import OverlongVarintError, read_unsigned
 
 _HEAD: Final = Struct(">hqhib")
 _TIMES: Final = Struct(">qq")

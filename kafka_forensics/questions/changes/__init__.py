@@ -1,1 +1,38 @@
 """`changes`: every replica compared with itself from one snapshot to the next."""
+
+from kafka_forensics.questions.changes.partition import Words, disks_of
+from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice, change_slices
+from kafka_forensics.questions.changes.snapshots import (
+    Compared,
+    Snapshot,
+    changes,
+    compared,
+    finished,
+    gather_snapshots,
+    named_snapshots,
+    reached_apart,
+    require_several,
+    snapshot_paths,
+)
+from kafka_forensics.questions.changes.tasks import judge_changes
+
+__all__ = [
+    "REPLICAS_A_SNAPSHOT",
+    "ChangeAnswer",
+    "ChangeSlice",
+    "ChangesCommon",
+    "Compared",
+    "Snapshot",
+    "Words",
+    "change_slices",
+    "changes",
+    "compared",
+    "disks_of",
+    "finished",
+    "gather_snapshots",
+    "judge_changes",
+    "named_snapshots",
+    "reached_apart",
+    "require_several",
+    "snapshot_paths",
+]

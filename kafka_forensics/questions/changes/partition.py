@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kafka_forensics.analysis.over_time.changes import Between, LogChanges, change, log_changes
-from kafka_forensics.analysis.over_time.lost import Newer, Went, committed_gone, keys_lost
-from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
-from kafka_forensics.analysis.replicas.range_counts import Counts
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
+from kafka_forensics.analysis.replicas import Counts, Replica, is_compacted
 from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.merging import Merged
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.folding.keys.question import KeysApart
+    from kafka_forensics.folding.keys import KeysApart
 
 Broker = int | str
 
@@ -208,7 +205,7 @@ def _cleaned(
     old: Replica, new: Replica, older: At, newer: At, result: LogChanges, reader: LogReader, findings: list[Finding]
 ) -> list[Change]:
     """The row about what compaction took, and a finding if it took what it never takes."""
-    from kafka_forensics.analysis.compaction.compaction import EXPLANATIONS, REASONS, Pair  # few partitions pay for it
+    from kafka_forensics.analysis.compaction import EXPLANATIONS, REASONS, Pair  # few partitions pay for it
     from kafka_forensics.judging.compaction import sweep
 
     start = max(old.log_start_offset, new.log_start_offset)

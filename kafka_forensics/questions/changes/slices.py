@@ -7,7 +7,7 @@ from typing import Final
 from kafka_forensics.engine.slices import Slice, slices
 from kafka_forensics.engine.task_values import Common, SliceAnswer
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
-from kafka_forensics.folding.keys.question import KeyAnswer, KeyQuestion
+from kafka_forensics.folding.keys import KeyAnswer, KeyQuestion
 from kafka_forensics.questions.changes.partition import Disks, PartitionChanges, Word, Words
 
 REPLICAS_A_SNAPSHOT: Final = 1 << 16

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import groupby, pairwise
 from typing import Final
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
 from kafka_forensics.errors import SourceError, UsageError

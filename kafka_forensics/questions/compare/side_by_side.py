@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replicas import Replica
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather
@@ -18,7 +18,7 @@ from kafka_forensics.model.constants import CONTROL_MASK
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import PartitionSummary, Read, ScanResult
-from kafka_forensics.parsers.log.control import parse_control_record
+from kafka_forensics.parsers.log import parse_control_record
 from kafka_forensics.rereading.reader import LogReader
 
 if TYPE_CHECKING:

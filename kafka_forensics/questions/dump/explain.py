@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import LOG_OVERHEAD, RECORD_BATCH_OVERHEAD
 from kafka_forensics.parsers.bounded import DamageList, read_text
-from kafka_forensics.parsers.log.records import decode_batch
-from kafka_forensics.parsers.log_dir.file_names import FileKind
+from kafka_forensics.parsers.log import decode_batch
+from kafka_forensics.parsers.log_dir import FileKind
 from kafka_forensics.parsers.spec.index import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafka_forensics.parsers.spec.legacy import LEGACY_ENTRY_HEADER, LEGACY_MESSAGES
 from kafka_forensics.parsers.spec.producer_snapshot import PRODUCER_ENTRY, SNAPSHOT_HEADER
@@ -17,7 +17,7 @@ from kafka_forensics.parsers.spec.record import RECORD_BODY, VARINT
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 from kafka_forensics.parsers.spec.transaction_index import ABORTED_TXN
 from kafka_forensics.questions.dump.inputs import LOG_KINDS, DumpFile, DumpOptions
-from kafka_forensics.questions.dump.kafka_dump_log.segment import struct_of
+from kafka_forensics.questions.dump.kafka_dump_log import struct_of
 from kafka_forensics.questions.dump.log import chunks_of
 from kafka_forensics.questions.dump.meaning import meaning
 from kafka_forensics.questions.dump.small_files import small_rows

@@ -12,8 +12,14 @@ from kafka_forensics.evidence.paths import lone_file_name, members_left_out, not
 from kafka_forensics.evidence.selection import fits, nothing_there, raise_unless_hidden
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log_dir.discovery import LogDirectory, PartitionDirectory
-from kafka_forensics.parsers.log_dir.file_names import LOG_DIRECTORY_KINDS, FileKind, parse_file_name, parse_partition_name
+from kafka_forensics.parsers.log_dir import (
+    LOG_DIRECTORY_KINDS,
+    FileKind,
+    LogDirectory,
+    PartitionDirectory,
+    parse_file_name,
+    parse_partition_name,
+)
 from kafka_forensics.rereading.record_states import later_segments
 from kafka_forensics.storage.open import open_beside
 

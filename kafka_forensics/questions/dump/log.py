@@ -14,11 +14,8 @@ from kafka_forensics.model.constants import (
     control_record_name,
 )
 from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, Record
-from kafka_forensics.parsers.internal_topics.internal_records import teller
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
+from kafka_forensics.parsers.internal_topics import teller
+from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
 from kafka_forensics.rereading.record_states import NONE, UNKNOWN, RecordStates, txn_facts
 from kafka_forensics.rereading.seeking import start_position

@@ -12,14 +12,15 @@ from kafka_forensics.model.constants import (
     TXN_INDEX_ENTRY_SIZE,
 )
 from kafka_forensics.parsers.bounded import DamageList, read_text
-from kafka_forensics.parsers.checkpoints.identity import parse_clean_shutdown, parse_meta_properties, parse_partition_metadata
-from kafka_forensics.parsers.checkpoints.leader_epochs import parse_leader_epochs
-from kafka_forensics.parsers.checkpoints.offsets import parse_offset_checkpoint
-from kafka_forensics.parsers.indexes.offset_index import parse_offset_index
-from kafka_forensics.parsers.indexes.producer_snapshot import parse_producer_snapshot
-from kafka_forensics.parsers.indexes.time_index import parse_time_index
-from kafka_forensics.parsers.indexes.transaction_index import parse_transaction_index
-from kafka_forensics.parsers.log_dir.file_names import OFFSET_CHECKPOINTS, FileKind
+from kafka_forensics.parsers.checkpoints import (
+    parse_clean_shutdown,
+    parse_leader_epochs,
+    parse_meta_properties,
+    parse_offset_checkpoint,
+    parse_partition_metadata,
+)
+from kafka_forensics.parsers.indexes import parse_offset_index, parse_producer_snapshot, parse_time_index, parse_transaction_index
+from kafka_forensics.parsers.log_dir import OFFSET_CHECKPOINTS, FileKind
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
 
 if TYPE_CHECKING:

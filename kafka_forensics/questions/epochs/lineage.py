@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafka_forensics.analysis.epochs.epochs import EpochRun
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.transactions_across.damaged import DamagedLog, damage_of
+from kafka_forensics.analysis.epochs import EpochRun
+from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.transactions_across import DamagedLog, damage_of
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions

@@ -2,14 +2,13 @@
 
 from collections.abc import Collection
 
-from kafka_forensics.analysis.replicas.elections import last_leader
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replicas import Replica, last_leader
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, misnamed
 from kafka_forensics.evidence.selection import listed
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionControl
-from kafka_forensics.replication.planner.plans import Broker, PlanControl
+from kafka_forensics.replication.planner import Broker, PlanControl
 
 
 def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHistory | None) -> None:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import HARMLESS_TAILS
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.replication.planner.plans import NO_WORD
+from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.replication.planner import NO_WORD
 
 if TYPE_CHECKING:
     from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan

@@ -7,10 +7,7 @@ from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
 from typing import Final
 
-from kafka_forensics.analysis.replicas.differences import BLOCK_OFFSETS, Differences, differences, walked
-from kafka_forensics.analysis.replicas.fork_cuts import brokers_epochs
-from kafka_forensics.analysis.replicas.recovery import refused_at
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replicas import BLOCK_OFFSETS, Differences, Replica, brokers_epochs, differences, refused_at, walked
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import broker_order, gather
@@ -30,9 +27,7 @@ from kafka_forensics.questions.plan.controller import why_no_word
 from kafka_forensics.questions.plan.damage import damaged_offsets, has_unknown_bytes, unproven, unread_offsets
 from kafka_forensics.questions.plan.witnesses import witnesses_of
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, counted, normalised, without
-from kafka_forensics.replication.planner.plan_steps import Steps, steps
-from kafka_forensics.replication.planner.planner import plan_partition
-from kafka_forensics.replication.planner.plans import (
+from kafka_forensics.replication.planner import (
     NO_WORD,
     UNSAID,
     Broker,
@@ -42,11 +37,16 @@ from kafka_forensics.replication.planner.plans import (
     Plan,
     PlanPartition,
     PlanReplica,
+    StartOrder,
+    Steps,
     Strays,
     TruncateBy,
     Witness,
+    plan_partition,
+    start_order,
+    steps,
+    wish_of,
 )
-from kafka_forensics.replication.planner.start_order import StartOrder, start_order, wish_of
 from kafka_forensics.rereading.reader import LogReader
 from kafka_forensics.witnesses.controller import present_topic
 from kafka_forensics.witnesses.witnesses import read_witnesses

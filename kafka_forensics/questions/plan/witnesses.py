@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.transactions_across.marker_witness import completed, proven_by
+from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.transactions_across import completed, proven_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.transaction_log import TransactionLog
-from kafka_forensics.replication.planner.plans import Witness
+from kafka_forensics.replication.planner import Witness
 
 if TYPE_CHECKING:
     from kafka_forensics.rereading.reader import LogReader

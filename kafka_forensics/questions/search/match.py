@@ -10,12 +10,12 @@ import numpy as np
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import COMPRESSION_MASK, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from kafka_forensics.model.records import Record, RecordColumn
-from kafka_forensics.parsers.log.codecs import HELD_BYTES
+from kafka_forensics.parsers.log import HELD_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kafka_forensics.parsers.log.records import DecodedBatch
+    from kafka_forensics.parsers.log import DecodedBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
+from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2
 from kafka_forensics.model.transaction_log import Decision
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.analysis.replicas.replica import Replica
-from kafka_forensics.analysis.transactions.transactions import OpenTransaction
-from kafka_forensics.analysis.transactions_across.damaged import DamagedLog, damage_of, hidden_by_damage
-from kafka_forensics.analysis.transactions_across.facts import best_copy
+from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.transactions import OpenTransaction
+from kafka_forensics.analysis.transactions_across import DamagedLog, best_copy, damage_of, hidden_by_damage
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, gather, typed_path

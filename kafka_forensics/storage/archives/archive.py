@@ -26,8 +26,7 @@ from kafka_forensics.storage.archives.members import (
 from kafka_forensics.storage.archives.tar_index import TarIndex
 from kafka_forensics.storage.archives.zip_header import DEFLATED, ENCRYPTED, METHOD_NAMES, STORED, local_record
 from kafka_forensics.storage.archives.zip_index import ZipIndex
-from kafka_forensics.storage.local.directory import LocalSource
-from kafka_forensics.storage.local.links import DANGLING
+from kafka_forensics.storage.local import DANGLING, LocalSource
 from kafka_forensics.storage.source import NOT_REGULAR, ByteFile, ByteSource, Entry, EntryKind
 
 DECODERS: Final[dict[str, Callable[[ByteFile], Decoder]]] = {"gz": GzipDecoder, "xz": XzDecoder, "zst": ZstdDecoder}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.local.links import CIRCLE, DANGLING, MAX_LINKS, OUTSIDE, TOO_MANY
+from kafka_forensics.storage.local import CIRCLE, DANGLING, MAX_LINKS, OUTSIDE, TOO_MANY
 from kafka_forensics.storage.source import EntryKind
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.errors import SourceError
-from kafka_forensics.storage.archives.member_file import HeldBytes, MemberFile
-from kafka_forensics.storage.archives.members import MAX_MEMBERS, MAX_NAME, note
+from kafka_forensics.storage.archives import MAX_MEMBERS, MAX_NAME, HeldBytes, MemberFile, note
 from kafka_forensics.storage.remote.errors import RequestFailedError, attempt, source_error
 from kafka_forensics.storage.remote.file import RemoteFile
 from kafka_forensics.storage.remote.listing import children

@@ -11,11 +11,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafka_forensics.model.group_log import GROUP_METADATA_TYPE, MEMBER_TYPES, OFFSET_COMMIT_TYPES
-from kafka_forensics.parsers.internal_topics.consumer_offsets import read_key, read_offset_commit
-from kafka_forensics.parsers.internal_topics.group_records import MAX_VALUE_BYTES
-from kafka_forensics.parsers.internal_topics.metadata_log import decode_metadata_record
-from kafka_forensics.parsers.internal_topics.share_state import SHARE_RECORDS, read_share_key
-from kafka_forensics.parsers.internal_topics.transaction_state import parse_transaction_log_key, parse_transaction_log_value
+from kafka_forensics.parsers.internal_topics import (
+    MAX_VALUE_BYTES,
+    SHARE_RECORDS,
+    decode_metadata_record,
+    parse_transaction_log_key,
+    parse_transaction_log_value,
+    read_key,
+    read_offset_commit,
+    read_share_key,
+)
 from kafka_forensics.parsers.spec.consumer_offsets import GROUP_METADATA_VALUES
 from kafka_forensics.parsers.spec.consumer_protocol import ASSIGNMENT, NEWEST, SUBSCRIPTIONS
 from kafka_forensics.parsers.spec.flexible import Flexible, parsed, without_defaults

@@ -28,7 +28,7 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, RECORD_COLUMNS, TIMESTAMP_TYPES, RecordColumn
 from kafka_forensics.parsers.kernels.records import OK, check_message, read_varint, readable, scan_records
-from kafka_forensics.parsers.log.codecs import decompress
+from kafka_forensics.parsers.log import decompress
 from kafka_forensics.parsers.spec.legacy import LEGACY_ENTRY_HEADER, LEGACY_MESSAGE_V1
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 

@@ -16,17 +16,13 @@ from kafka_forensics.model.batches import CHUNK_ROWS, BatchChunk, BatchColumn, D
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.inspection import inspector
-from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader
-from kafka_forensics.parsers.log_dir.discovery import PartitionDirectory, SegmentFiles
-from kafka_forensics.parsers.log_dir.file_names import FileKind
-from kafka_forensics.questions.dump.log import portions
+from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
+from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
+from kafka_forensics.questions.dump import portions
 from kafka_forensics.questions.search.match import Conditions, holding, may_hold
 from kafka_forensics.rereading.misplaced import Placing
 from kafka_forensics.rereading.seeking import start_position, start_position_for_time
-from kafka_forensics.storage.archives.archive import reading_order
+from kafka_forensics.storage.archives import reading_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

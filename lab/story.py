@@ -1,0 +1,69 @@
+"""What the histories of one cluster are told with: its clients, what they write, and copies of its log directories."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_forensics.model.results import ScanResult
+from lab.cluster import ADMIN_TIMEOUT_SECONDS, Cluster, settled
+from lab.fault_base import copy_brokers
+from lab.jvm import wait_until
+from lab.workload import FLUSH_TIMEOUT_SECONDS, Message, Writer, end_offsets, event
+
+ANSWERED_SECONDS: Final = 0.5
+"""A fetch that waits for a record is answered by then."""
+
+
+def messages(kind: str, first: int, count: int) -> list[Message]:
+    """`count` records numbered from `first`."""
+    return [Message(event(kind, number), b"key-%d" % (number % 10)) for number in range(first, first + count)]
+
+
+@dataclass
+class Story:
+    """The cluster, and what its clients keep from one chapter to the next. Copies go below `root`."""
+
+    cluster: Cluster
+    root: Path
+    partitions: dict[str, int]
+    """How many each topic has."""
+    producers: dict[str, Writer] = field(default_factory=dict)
+    """Transactional producers that go on later, or never."""
+    disturbed: dict[str, ScanResult] = field(default_factory=dict)
+    """Topic → answer of a scan while brokers changed it."""
+
+    def write(self, topic: str, count: int, *, kind: str = "event", partition: int = 0, each: int = 10, acks: str = "all") -> int:
+        """Records in batches; the end offset that the leader acknowledged."""
+        writer = Writer(self.cluster, acks=acks)
+        for first in range(0, count, each):
+            writer.batch(topic, messages(kind, first, min(each, count - first)), partition)
+        return writer.end_offset
+
+    def write_unfetched(self, topic: str) -> None:
+        """With all but the leader, broker 1, frozen, for less than their sessions last.
+
+        Each may have sent a fetch before, whose answer takes the first batch, not both.
+        """
+        writer = Writer(self.cluster, acks="1")
+        writer.producer.list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS)
+        self.cluster.freeze(2, 3)
+        for first in (0, 3):
+            writer.batch(topic, messages("uncommitted", first, 3))
+            time.sleep(ANSWERED_SECONDS)
+
+    def transactional(self, name: str) -> Writer:
+        """A transactional producer, ready to begin; one that soon gives up waiting for a broker that is frozen."""
+        writer = Writer(self.cluster, transactional_id=name, transaction_timeout_ms=900_000, socket_timeout_ms=5000)
+        writer.producer.init_transactions(FLUSH_TIMEOUT_SECONDS)
+        return writer
+
+    def settle(self, *topics: str) -> None:
+        """Wait until every running broker's checkpoint has the high watermarks that leaders tell."""
+        ends = end_offsets(self.cluster, {topic: self.partitions[topic] for topic in topics})
+        wait_until(f"checkpoints of {topics} follow", settled(self.cluster, ends), timeout_seconds=30)
+
+    def copy(self, name: str) -> Path:
+        """All log directories as they lie there now."""
+        copy_brokers(self.cluster, self.root / name)
+        return self.root / name
