@@ -5,7 +5,7 @@ from tests.mutants.mutant import mutants_of
 MUTANTS = [
     *mutants_of(
         "analysis/producers/producers",
-        "analysis/test_producers_rules analysis/test_bounds",
+        "analysis/producers/test_producers_rules analysis/test_bounds",
         ("known = producer >= 0 and int(self._table.rows[producer, rules.FIRST_OFFSET]) <= row[4]", "known = producer >= 0"),
         (
             "if together - int(returning.sum()) <= bounds.MAX_PRODUCERS:",
@@ -25,7 +25,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/producers/rules",
-        "analysis/test_producers_rules analysis/test_producers_laws",
+        "analysis/producers/test_producers_rules analysis/producers/test_producers_laws",
         (
             "same = windows[row, FIRST_SEQUENCE] == first and windows[row, LAST_SEQUENCE] == last",
             "same = windows[row, FIRST_SEQUENCE] == first or windows[row, LAST_SEQUENCE] == last",
@@ -50,7 +50,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/producers/runs",
-        "analysis/test_producers_runs analysis/test_producers_rules",
+        "analysis/producers/test_producers_runs analysis/producers/test_producers_rules",
         ("breaks = lost | (base[rows] - 1 != before)", "breaks = lost | (base[rows] - 1 == before)"),
         (
             "    def _begin(self, start_offset: int, position: int) -> None:\n        if self.start_offset < 0:",
@@ -67,7 +67,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/segments/continuity",
-        "analysis/test_continuity analysis/test_continuity_counts",
+        "analysis/segments/test_continuity analysis/segments/test_continuity_counts",
         ("if base.size == 0:", "if base.size != 0:"),
         (
             "for row in range(int(sound[-1]) + 1 if sound.size else 0, good.size):",
@@ -81,7 +81,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/epochs/epochs",
-        "analysis/test_epochs",
+        "analysis/epochs/test_epochs",
         (
             "beside = self.runs[index + 1] if previous is None else previous",
             "beside = self.runs[index + 1] if previous is not None else previous",
@@ -101,7 +101,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/segments/framing",
-        "analysis/test_framing",
+        "analysis/segments/test_framing",
         (
             'if one.kind in _HIDING and "stored_crc" not in one.detail and self._segment not in self.hiding:',
             'if one.kind in _HIDING or "stored_crc" not in one.detail and self._segment not in self.hiding:',
@@ -117,7 +117,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/segments/indexes",
-        "analysis/test_indexes",
+        "analysis/segments/test_indexes",
         ("ascending = bool(np.all(values[1:] >= values[:-1]))", "ascending = bool(np.all(values[1:] < values[:-1]))"),
         ("if columns.shape[1] == 0:", "if columns.shape[1] != 0:"),
         ("int(at.max(initial=-1)),", "int(at.min(initial=-1)),"),
@@ -125,7 +125,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/segments/overview",
-        "analysis/test_survey",
+        "analysis/segments/test_overview",
         (
             "return Survey(not rough, changes == 0, producers > 0, int(records), int(max_timestamp), int(odd), timed != 0)",
             "return Survey(not rough, changes == 0, producers <= 0, int(records), int(max_timestamp), int(odd), timed != 0)",
@@ -149,7 +149,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replicas/digests",
-        "analysis/test_digests analysis/test_differences",
+        "analysis/replicas/test_digests analysis/replicas/test_diff",
         (
             "first, end = min(first, self.first_block), max(end, self.first_block + len(self.sums))",
             "first, end = max(first, self.first_block), max(end, self.first_block + len(self.sums))",
@@ -179,7 +179,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/transactions/transactions",
-        "analysis/test_transactions_rules analysis/test_transactions_laws",
+        "analysis/transactions/test_transactions_rules analysis/transactions/test_transactions_laws",
         ("while done < len(theirs):", "while done <= len(theirs):"),
         (
             "committed = int(used[rules.COMMITTED]) + int((kinds == rules.COMMIT).sum())",

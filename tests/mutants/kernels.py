@@ -5,7 +5,7 @@ from tests.mutants.mutant import mutants_of
 MUTANTS = [
     *mutants_of(
         "parsers/kernels/walk",
-        "parsers/test_walk",
+        "parsers/kernels/test_walk",
         ("    if position + 61 > file_size:\n        return -1", "    if position + 61 >= file_size:\n        return -1"),
         ("if delta >= 0:", "if delta < 0:"),
         (
@@ -44,7 +44,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "parsers/kernels/records",
-        "parsers/test_record_kernels parsers/test_legacy parsers/test_records",
+        "parsers/kernels/test_record_kernels parsers/log/test_legacy parsers/log/test_records",
         ("if magic > 1 or length < 14 + 8 * magic:", "if length < 14 + 8 * magic:"),
         ("if position >= end:", "if position < end:"),
         ("return (byte >> 1) ^ -(byte & 1), position + 1", "return (byte >> 1) ^ -(byte & 1), position"),
@@ -76,7 +76,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "parsers/kernels/search",
-        "parsers/test_segment_damage parsers/test_segment_search",
+        "parsers/log/test_segment_damage parsers/log/test_segment_search",
         ("if magic > 2 or (magic < 2 and not legacy):", "if magic <= 2 or (magic < 2 and not legacy):"),
         (
             "if size < (61 if magic == 2 else 26 + 8 * magic) or position + size > file_size:",
@@ -90,13 +90,13 @@ MUTANTS = [
     ),
     *mutants_of(
         "parsers/kernels/gather",
-        "parsers/test_gather",
+        "parsers/kernels/test_gather",
         ("if not wanted[row]:", "if wanted[row]:"),
         ("if code == OK and found != columns[_RECORDS_COUNT, row]:", "if code == OK or found != columns[_RECORDS_COUNT, row]:"),
     ),
     *mutants_of(
         "parsers/kernels/partitioners",
-        "parsers/test_partitioners",
+        "parsers/kernels/test_partitioners",
         (
             "out[_CRC32, row] = 0 if length < 0 else crc32(buffer, start, start + length, 0)",
             "out[_CRC32, row] = 0 if length >= 0 else crc32(buffer, start, start + length, 0)",

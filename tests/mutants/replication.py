@@ -5,7 +5,7 @@ from tests.mutants.mutant import mutants_of
 MUTANTS = [
     *mutants_of(
         "replication/epochs",
-        "replication/test_epoch_rules replication/test_planner",
+        "replication/test_epoch_rules replication/planner/test_planner",
         ("if leader_epoch < entries[0].leader_epoch:", "if leader_epoch <= entries[0].leader_epoch:"),
         (
             "return max((entry.leader_epoch for entry in entries if entry.start_offset <= offset), default=None)",
@@ -111,7 +111,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "replication/offset_ranges",
-        "replication/test_planner_properties replication/test_planner",
+        "replication/planner/test_planner_properties replication/planner/test_planner",
         ("if start <= low and high <= end:", "if start <= low or high <= end:"),
         (
             "return tuple((max(a, start), min(b, end)) for a, b in ranges if max(a, start) < min(b, end))",
@@ -136,7 +136,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "replication/planner/planner",
-        "replication/test_plan_cuts replication/test_planner replication/test_planner_properties",
+        "replication/planner/test_plan_cuts replication/planner/test_planner replication/planner/test_planner_properties",
         ("below = max(one.log_start_offset, new.log_start_offset)", "below = min(one.log_start_offset, new.log_start_offset)"),
         (
             "latest = max((one.leader_epoch for one in entries), default=-1)",
@@ -171,7 +171,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "replication/planner/plan_steps",
-        "replication/test_plan_steps",
+        "replication/planner/test_plan_steps",
         (
             "absent = [one.broker for one in plan.missing if one.kind in unseen and one.broker is not None]",
             "absent = [one.broker for one in plan.missing if one.kind not in unseen and one.broker is not None]",

@@ -5,7 +5,8 @@ from tests.mutants.mutant import mutants_of
 MUTANTS = [
     *mutants_of(
         "analysis/replicas/forks",
-        "analysis/test_forks analysis/test_forks_kept analysis/test_forks_losers analysis/test_forks_retention",
+        "analysis/replicas/test_forks analysis/replicas/test_forks_kept "
+        "analysis/replicas/test_forks_losers analysis/replicas/test_forks_retention",
         ("end = min(end, _agree_from(replicas, conflicts, end))", "end = max(end, _agree_from(replicas, conflicts, end))"),
         (
             'ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]',
@@ -19,7 +20,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replicas/fork_cuts",
-        "analysis/test_forks analysis/test_forks_kept analysis/test_forks_losers",
+        "analysis/replicas/test_forks analysis/replicas/test_forks_kept analysis/replicas/test_forks_losers",
         (
             "if not mine or not theirs or theirs[-1].leader_epoch <= mine[-1].leader_epoch:",
             "if not mine or not theirs or theirs[-1].leader_epoch > mine[-1].leader_epoch:",
@@ -35,7 +36,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replicas/diff",
-        "analysis/test_differences analysis/test_agreement",
+        "analysis/replicas/test_diff analysis/replicas/test_agreement",
         (
             "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]",
             "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind != one.kind)]",
@@ -62,7 +63,8 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replicas/comparison",
-        "analysis/test_agreement analysis/test_holders analysis/test_forks_losers analysis/test_forks_retention",
+        "analysis/replicas/test_agreement analysis/replicas/test_holders "
+        "analysis/replicas/test_forks_losers analysis/replicas/test_forks_retention",
         ("    if not ranges:\n        return\n    for one", "    if ranges + 1:\n        return\n    for one"),
         ("elif len(ends) > 1:", "elif len(ends) <= 1:"),
         (
@@ -76,7 +78,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replicas/verdicts",
-        "analysis/test_verdicts faults/test_faults_segments",
+        "analysis/replicas/test_verdicts faults/test_faults_segments",
         ("return not _torn(replica, before) and not cut", "return not cut"),
         ("end_offset and beyond and not _torn(replica, segment):", "end_offset and beyond:"),
         (
@@ -110,7 +112,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/transactions/rules",
-        "analysis/test_transactions_rules analysis/test_transactions_laws",
+        "analysis/transactions/test_transactions_rules analysis/transactions/test_transactions_laws",
         ("if marker[MARKER_TYPE] == CONTROL_COMMIT:", "if marker[MARKER_TYPE] != CONTROL_COMMIT:"),
         (
             "if producers[producer, SEEN] != 0 and producers[producer, LAST_EPOCH] > data[EPOCH] and behind:",
@@ -127,7 +129,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/transactions/index_check",
-        "analysis/test_transactions_index analysis/test_bounds",
+        "analysis/transactions/test_transactions_index analysis/test_bounds",
         ("if left is not None and index is not None:", "if left is None and index is not None:"),
         (
             "cleaned = context.compacted and (context.cleaner_checkpoint is None or offset < context.cleaner_checkpoint)",
@@ -141,12 +143,12 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/epochs/ends",
-        "analysis/test_epoch_ends",
+        "analysis/epochs/test_epoch_ends",
         ("if ends[0] != ends[1]:", "if ends[0] == ends[1]:"),
     ),
     *mutants_of(
         "analysis/epochs/starts",
-        "analysis/test_epoch_starts",
+        "analysis/epochs/test_epoch_starts",
         (
             "if not found or found[-1].leader_epoch < entry.leader_epoch:",
             "if not found or found[-1].leader_epoch <= entry.leader_epoch:",
@@ -158,14 +160,14 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/placement/key_placement",
-        "analysis/test_key_placement",
+        "analysis/placement/test_key_placement",
         ("if not samples.shape[1]:", "if samples.shape[1]:"),
         ("keyed = samples[KeySampleColumn.KEY_LENGTH] > 0", "keyed = samples[KeySampleColumn.KEY_LENGTH] <= 0"),
         ("if self._columns > 2 * MOST_KEPT:", "if self._columns <= 2 * MOST_KEPT:"),
     ),
     *mutants_of(
         "analysis/replicas/readers",
-        "analysis/test_readable",
+        "analysis/replicas/test_readers",
         ("if control is not None and control.leader == NO_LEADER:", "if control is not None and control.leader != NO_LEADER:"),
         ("if shortest and shortest[0].log_end_offset < end:", "if shortest or shortest[0].log_end_offset < end:"),
         (
@@ -175,7 +177,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replicas/recovery_walk",
-        "analysis/test_recovery_walk",
+        "analysis/replicas/test_recovery_walk",
         (
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET",
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment > MAX_RELATIVE_OFFSET",

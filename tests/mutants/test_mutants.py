@@ -37,7 +37,7 @@ def test_an_old_text_that_is_gone_or_stands_twice_is_told() -> None:
 
 
 def test_a_mutant_dies_or_survives_in_a_copy_that_is_then_as_before(tmp_path: Path) -> None:
-    tests = ("tests/test_offset_ranges.py",)
+    tests = ("tests/replication/test_offset_ranges.py",)
     copy = Copy(tmp_path / "project")
     ranges = "kafka_forensics/replication/offset_ranges.py"
     before = (ROOT / ranges).read_text()

@@ -19,7 +19,7 @@ from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, legacy_entry
 from tests.support.transaction_logs import CoordinatorLog, DataLog, write_cluster
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 
 
 def planned_on(paths: Sequence[Path], topic: str | None = None, asked: PlanOptions | None = None) -> Plans:

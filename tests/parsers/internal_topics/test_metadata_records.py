@@ -16,7 +16,7 @@ from kafka_forensics.parsers.log.records import decode_batch
 from kafka_forensics.parsers.spec.metadata_records import MESSAGES, read_metadata_record, write_metadata_record
 from lab.mutations import batch_ranges
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "dump"
 ID = bytes(range(16))
 NAMED = {"name": "a", "host": "b", "port": 65535, "security_protocol": 1}
 FULL: dict[str, Any] = {

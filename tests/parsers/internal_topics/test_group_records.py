@@ -22,7 +22,7 @@ from kafka_forensics.parsers.spec.group_records import (
     write_value,
 )
 
-INPUTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "inputs"
+INPUTS = Path(__file__).resolve().parents[2] / "golden" / "dump" / "inputs"
 LOG = f"{0:020}.log"
 TOPIC_ID = "EXlbp3X-RAGJ5SN0Nx0VKQ"
 Record = tuple[bytes, bytes]

@@ -17,7 +17,7 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.model.findings import Finding, Place, Severity
 from tests.support.rich_evidence import RICH
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "kafka_forensics" / "explanations"
 KINDS = list(CATALOGUE)
 COMMANDS = {

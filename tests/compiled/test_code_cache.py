@@ -32,7 +32,7 @@ from kafka_forensics.parsers.kernels.crc import crc32c
 from kafka_forensics.storage.open import open_source
 from tests.conftest import second_user
 
-SAMPLE = Path(__file__).parents[1] / "sample_logs" / "healthy" / "broker-1"
+SAMPLE = Path(__file__).parents[2] / "sample_logs" / "healthy" / "broker-1"
 KEY = "0123456789abcdef"
 KEPT = CodeCache(KEY)
 NAME = "kernel.o"

@@ -13,7 +13,7 @@ from kafka_forensics.analysis.internal_topics import share_log
 from kafka_forensics.analysis.internal_topics.share_log import ShareReplay, combined
 from kafka_forensics.model.share_state import NO_OFFSET, ShareLog, ShareState, StateBatch
 
-MERGES = Path(__file__).resolve().parents[1] / "golden" / "share-merges.json"
+MERGES = Path(__file__).resolve().parents[2] / "golden" / "share-merges.json"
 KEY = ("workers", "id", 0)
 BATCHES = st.lists(
     st.builds(

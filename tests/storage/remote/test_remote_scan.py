@@ -15,7 +15,7 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.storage.remote import errors as remote_errors
 from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Proxy, S3Server
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 DAY = "snapshots/2026-11-20"
 TOKEN = "session-token-of-nobody"  # noqa: S105 - a name for tests
 

@@ -12,7 +12,7 @@ from kafka_forensics.storage.remote import source as remote
 from kafka_forensics.storage.remote.listing import children
 from tests.support.gcs_server import GcsServer, gcs_server
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 FOLDER = SAMPLES / "silent-divergence"
 
 

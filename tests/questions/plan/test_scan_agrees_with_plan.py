@@ -12,7 +12,7 @@ from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 from tests.support.plan_law import broken_laws
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 CASES = [case for cases in SECTIONS.values() for case in cases if not case.live and case.during is None]
 ARCHIVES = (
     "kafka-4.3.0-healthy",

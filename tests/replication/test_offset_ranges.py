@@ -7,7 +7,7 @@ import pytest
 from kafka_forensics.cli.main import outcome
 from kafka_forensics.wording.offset_words import offset_range
 
-SAMPLE = str(Path(__file__).resolve().parents[1] / "sample_logs" / "unclean-election")
+SAMPLE = str(Path(__file__).resolve().parents[2] / "sample_logs" / "unclean-election")
 
 
 def test_both_ends_are_named() -> None:

@@ -13,7 +13,7 @@ from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.replicas import put_replica
 from tests.support.segments import BASE_TIMESTAMP, batch, flipped, legacy_entry, log
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_logs"
 R, ABSENT, BEYOND, BEFORE, BROKEN = State.RECORD, State.ABSENT, State.BEYOND_LOG_END, State.BEFORE_LOG_START, State.UNREADABLE
 
 
