@@ -140,6 +140,34 @@ def test_no_file_is_in_a_circle(folder: str) -> None:
     assert circles(modules_of(ROOT, folder)) == []
 
 
+def tables() -> list[list[tuple[str, str]]]:
+    """The rows of each table of two columns in CONTRIBUTING.md."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    blocks = re.findall(r"^\|[^\n]*\|\n\|---\|---\|\n((?:\|[^\n]*\n)+)", text, re.MULTILINE)
+    return [[(cells[1], cells[2]) for row in block.splitlines() if (cells := row.split("|"))] for block in blocks]
+
+
+def test_the_table_of_rooms_is_the_tree() -> None:
+    rooms = dict[str, set[str]]()
+    for names, holds in tables()[0]:
+        rooms |= {name: set(re.findall(r"`(\w+)`", holds)) for name in re.findall(r"`(\w+)`", names)}
+    folders = {path.name: path for path in (ROOT / PACKAGE).iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms.keys() == folders.keys() | {path.stem for path in (ROOT / PACKAGE).glob("[!_]*.py")}
+    for name, folder in folders.items():
+        inner = {path.parent.name for path in folder.glob("*/__init__.py")}
+        assert inner <= rooms[name], name
+        assert {word for word in rooms[name] if (ROOT / PACKAGE / name / word).is_dir()} == inner, name
+
+
+def test_every_place_that_answers_a_question_is_there() -> None:
+    questions = tables()[1]
+    assert len(questions) >= 12
+    for question, answer in questions:
+        places = re.findall(r"`([\w/.]+)`", answer)
+        assert places, question
+        assert [place for place in places if not (ROOT / PACKAGE / place).exists()] == [], question
+
+
 def test_no_broad_except_no_relative_import_nothing_unfinished() -> None:
     everywhere = modules(PACKAGE, "tests", "lab", "bench")
     assert [fault for path, text, tree in everywhere for fault in habit_faults(path, text, tree)] == []
