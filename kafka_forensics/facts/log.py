@@ -12,18 +12,11 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.facts.rows import json_text, record_batches, repeated
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
-from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_forensics.model.constants import CONTROL_MASK, INT64_MAX, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
-from kafka_forensics.parsers.log import (
-    INT64_MAX,
-    MAX_COMPRESSED_BYTES,
-    SegmentReader,
-    decode_batch,
-    inspector,
-    parse_control_record,
-)
+from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_states import RecordStates, txn_facts
 

@@ -10,6 +10,7 @@ from kafka_forensics.analysis.replicas import ReplicaState
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.splits import Split
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
@@ -109,7 +110,7 @@ def fold_split(
 
     state = begun()
     landed = split.start
-    following = (1 << 63) - 1 if split.next_base_offset is None else split.next_base_offset
+    following = INT64_MAX if split.next_base_offset is None else split.next_base_offset
     try:
         with source.open(log.path) as file:
             keys = KeySampler(plan.bytes) if deep and plan.samples_keys else None

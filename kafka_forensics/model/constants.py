@@ -9,6 +9,8 @@ NO_TIMESTAMP: Final = -1
 NO_PARTITION_LEADER_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 
+INT64_MAX: Final = 2**63 - 1
+"""The largest offset, timestamp or size that a field holds; where an end is unknown, none lies behind it."""
 MAX_SEQUENCE: Final = 2**31 - 1
 
 LOG_OVERHEAD: Final = 12

@@ -9,8 +9,8 @@ MUTANTS = [
         ("    if position + 61 > file_size:\n        return -1", "    if position + 61 >= file_size:\n        return -1"),
         ("if delta >= 0:", "if delta < 0:"),
         (
-            "last_offset = base_offset + delta if base_offset <= _INT64_MAX - delta else _INT64_MAX",
-            "last_offset = base_offset + delta if base_offset > _INT64_MAX - delta else _INT64_MAX",
+            "last_offset = base_offset + delta if base_offset <= INT64_MAX - delta else INT64_MAX",
+            "last_offset = base_offset + delta if base_offset > INT64_MAX - delta else INT64_MAX",
         ),
         (
             "timestamp = load_i64(buffer, start + 18) if magic == 1 else -1",

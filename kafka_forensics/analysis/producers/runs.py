@@ -10,12 +10,12 @@ import numpy as np
 
 from kafka_forensics.analysis.segments import Survey, survey
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import INT64_MAX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KEPT: Final = 16
-_MAX_OFFSET: Final = 2**63 - 1
 
 
 class Extremes:
@@ -109,7 +109,7 @@ class OffsetRuns:
         numbers = np.full(good.size, self.broken, np.int64)
         numbers[rows] += np.cumsum(breaks)
         at = np.flatnonzero(breaks)
-        expected = np.minimum(before[at], _MAX_OFFSET - 1) + 1
+        expected = np.minimum(before[at], INT64_MAX - 1) + 1
         places = rows[at]
         self.breaks.add(np.stack((np.full(at.size, self._segment), position[places], expected, base[places]), axis=1))
         self.broken += int(at.size)
@@ -188,4 +188,4 @@ class OffsetRuns:
 
 def offset_behind(last_offset: int) -> int:
     """The offset that follows, kept in the range of an int64."""
-    return min(last_offset, _MAX_OFFSET - 1) + 1
+    return min(last_offset, INT64_MAX - 1) + 1

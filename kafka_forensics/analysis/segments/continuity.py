@@ -13,11 +13,11 @@ import numpy as np
 
 from kafka_forensics.analysis.segments.overview import Survey
 from kafka_forensics.model.batches import BatchColumn, Damage
+from kafka_forensics.model.constants import INT64_MAX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-INT64_MAX: Final = 2**63 - 1
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 """No offset of a segment lies further above its base offset."""
 MAX_RUNS: Final = 4096

@@ -14,7 +14,7 @@ from kafka_forensics.analysis.sample import Sample
 from kafka_forensics.analysis.segments.overview import Survey
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
+from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, INT64_MAX, TIME_INDEX_ENTRY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,6 @@ class ZeroTail:
     """Number of the last entry that agrees with the log, wherever it stands; -1 of none."""
 
 
-_NO_LEAST: Final = 2**63 - 1
 _POSITION: Final = int(BatchColumn.POSITION)
 _BASE_OFFSET: Final = int(BatchColumn.BASE_OFFSET)
 _LAST_OFFSET: Final = int(BatchColumn.LAST_OFFSET)
@@ -226,10 +225,10 @@ class IndexFold:
                 self._out_of_order(kind, index),
                 len(index.offsets),
                 index.zero_tail_bytes > 0,
-                int(positions.min(initial=_NO_LEAST)),
+                int(positions.min(initial=INT64_MAX)),
                 int(positions.max(initial=-1)),
                 int(index.offsets.max(initial=-1)),
-                int(values[at].min(initial=_NO_LEAST)),
+                int(values[at].min(initial=INT64_MAX)),
                 int(at.max(initial=-1)),
             )
         self.edges = edges

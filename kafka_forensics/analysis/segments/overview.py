@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
-from kafka_forensics.model.constants import CONTROL_MASK, MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.constants import CONTROL_MASK, INT64_MAX, MIN_RECORD_SIZE, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,6 @@ _MAX_TIMESTAMP: Final = int(BatchColumn.MAX_TIMESTAMP)
 _SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
 _MOST_RECORDS: Final = 1 << 20
 """More records than this in one batch are not believed when they are counted."""
-_INT64_MAX: Final = 2**63 - 1
 
 
 @kernel
@@ -76,7 +75,7 @@ def look_over(columns: "NDArray[np.int64]") -> tuple[int, int, int, int, int, in
     rough = 0
     for row in range(rows):
         base, last = int(columns[_BASE_OFFSET, row]), int(columns[_LAST_OFFSET, row])
-        rough |= (base < 0) | (last < base) | (last == _INT64_MAX)
+        rough |= (base < 0) | (last < base) | (last == INT64_MAX)
     apart = 0
     for row in range(1, rows):
         apart |= int(columns[_BASE_OFFSET, row]) - 1 != int(columns[_LAST_OFFSET, row - 1])

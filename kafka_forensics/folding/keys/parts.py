@@ -1,7 +1,7 @@
 """What reading the keys of a replica gives beside rows, for any part of its log; parts in file order merge to the whole."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -10,14 +10,13 @@ from kafka_forensics.analysis.replicas import Replica
 from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.analysis.transactions import endings
 from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.results import Incomplete
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
-
-_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -121,7 +120,7 @@ class Decided:
 
     def state(self, producer_id: int, offset: int) -> State:
         """State of a transactional batch with this base offset."""
-        if offset >= self.undecided.get(producer_id, _INT64_MAX):
+        if offset >= self.undecided.get(producer_id, INT64_MAX):
             return State.OPEN
         producers, firsts, lasts = self.aborted.T
         start, end = (int(producers.searchsorted(producer_id, side)) for side in ("left", "right"))

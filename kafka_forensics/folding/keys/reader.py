@@ -18,6 +18,7 @@ from kafka_forensics.model.constants import (
     COMPRESSION_MASK,
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
+    INT64_MAX,
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
 )
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 MAX_BATCH_BYTES: Final = 64 << 20
 """A batch larger than this is not opened."""
-_INT64_MAX: Final = 2**63 - 1
 _EATING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
 _open_legacy = inspector(deep=False)
 
@@ -186,7 +186,7 @@ class KeyReader:
             ),
             states,
             TRANSACTIONAL * transactional,
-            np.where(attributes[batch_of] & DELETE_HORIZON_MASK != 0, base[batch_of], _INT64_MAX),
+            np.where(attributes[batch_of] & DELETE_HORIZON_MASK != 0, base[batch_of], INT64_MAX),
         )
 
     def _inspect_alone(self, file: "ByteFile", position: int, size: int) -> list[Damage]:
@@ -214,7 +214,7 @@ class KeyReader:
             interval = int(np.searchsorted(self.cuts, header.base_offset, side="right"))
             self.part.counts.markers[interval] += 1
             return
-        state, flags, horizon = State.VISIBLE, 0, _INT64_MAX
+        state, flags, horizon = State.VISIBLE, 0, INT64_MAX
         if header is not None:
             if header.attributes & TRANSACTIONAL_MASK:
                 flags = TRANSACTIONAL
@@ -247,7 +247,7 @@ class KeyReader:
         rows[:, Row.OFFSET] = records.offsets[wanted]
         rows[:, Row.VALUE] = np.where(deleted, 0, records.values[wanted])
         rows[:, Row.EXPIRY] = np.minimum(
-            np.minimum(timestamps, _INT64_MAX - self.delete_retention_ms) + self.delete_retention_ms, horizons[wanted]
+            np.minimum(timestamps, INT64_MAX - self.delete_retention_ms) + self.delete_retention_ms, horizons[wanted]
         )
         rows[:, Row.FLAGS] = flags[wanted] + TOMBSTONE * deleted
         rows[:, Row.RECORDS] = 1

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, PartitionMetadata
 from kafka_forensics.parsers.bounded import DamageList, TextLine, parse_integer, read_text
-from kafka_forensics.parsers.checkpoints.offsets import MAX_INT32, MAX_INT64
+from kafka_forensics.parsers.checkpoints.offsets import MAX_INT32
 from kafka_forensics.storage.source import ByteFile
 
 MAX_IDENTITY_BYTES: Final = 1 << 20
@@ -86,7 +87,7 @@ def parse_clean_shutdown(file: ByteFile) -> CleanShutdown:
     if content.get("version") != 0:
         damage.add(0, len(data), "version")
     broker_epoch = content.get("brokerEpoch")
-    if type(broker_epoch) is not int or not -1 <= broker_epoch <= MAX_INT64:
+    if type(broker_epoch) is not int or not -1 <= broker_epoch <= INT64_MAX:
         damage.add(0, len(data), "broker_epoch")
         broker_epoch = None
     return CleanShutdown(broker_epoch, damage.rows())

@@ -1,8 +1,9 @@
 """`leader-epoch-checkpoint`: the first offset of every leader epoch (LeaderEpochCheckpointFile, KIP-101)."""
 
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import EpochEntry, LeaderEpochs
 from kafka_forensics.parsers.bounded import parse_integer
-from kafka_forensics.parsers.checkpoints.offsets import MAX_INT32, MAX_INT64, read_checkpoint
+from kafka_forensics.parsers.checkpoints.offsets import MAX_INT32, read_checkpoint
 from kafka_forensics.storage.source import ByteFile
 
 
@@ -17,7 +18,7 @@ def parse_leader_epochs(file: ByteFile) -> LeaderEpochs:
         if len(words) != 2:
             return "fields"
         leader_epoch = parse_integer(words[0], 0, MAX_INT32)
-        start_offset = parse_integer(words[1], 0, MAX_INT64)
+        start_offset = parse_integer(words[1], 0, INT64_MAX)
         if leader_epoch is None:
             return "epoch"
         if start_offset is None:

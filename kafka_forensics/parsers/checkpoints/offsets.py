@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_forensics.model.batches import Damage
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import OffsetCheckpoint
 from kafka_forensics.parsers.bounded import MAX_DAMAGE_ROWS, DamageList, TextLine, parse_integer, read_text
 from kafka_forensics.storage.source import ByteFile
 
 MAX_INT32: Final = 2**31 - 1
-MAX_INT64: Final = 2**63 - 1
 CHECKPOINT_VERSION: Final = 0
 _KIND: Final = "CHECKPOINT_MALFORMED"
 _TOPIC: Final = re.compile(rb"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
@@ -31,7 +31,7 @@ def parse_offset_checkpoint(file: ByteFile) -> OffsetCheckpoint:
         if len(words) != 3:
             return "fields"
         partition = parse_integer(words[1], 0, MAX_INT32)
-        offset = parse_integer(words[2], 0, MAX_INT64)
+        offset = parse_integer(words[2], 0, INT64_MAX)
         if not _TOPIC.fullmatch(words[0]):
             return "topic"
         if partition is None:
@@ -92,7 +92,7 @@ class _Header:
         """Take the line as this header."""
         self.position, self.size_in_bytes = line.position, line.size_in_bytes
         if len(words) == 1:
-            self.value = parse_integer(words[0], -MAX_INT64 - 1, MAX_INT64)
+            self.value = parse_integer(words[0], -INT64_MAX - 1, INT64_MAX)
 
     def judge(self, damage: DamageList, expected: int) -> None:
         """Note a value that is not `expected`."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafka_forensics.model.constants import INDEX_ENTRY_SIZE
+from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, INT64_MAX
 from kafka_forensics.model.files import OffsetIndex
 from kafka_forensics.parsers.bounded import read_index_entries
 from kafka_forensics.storage.source import ByteFile
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 _ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 assert _ENTRY.itemsize == INDEX_ENTRY_SIZE
-
-MAX_OFFSET: Final = 2**63 - 1
 
 
 def parse_offset_index(file: ByteFile, base_offset: int) -> OffsetIndex:
@@ -31,5 +29,5 @@ def parse_offset_index(file: ByteFile, base_offset: int) -> OffsetIndex:
 
 def absolute_offsets(relative_offsets: "NDArray[Any]", base_offset: int) -> "NDArray[np.int64]":
     """`base_offset` (0 to 2^63 - 1) plus each relative offset, as int64, held at 2^63 - 1."""
-    assert 0 <= base_offset <= MAX_OFFSET
-    return np.minimum(relative_offsets.astype(np.int64), MAX_OFFSET - base_offset) + base_offset
+    assert 0 <= base_offset <= INT64_MAX
+    return np.minimum(relative_offsets.astype(np.int64), INT64_MAX - base_offset) + base_offset

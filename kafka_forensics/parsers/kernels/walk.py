@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.compiled import kernel
 from kafka_forensics.model.batches import BatchColumn
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.parsers.kernels.crc import crc32, crc32c, identity, load_i16, load_i32, load_i64
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ TROUBLE: Final = 2
 DONE: Final = 3
 """The walk reached the end of its range."""
 
-_INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
 _POSITION: Final = int(BatchColumn.POSITION)
 _SIZE: Final = int(BatchColumn.SIZE_IN_BYTES)
@@ -65,7 +65,7 @@ def fill_row(
     crc = load_i32(buffer, start + 17) & 0xFFFFFFFF
     delta = load_i32(buffer, start + 23)
     if delta >= 0:
-        last_offset = base_offset + delta if base_offset <= _INT64_MAX - delta else _INT64_MAX
+        last_offset = base_offset + delta if base_offset <= INT64_MAX - delta else INT64_MAX
     else:
         last_offset = base_offset + delta if base_offset >= _INT64_MIN - delta else _INT64_MIN
     columns[_POSITION, row] = file_position + start

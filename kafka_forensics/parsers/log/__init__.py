@@ -2,7 +2,6 @@
 
 from kafka_forensics.parsers.log.codecs import HELD_BYTES, decompress
 from kafka_forensics.parsers.log.control import parse_control_record
-from kafka_forensics.parsers.log.damage import INT64_MAX
 from kafka_forensics.parsers.log.frames import last_entry, read_next_offset
 from kafka_forensics.parsers.log.inspection import inspector
 from kafka_forensics.parsers.log.key_sampler import KeySampler
@@ -14,7 +13,6 @@ from kafka_forensics.parsers.log.window import Window
 
 __all__ = [
     "HELD_BYTES",
-    "INT64_MAX",
     "MAX_COMPRESSED_BYTES",
     "DecodedBatch",
     "KeySampler",

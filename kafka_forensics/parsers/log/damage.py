@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
-from kafka_forensics.model.constants import LOG_OVERHEAD
+from kafka_forensics.model.constants import INT64_MAX, LOG_OVERHEAD
 from kafka_forensics.parsers.kernels.crc import load_i32, load_i64
 from kafka_forensics.parsers.kernels.search import EXHAUSTED, FOUND, PLAUSIBLE, longest_zero_run, plausible_size, search
 from kafka_forensics.parsers.kernels.walk import fill_legacy_row, fill_row
@@ -27,7 +27,6 @@ MAX_CHAIN: Final = 1024
 """Damaged batches in a row that are told apart; more of them are one damaged range."""
 MAX_CANDIDATES: Final = 4096
 """Batches found by searching that nothing sound follows, after which the search gives up."""
-INT64_MAX: Final = 2**63 - 1
 HEADER_BYTES: Final = 61
 OUT_OF_FRAME: Final = 17
 """Fewer bytes than this cannot hold an entry of any format; Kafka ignores them. Of these, fewer than `LOG_OVERHEAD` zeros are no

@@ -6,11 +6,17 @@ A coordinator's log holds a million batches of one record, where opening each on
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, TIMESTAMP_TYPE_MASK
+from kafka_forensics.model.constants import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    INT64_MAX,
+    LOG_OVERHEAD,
+    RECORD_BATCH_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+)
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 assert _HEADER.size == RECORD_BATCH_OVERHEAD
-_MAX: Final = 2**63 - 1
 
 
 class PlainRecord(NamedTuple):
@@ -45,7 +51,7 @@ def plain_records(batch: bytes) -> list[PlainRecord] | None:
             value, at = _sized(batch, at)
             headers, at = _varint(batch, at, 5)
             offset, timestamp = base_offset + offset_delta, max_timestamp if by_broker else base_timestamp + timestamp_delta
-            if size < 0 or headers or at != end or not 0 <= offset <= _MAX or not -_MAX <= timestamp <= _MAX:
+            if size < 0 or headers or at != end or not 0 <= offset <= INT64_MAX or not -INT64_MAX <= timestamp <= INT64_MAX:
                 return None
             records.append(PlainRecord(offset, timestamp, key, value))
     except (IndexError, ValueError):

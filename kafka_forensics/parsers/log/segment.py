@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafka_forensics.model.batches import BATCH_COLUMNS, CHUNK_ROWS, BatchChunk, BatchColumn, Damage
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.parsers.kernels.walk import DONE, FULL, MORE, walk
-from kafka_forensics.parsers.log.damage import INT64_MAX, MAX_CHAIN, Trouble, contained_damage
+from kafka_forensics.parsers.log.damage import MAX_CHAIN, Trouble, contained_damage
 from kafka_forensics.parsers.log.window import MAX_WINDOW_BYTES, Window
 from kafka_forensics.storage.source import RangeReader
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from kafka_forensics.model.constants import INT64_MAX
+
 
 class FileKind(StrEnum):
     """What a file holds, as its name says."""
@@ -49,7 +51,6 @@ _PARTITION: Final = re.compile(
     r"(?P<topic>(?!\.{1,2}-[0-9]+(?:\.[0-9a-f]{32}-[a-z]+)?\Z)[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})"
     r"(?:\.(?P<unique_id>[0-9a-f]{32})-(?P<suffix>delete|future|stray))?"
 )
-_MAX_OFFSET: Final = 2**63 - 1
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -90,10 +91,10 @@ def parse_file_name(name: str) -> FileName | None:
         return FileName(_FIXED_NAMES[inner], suffix=suffix)
     if match := _OFFSET_NAME.fullmatch(inner):
         offset = int(match[1])
-        return FileName(FileKind(match[2]), offset, suffix=suffix) if offset <= _MAX_OFFSET else None
+        return FileName(FileKind(match[2]), offset, suffix=suffix) if offset <= INT64_MAX else None
     if match := _METADATA_CHECKPOINT.fullmatch(inner):
         offset, leader_epoch = int(match[1]), int(match[2])
-        in_bounds = offset <= _MAX_OFFSET and leader_epoch <= _MAX_INT32
+        in_bounds = offset <= INT64_MAX and leader_epoch <= _MAX_INT32
         finished = match[3] is None or suffix is not None
         return FileName(FileKind.METADATA_CHECKPOINT, offset, leader_epoch, suffix) if in_bounds and finished else None
     return None

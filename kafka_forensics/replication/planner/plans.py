@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.offset_ranges import Ranges, clipped, normalised
 
@@ -31,7 +32,7 @@ UNBOUNDED: Final = UNSEEN.union(UNSAID)
 """What of a plan's `Missing` leaves it open how much may be lost at most."""
 CHOSEN_BY: Final = ("replicas_to_mend", "checkpoints", "force", "log_start", "election", "high_watermark", "assignment", "order")
 """What decides between candidates that lose alike, in this order: see `planner._Planning.preference`."""
-NO_END: Final = (1 << 63) - 1
+NO_END: Final = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.members import Extents
 
 BLOCK: Final = 512
 ZERO_BLOCK: Final = bytes(BLOCK)
-MAX_SIZE: Final = 2**63 - 1
 MAX_EXTENTS: Final = 1_000_000
 """Stored parts of all sparse members of one archive."""
 _DECIMAL: Final = re.compile(rb"[0-9]{1,19}\Z")
@@ -45,7 +45,7 @@ def parse_header(block: bytes) -> Header | None:
     if checksum != unsigned and checksum != unsigned - 256 * sum(byte > 127 for byte in block[:148] + block[156:]):
         return None
     size_in_bytes = parse_number(block[124:136])
-    if size_in_bytes is None or not 0 <= size_in_bytes <= MAX_SIZE:
+    if size_in_bytes is None or not 0 <= size_in_bytes <= INT64_MAX:
         return None
     name = _text(block[:100])
     prefix = b""
@@ -104,7 +104,7 @@ def parse_time_ns(text: bytes) -> int:
 def decimal(text: bytes) -> int | None:
     """A pax number of at most 63 bits, None if it is none."""
     value = int(text) if _DECIMAL.match(text) else None
-    return value if value is None or value <= MAX_SIZE else None
+    return value if value is None or value <= INT64_MAX else None
 
 
 def gnu_sparse_map(block: bytes, read_block: Callable[[], bytes]) -> tuple[list[int], int]:
@@ -128,7 +128,7 @@ def gnu_sparse_map(block: bytes, read_block: Callable[[], bytes]) -> tuple[list[
             raise SparseMapError("the sparse map is cut short")
         first, count, more = _GNU_SPARSE_IN_EXTENSION
     known = [number for number in numbers if number is not None]
-    if real_size is None or not 0 <= real_size <= MAX_SIZE or len(known) < len(numbers):
+    if real_size is None or not 0 <= real_size <= INT64_MAX or len(known) < len(numbers):
         raise SparseMapError("the sparse map is damaged")
     return known, real_size
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.inflate import BLOCK_SIZE, Budget
 from kafka_forensics.storage.archives.members import MAX_NAME, Extents, Member, MemberTree, TarPlace, note
 from kafka_forensics.storage.archives.tar_header import (
     BLOCK,
     MAX_EXTENTS,
-    MAX_SIZE,
     ZERO_BLOCK,
     Header,
     SparseMapError,
@@ -119,7 +119,7 @@ class TarIndex:
         size_in_bytes = decimal(pax[b"size"]) if b"size" in pax else header.size_in_bytes
         if header.type_flag in _WITHOUT_DATA:
             size_in_bytes = 0
-        if size_in_bytes is None or self._position + padded(size_in_bytes) > MAX_SIZE:
+        if size_in_bytes is None or self._position + padded(size_in_bytes) > INT64_MAX:
             note(self._problems, f"impossible size before byte {self._position}: what follows is not read")
             return False
         mtime = pax.get(b"mtime", self._mtime)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.storage.archives.members import Member, ZipPlace
 from kafka_forensics.storage.source import ByteFile, EntryKind
 
@@ -22,7 +23,6 @@ _DIRECTORY: Final = 0x10
 _UNIX_SYSTEMS: Final = frozenset({3, 19})
 """Made on UNIX or macOS: the upper half of the attributes is the file's mode."""
 _WINDOWS_SYSTEMS: Final = frozenset({0, 10, 14})
-_MAX_SIZE: Final = 2**63 - 1
 _WIDE: Final = 0xFFFFFFFF
 """Stands for a number that is in the zip64 extra field."""
 _WIDE_FIELD: Final = 0x0001
@@ -155,7 +155,7 @@ def _widened(extra: bytes, *numbers: int) -> tuple[int, ...] | None:
                 return None
             number = int.from_bytes(wide[at : at + 8], "little")
             at += 8
-        if number > _MAX_SIZE:
+        if number > INT64_MAX:
             return None
         result.append(number)
     return tuple(result)
