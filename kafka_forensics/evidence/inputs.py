@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Any, Final, TypeVar
 
 from kafka_forensics.compiled.code_cache import keep_out_of
@@ -12,7 +11,7 @@ from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.evidence.paths import members_left_out, not_listed, note_strangers, open_paths, typed_path
-from kafka_forensics.evidence.selection import listed, raise_unless_hidden, require_match
+from kafka_forensics.evidence.selection import fits, listed, raise_unless_hidden, require_match
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, WITNESS_TOPICS
 from kafka_forensics.model.controller import ControllerHistory
 from kafka_forensics.model.files import CleanShutdown, MetaProperties, OffsetCheckpoint
@@ -440,9 +439,7 @@ def _compacted(log_dir: LogDir) -> set[tuple[str, int]]:
 def _wanted(log_dir: LogDir, directory: PartitionDirectory, options: ScanOptions) -> bool:
     if options.broker is not None and str(log_dir.broker) != options.broker:
         return False
-    if options.partition is not None and directory.partition != options.partition:
-        return False
-    return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
+    return fits((directory.topic or "", directory.partition), options)
 
 
 def _unlisted(log_dir: LogDir) -> Iterator[PartitionDirectory]:

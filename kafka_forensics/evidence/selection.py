@@ -31,7 +31,7 @@ def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: It
         raise nothing_there(found, options)
 
 
-def fits(one: TopicPartition, options: ScanOptions) -> bool:
+def fits(one: tuple[str, int | None], options: ScanOptions) -> bool:
     """Whether topic and partition are asked for."""
     topic, partition = one
     if options.partition is not None and partition != options.partition:

@@ -1,11 +1,11 @@
 """Facts that a scan and the internal topics tell: replicas, transactions, the controller's history, committed offsets."""
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.selection import fits
 from kafka_forensics.facts.log import Reading
 from kafka_forensics.facts.rows import record_batches
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
@@ -117,10 +117,8 @@ def metadata_facts(witnesses: Witnesses, options: ScanOptions) -> "Iterator[pa.R
 def _metadata_rows(witnesses: Witnesses, options: ScanOptions) -> Iterator[tuple[Any, ...]]:
     topics = [] if witnesses.controller is None else list(witnesses.controller.topics.values())
     for topic in sorted(topics, key=_topic_order):
-        if options.topic_glob is not None and not fnmatchcase(topic.topic, options.topic_glob):
-            continue
         for partition, history in sorted(topic.partitions.items()):
-            if options.partition is None or partition == options.partition:
+            if fits((topic.topic, partition), options):
                 for event in history.events:
                     yield topic.topic, partition, topic.topic_id, *_event(event)
 
@@ -166,22 +164,16 @@ def group_facts(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -
 def _group_rows(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[tuple[Any, ...]]:
     for log in [] if witnesses.groups is None else sorted(witnesses.groups.logs, key=lambda one: (one.partition, str(one.broker))):
         for one in sorted(log.committed, key=lambda each: (each.group, each.topic, each.partition)):
-            if _is_wanted(one.topic, one.partition, options):
+            if fits((one.topic, one.partition), options):
                 told = _commit(one.last, payloads=payloads)
                 place = one.topic, one.partition, str(log.broker), one.group, *_about(log, one.group)
                 rest = one.in_transaction, None, log.partition, one.record_offset, one.unknown_after
                 yield *place, "committed", *told, *rest
         for each in sorted(log.pending, key=lambda one: (one.group, one.topic, one.partition, one.record_offset)):
-            if _is_wanted(each.topic, each.partition, options):
+            if fits((each.topic, each.partition), options):
                 told = _commit(each.commit, payloads=payloads)
                 place = each.topic, each.partition, str(log.broker), each.group, *_about(log, each.group)
                 yield *place, "pending", *told, True, each.producer_id, log.partition, each.record_offset, None
-
-
-def _is_wanted(topic: str, partition: int, options: ScanOptions) -> bool:
-    if options.partition is not None and partition != options.partition:
-        return False
-    return options.topic_glob is None or fnmatchcase(topic, options.topic_glob)
 
 
 def _about(log: GroupLog, group: str) -> tuple[str, str | None]:

@@ -1,7 +1,6 @@
 """Facts of the small files: index entries, epoch entries, producers of snapshots, and the lines of offset checkpoints."""
 
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.selection import fits
 from kafka_forensics.facts.log import Reading
 from kafka_forensics.facts.rows import MAX_ROWS, record_batches, repeated
 from kafka_forensics.model.constants import INDEX_ENTRY_SIZE, PRODUCER_SNAPSHOT_ENTRY_SIZE, TIME_INDEX_ENTRY_SIZE
@@ -141,7 +141,5 @@ def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[Any
         for file in CHECKPOINTS:
             checkpoint = one.checkpoints.get(file)
             for (topic, partition), offset in sorted({} if checkpoint is None else checkpoint.offsets.items()):
-                if options.partition is not None and partition != options.partition:
-                    continue
-                if options.topic_glob is None or fnmatchcase(topic, options.topic_glob):
+                if fits((topic, partition), options):
                     yield topic, partition, str(one.broker), one.name, file, offset

@@ -9,6 +9,7 @@ from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.selection import fits
 from kafka_forensics.judging.partitions import PartitionResult
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC
 from kafka_forensics.model.group_log import Committed, Group, GroupHistory, GroupLog, OffsetCommit
@@ -233,9 +234,7 @@ def _rows(
 def _is_wanted(row: GroupRow, options: ScanOptions, group_glob: str | None) -> bool:
     if group_glob is not None and not fnmatchcase(row.group or "", group_glob):
         return False
-    if options.partition is not None and row.partition != options.partition:
-        return False
-    return options.topic_glob is None or fnmatchcase(row.topic_or_id or "", options.topic_glob)
+    return fits((row.topic_or_id or "", row.partition), options)
 
 
 def _committed(log: GroupLog, one: Committed) -> GroupRow:

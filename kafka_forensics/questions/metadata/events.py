@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather, require_asked
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.selection import fits
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.controller import ControllerHistory, PartitionEvent, TopicHistory
 from kafka_forensics.model.findings import Finding
@@ -102,10 +102,8 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
 
 def _rows(history: ControllerHistory, options: ScanOptions) -> Iterator[EventRow]:
     for topic in sorted(history.topics.values(), key=_topic_order):
-        if options.topic_glob is not None and not fnmatchcase(topic.topic, options.topic_glob):
-            continue
         for partition, one in sorted(topic.partitions.items()):
-            if options.partition is None or partition == options.partition:
+            if fits((topic.topic, partition), options):
                 before = None
                 for event in one.events:
                     yield EventRow(topic.topic, partition, topic.topic_id, event, before)

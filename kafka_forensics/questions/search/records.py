@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import LogDir, ReplicaPlan, broker_order, gather, typed_path
 from kafka_forensics.evidence.options import ScanOptions
+from kafka_forensics.evidence.selection import fits
 from kafka_forensics.model.batches import CHUNK_ROWS, BatchChunk, BatchColumn, Damage
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK
 from kafka_forensics.model.records import Record
@@ -395,17 +395,11 @@ def search(
         for log_dir in inputs.log_dirs
         if options.broker is None or str(log_dir.broker) == options.broker
         for directory in log_dir.found.partitions
-        if directory.legal and _wanted(directory, options)
+        if directory.legal and fits((directory.topic or "", directory.partition), options)
         for piece in _pieces(log_dir, directory)
     ]
     pieces.sort(key=lambda piece: piece.order)
     return Search(asked, pieces, payloads, limit, inputs.sources, inputs.replicas, list(inputs.incomplete))
-
-
-def _wanted(directory: PartitionDirectory, options: ScanOptions) -> bool:
-    if options.partition is not None and directory.partition != options.partition:
-        return False
-    return options.topic_glob is None or fnmatchcase(directory.topic or "", options.topic_glob)
 
 
 def _pieces(log_dir: LogDir, directory: PartitionDirectory) -> Iterator[_Piece]:
