@@ -12,11 +12,18 @@ from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.facts.rows import json_text, record_batches, repeated
 from kafka_forensics.model.batches import BatchChunk, BatchColumn
-from kafka_forensics.model.constants import CONTROL_MASK, INT64_MAX, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_forensics.model.constants import CONTROL_MASK, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
-from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
+from kafka_forensics.parsers.log import (
+    MAX_COMPRESSED_BYTES,
+    SegmentReader,
+    believed_to,
+    decode_batch,
+    inspector,
+    parse_control_record,
+)
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.record_states import RecordStates, txn_facts
 
@@ -45,11 +52,11 @@ class Reading:
         return self.plan.log_dir.name, f"{self.plan.context.directory}/{name}"
 
     def reader(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> SegmentReader:
-        """A reader that believes of a segment's batches what the scan believes (`engine.folding`)."""
+        """A reader of a segment, which knows where the next one begins."""
         logs = self.plan.context.segment_base_offsets
         later = bisect_right(logs, segment.base_offset)
-        following = logs[later] if later < len(logs) else INT64_MAX
-        return SegmentReader(file, next_base_offset=min(segment.base_offset + (1 << 31), following), **given)
+        following = logs[later] if later < len(logs) else None
+        return SegmentReader(file, next_base_offset=believed_to(segment.base_offset, following), **given)
 
     def chunks(self, segment: SegmentFiles, file: "ByteFile", **given: Any) -> Iterator[BatchChunk]:
         """Chunks of what is to be read of a `.log`: all of it."""

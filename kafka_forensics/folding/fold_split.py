@@ -10,11 +10,10 @@ from kafka_forensics.analysis.replicas import ReplicaState
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.splits import Split
-from kafka_forensics.model.constants import INT64_MAX
 from kafka_forensics.model.files import OffsetIndex, TimeIndex
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
-from kafka_forensics.parsers.log import KeySampler, SegmentReader, check_batch_in_file, inspector
+from kafka_forensics.parsers.log import KeySampler, SegmentReader, believed_to, check_batch_in_file, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 
 if TYPE_CHECKING:
@@ -110,14 +109,13 @@ def fold_split(
 
     state = begun()
     landed = split.start
-    following = INT64_MAX if split.next_base_offset is None else split.next_base_offset
     try:
         with source.open(log.path) as file:
             keys = KeySampler(plan.bytes) if deep and plan.samples_keys else None
             reader = SegmentReader(
                 file,
                 key=key,
-                next_base_offset=min(split.segment.base_offset + (1 << 31), following),
+                next_base_offset=believed_to(split.segment.base_offset, split.next_base_offset),
                 inspect=inspector(deep=deep, keys=keys),
                 inspect_alone=check_batch_in_file if deep else None,
             )

@@ -11,7 +11,7 @@ from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.checkpoints import parse_partition_metadata
 from kafka_forensics.parsers.indexes import parse_offset_index
-from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.parsers.log import SegmentReader, believed_to
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _held(
         fold, batches = ContinuityFold(base_offset), 0
         try:
             with log_dir.source.open(log.path) as file:
-                for chunk in SegmentReader(file).chunks():
+                for chunk in SegmentReader(file, next_base_offset=believed_to(base_offset)).chunks():
                     fold.step(chunk.columns, chunk.damage)
                     batches += int((chunk.columns[BatchColumn.CRC] == chunk.columns[BatchColumn.CRC_COMPUTED]).sum())
         except SourceError as error:

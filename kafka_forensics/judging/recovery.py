@@ -24,7 +24,7 @@ from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.indexes import parse_transaction_index
-from kafka_forensics.parsers.log import SegmentReader, last_entry, read_next_offset
+from kafka_forensics.parsers.log import SegmentReader, believed_to, last_entry, read_next_offset
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
 from kafka_forensics.replication.recovery import foretell, swap_steps
 from kafka_forensics.replication.recovery_facts import (
@@ -176,7 +176,7 @@ class _Loader:
         walk, offsets = RecoveryFold(base_offset), ContinuityFold(base_offset, compacted=self._replica.context.compacted)
         end_offset = base_offset
         with self._plan.log_dir.source.open(entry.path) as file:
-            for chunk in SegmentReader(file).chunks():
+            for chunk in SegmentReader(file, next_base_offset=believed_to(base_offset)).chunks():
                 walk.step(chunk)
                 offsets.step(chunk.columns, chunk.damage)
                 if chunk.rows:
@@ -213,7 +213,7 @@ def index_regression(file: ByteFile, base_offset: int, interval: int) -> int | N
     last_indexed, last_offset, entries = 0, base_offset, 0
     newest, newest_offset = -1, -1
     time_stamp, time_offset, times = -1, base_offset, 0
-    for chunk in SegmentReader(file).chunks():
+    for chunk in SegmentReader(file, next_base_offset=believed_to(base_offset)).chunks():
         columns = chunk.columns
         facts = (columns[column].tolist() for column in _INDEXED)
         for position, last, stamp, crc, computed in zip(*facts, strict=True):

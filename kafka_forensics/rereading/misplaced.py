@@ -13,7 +13,7 @@ from kafka_forensics.folding.merging import Merged, merge_replica
 from kafka_forensics.folding.prefetch import never
 from kafka_forensics.folding.splits import Split, splits_of
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
-from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.parsers.log import SegmentReader, believed_to
 from kafka_forensics.rereading.reader import LogReader
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def rightly_placed(
     """The chunks of a replica's `.log` with the base offsets that belong there, and the batches where others are written, by byte
     position. `behind` is the next segment's first offset, None of the last. Raises SourceError."""
     placing = Placing(file, segment.base_offset, segment.base_offset, behind, plan)
-    yield from map(placing.put_right, SegmentReader(file).chunks())
+    yield from map(placing.put_right, SegmentReader(file, next_base_offset=believed_to(segment.base_offset, behind)).chunks())
 
 
 def logs_of(plan: ReplicaPlan) -> "Iterator[tuple[SegmentFiles, Entry, int | None]]":

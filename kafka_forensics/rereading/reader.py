@@ -12,7 +12,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import DecodedBatch, SegmentReader, decode_batch, inspector
+from kafka_forensics.parsers.log import DecodedBatch, SegmentReader, believed_to, decode_batch, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.cleaned_batches import surely_equal_where_both
 from kafka_forensics.rereading.seeking import start_position
@@ -74,7 +74,8 @@ class LogReader:
         here = {position: offset for (base_offset, position), offset in moved.items() if base_offset == segment.base_offset}
         found = []
         with plan.log_dir.source.open(segment.log.path) as file:
-            reader = SegmentReader(file, key=self._key, next_base_offset=next_base_offset, inspect=inspector(deep=False))
+            limit = believed_to(segment.base_offset, next_base_offset)
+            reader = SegmentReader(file, key=self._key, next_base_offset=limit, inspect=inspector(deep=False))
             for chunk in reader.chunks(self._position(plan, segment, start)):
                 columns = put_right(chunk, here).columns if here else chunk.columns
                 base, last = columns[BatchColumn.BASE_OFFSET], columns[BatchColumn.LAST_OFFSET]

@@ -26,7 +26,7 @@ from kafka_forensics.model.group_log import (
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import check_value, read_group_metadata, read_group_value, read_key, read_offset_commit
 from kafka_forensics.parsers.kernels.commits import Superseded
-from kafka_forensics.parsers.log import SegmentReader, decode_batch, plain_records
+from kafka_forensics.parsers.log import SegmentReader, believed_to, decode_batch, plain_records
 from kafka_forensics.rereading.log_records import MAX_BATCH_BYTES
 from kafka_forensics.rereading.misplaced import Placing, logs_of
 
@@ -145,8 +145,7 @@ class _LogWalk:
         source, unread = self._plan.log_dir.source, []
         for segment, log, behind in logs_of(self._plan):
             self._segment, self._file = segment.base_offset, f"{self._plan.context.directory}/{log.name}"
-            limit = segment.base_offset + (1 << 31)
-            limit = limit if behind is None else min(limit, behind)
+            limit = believed_to(segment.base_offset, behind)
             try:
                 with source.open(log.path) as file:
                     reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._alone)

@@ -26,7 +26,7 @@ from kafka_forensics.model.records import RECORD_COLUMNS, RECORD_ROWS, RecordCol
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.gather import gather_records
 from kafka_forensics.parsers.kernels.records import readable
-from kafka_forensics.parsers.log import HELD_BYTES, DecodedBatch, SegmentReader, decode_batch, inspector
+from kafka_forensics.parsers.log import HELD_BYTES, DecodedBatch, SegmentReader, believed_to, decode_batch, inspector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,9 +85,8 @@ class KeyReader:
             self._segment = segment.base_offset
             try:
                 with source.open(segment.log.path) as file:
-                    reader = SegmentReader(
-                        file, next_base_offset=following, inspect=self._inspect, inspect_alone=self._inspect_alone
-                    )
+                    limit = believed_to(segment.base_offset, following)
+                    reader = SegmentReader(file, next_base_offset=limit, inspect=self._inspect, inspect_alone=self._inspect_alone)
                     for chunk in reader.chunks():
                         self._follow(chunk, last=following is None)
             except SourceError as error:

@@ -7,7 +7,7 @@ from kafka_forensics.parsers.log.inspection import inspector
 from kafka_forensics.parsers.log.key_sampler import KeySampler
 from kafka_forensics.parsers.log.record_reader import PlainRecord, plain_records
 from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, DecodedBatch, check_batch_in_file, decode_batch
-from kafka_forensics.parsers.log.segment import SegmentReader, find_batch
+from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find_batch
 from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
 from kafka_forensics.parsers.log.window import Window
 
@@ -20,6 +20,7 @@ __all__ = [
     "PlainRecord",
     "SegmentReader",
     "Window",
+    "believed_to",
     "check_batch_in_file",
     "decode_batch",
     "decompress",

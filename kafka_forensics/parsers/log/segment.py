@@ -36,12 +36,22 @@ def no_key() -> "NDArray[np.int64]":
     return np.zeros((1, 2), np.int64)
 
 
+def believed_to(base_offset: int, next_base_offset: int | None = None) -> int:
+    """The offset before which all batches of a segment must begin, or they are not believed where damage is searched through.
+
+    Offsets of a segment have 32 bits beside its own (`LogSegment.canConvertToRelativeOffset`), and lie before the next one's.
+    """
+    reach = min(base_offset + (1 << 31), INT64_MAX)
+    return reach if next_base_offset is None else min(reach, next_base_offset)
+
+
 class SegmentReader:
     """Reads batches of one `.log` file in `[start, end)`; a batch belongs to the range in which it begins.
 
-    `key` is the scan's hash key, (1, 2) int64. `next_base_offset` bounds what a search after damage may believe. `inspect` sees
-    the bytes of every good batch once (deep checks); `inspect_alone(file, position, size)` is asked about the good ones that were
-    found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what you keep.
+    `key` is the scan's hash key, (1, 2) int64. `next_base_offset` bounds what a search after damage may believe (`believed_to`).
+    `inspect` sees the bytes of every good batch once (deep checks); `inspect_alone(file, position, size)` is asked about the good
+    ones that were found behind damage or are too large for the window. The matrix of a chunk is used again for the next: copy what
+    you keep.
     """
 
     def __init__(
@@ -154,7 +164,7 @@ def find_batch(file: "ByteFile", start: int, end: int, base_offset: int) -> int 
     the walk from the left has the last word.
     """
     window = Window(file, SEARCH_WINDOW_BYTES)
-    trouble = Trouble(window, no_key(), min(base_offset + (1 << 31), INT64_MAX))
+    trouble = Trouble(window, no_key(), believed_to(base_offset))
     trouble.last_offset = base_offset - 1
     trouble.legacy = window.move(0, 17) < 17 or int(window.buffer[16]) < 2
     found, _, _ = trouble.next_batch(start, end)

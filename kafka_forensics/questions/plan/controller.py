@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from kafka_forensics.errors import SourceError
 from kafka_forensics.model.batches import HARMLESS_TAILS
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
-from kafka_forensics.parsers.log import SegmentReader
+from kafka_forensics.parsers.log import SegmentReader, believed_to
 from kafka_forensics.replication.planner import NO_WORD
+from kafka_forensics.rereading.misplaced import logs_of
 
 if TYPE_CHECKING:
     from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
@@ -24,12 +25,11 @@ def why_no_word(inputs: "Inputs", history: "ControllerHistory | None") -> str:
 
 
 def _is_damaged(plan: "ReplicaPlan") -> bool:
-    for segment in plan.directory.segments:
-        if segment.log is None:
-            continue
+    for segment, log, behind in logs_of(plan):
         try:
-            with plan.log_dir.source.open(segment.log.path) as file:
-                if any(one.kind not in HARMLESS_TAILS for chunk in SegmentReader(file).chunks() for one in chunk.damage):
+            with plan.log_dir.source.open(log.path) as file:
+                chunks = SegmentReader(file, next_base_offset=believed_to(segment.base_offset, behind)).chunks()
+                if any(damage.kind not in HARMLESS_TAILS for chunk in chunks for damage in chunk.damage):
                     return True
         except SourceError:
             return True

@@ -16,7 +16,14 @@ from kafka_forensics.model.batches import CHUNK_ROWS, BatchChunk, BatchColumn, D
 from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
+from kafka_forensics.parsers.log import (
+    MAX_COMPRESSED_BYTES,
+    SegmentReader,
+    believed_to,
+    decode_batch,
+    inspector,
+    parse_control_record,
+)
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
 from kafka_forensics.questions.dump import portions
 from kafka_forensics.questions.search.match import Conditions, holding, may_hold
@@ -241,7 +248,8 @@ class Search:
 
     def _rows_in(self, piece: _Piece, log: "ByteFile") -> Iterator[Row]:
         candidates = _Candidates(self.asked)
-        reader = SegmentReader(log, next_base_offset=piece.next_base_offset, inspect=candidates.inspect)
+        limit = believed_to(piece.segment.base_offset, piece.next_base_offset)
+        reader = SegmentReader(log, next_base_offset=limit, inspect=candidates.inspect)
         start = self._start(piece, log)
         placing = self._placing(piece, log, None if start else piece.segment.base_offset)
         for chunk in portions(reader, start, log.size_in_bytes, self.asked.offset_end):
