@@ -27,6 +27,8 @@ PAID: Final = [b"payment-%d" % number for number in range(1, PAYMENTS + 1)]
 AFTER: Final = [b"after-%d" % number for number in range(1, AFTERWARDS + 1)]
 TIMEOUT_SECONDS: Final = 60
 HALF_A_SESSION_SECONDS: Final = 3
+SETTLING_SECONDS: Final = 180
+"""A fetch waits up to 25 s, one that is lost up to 30 s more; a follower may need two of them, and a checkpoint comes every 5 s."""
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
@@ -195,7 +197,9 @@ def diverge(cluster: OldCluster) -> None:
     cluster.brokers[2].thaw()
     cluster.await_state(3, 3, [1, 2, 3])
     wait_until(
-        "all checkpoint the same", lambda: all(cluster.high_watermark(one) == AFTERWARDS for one in BROKERS), timeout_seconds=60
+        f"all checkpoint {AFTERWARDS}",
+        lambda: all(cluster.high_watermark(broker) == AFTERWARDS for broker in BROKERS),
+        timeout_seconds=SETTLING_SECONDS,
     )
 
 

@@ -175,7 +175,7 @@ def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *
     from kafka_forensics.cli.dump_peer import Complaints, peer_lines
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.model.results import Incomplete
-    from kafka_forensics.questions.dump import PeerGivesUpError, PeerLimitError
+    from kafka_forensics.questions.dump.kafka_dump_log import PeerGivesUpError, PeerLimitError
 
     for file in inputs.files:
         complaints = Complaints()

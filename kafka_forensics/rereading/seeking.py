@@ -9,10 +9,16 @@ from kafka_forensics.parsers.indexes import parse_offset_index, parse_time_index
 from kafka_forensics.parsers.log import SegmentReader, inspector
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_forensics.model.batches import BatchChunk
     from kafka_forensics.storage.source import ByteFile
 
 _SEARCHED_BYTES: Final = 1 << 20
 """How far behind its offset-index entry the batch that a time-index entry speaks of may begin."""
+FIRST_RANGE_BYTES: Final = 64 << 10
+LAST_RANGE_BYTES: Final = 4 << 20
+"""The first batches are to be seen at once; later ones come in larger ranges."""
 
 
 def start_position(log: "ByteFile", index: "ByteFile", base_offset: int, offset: int) -> int:
@@ -50,3 +56,20 @@ def start_position_for_time(log: "ByteFile", index: "ByteFile", time_index: "Byt
             borne_out = batch[BatchColumn.BASE_OFFSET] <= offset and batch[BatchColumn.MAX_TIMESTAMP] == timestamp
             return start if borne_out and not chunk.damage else 0
     return 0
+
+
+def chunks_until(reader: SegmentReader, position: int, size: int, offset_end: int | None) -> "Iterator[BatchChunk]":
+    """Chunks of growing ranges, until two in a row lie behind the offsets asked for: one batch may lie about its offset.
+
+    From byte `position` of a file of `size` bytes; `offset_end` is exclusive, None for no bound.
+    """
+    length, behind = FIRST_RANGE_BYTES, 0
+    while position < size and behind < 2:
+        for chunk in reader.chunks(position, min(position + length, size)):
+            yield chunk
+            if offset_end is not None and chunk.rows:
+                behind = behind + 1 if int(chunk.columns[BatchColumn.BASE_OFFSET].min()) >= offset_end else 0
+        if reader.landed <= position:
+            return  # the file became shorter
+        position = reader.landed
+        length = min(length * 2, LAST_RANGE_BYTES)

@@ -18,13 +18,12 @@ from kafka_forensics.parsers.internal_topics import teller
 from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
 from kafka_forensics.rereading.record_states import NONE, UNKNOWN, RecordStates, txn_facts
-from kafka_forensics.rereading.seeking import start_position
+from kafka_forensics.rereading.seeking import chunks_until, start_position
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafka_forensics.model.batches import BatchChunk
     from kafka_forensics.storage.source import ByteFile
 
 Row = tuple[Any, ...]
@@ -80,10 +79,6 @@ RECORD_COLUMNS: Final = (
 """Of a row for a record; `position` is that of its batch, `size_in_bytes` its own after decompression."""
 PAYLOAD_COLUMNS: Final = ("key", "value", "headers")
 
-FIRST_RANGE_BYTES: Final = 64 << 10
-LAST_RANGE_BYTES: Final = 4 << 20
-"""The first rows are to be seen at once; later ones come in larger portions."""
-
 
 def log_columns(options: DumpOptions) -> tuple[str, ...]:
     """Columns of the rows that `log_rows` gives."""
@@ -131,28 +126,11 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
         return held
 
     reader = SegmentReader(log, next_base_offset=file.next_base_offset, inspect=inspect)
-    for chunk in portions(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
+    for chunk in chunks_until(reader, _start(log, file, options), log.size_in_bytes, options.offset_end):
         columns = [column for column in chunk.columns.T.tolist() if _asked_for(column, options)]
         damage = [one for one in chunk.damage if one.base_offset < 0 or options.overlaps(one.base_offset, one.last_offset)]
         yield columns, damage, bytes_of
         kept.clear()
-
-
-def portions(reader: SegmentReader, position: int, size: int, offset_end: int | None) -> "Iterator[BatchChunk]":
-    """Chunks of growing ranges, until two in a row lie behind the offsets asked for: one batch may lie about its offset.
-
-    From byte `position` of a file of `size` bytes; `offset_end` is exclusive, None for no bound.
-    """
-    length, behind = FIRST_RANGE_BYTES, 0
-    while position < size and behind < 2:
-        for chunk in reader.chunks(position, min(position + length, size)):
-            yield chunk
-            if offset_end is not None and chunk.rows:
-                behind = behind + 1 if int(chunk.columns[BatchColumn.BASE_OFFSET].min()) >= offset_end else 0
-        if reader.landed <= position:
-            return  # the file became shorter
-        position = reader.landed
-        length = min(length * 2, LAST_RANGE_BYTES)
 
 
 def _start(log: "ByteFile", file: DumpFile, options: DumpOptions) -> int:

@@ -25,10 +25,9 @@ from kafka_forensics.parsers.log import (
     parse_control_record,
 )
 from kafka_forensics.parsers.log_dir import FileKind, PartitionDirectory, SegmentFiles
-from kafka_forensics.questions.dump import portions
 from kafka_forensics.questions.search.match import Conditions, holding, may_hold
 from kafka_forensics.rereading.misplaced import Placing
-from kafka_forensics.rereading.seeking import start_position, start_position_for_time
+from kafka_forensics.rereading.seeking import chunks_until, start_position, start_position_for_time
 from kafka_forensics.storage.archives import reading_order
 
 if TYPE_CHECKING:
@@ -252,7 +251,7 @@ class Search:
         reader = SegmentReader(log, next_base_offset=limit, inspect=candidates.inspect)
         start = self._start(piece, log)
         placing = self._placing(piece, log, None if start else piece.segment.base_offset)
-        for chunk in portions(reader, start, log.size_in_bytes, self.asked.offset_end):
+        for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
             self.damaged_places += sum(one.kind not in _READ_NEVERTHELESS for one in chunk.damage)
             right, moved = placing.put_right(chunk)
             found = [each for each in candidates.of(chunk) if each[0][BatchColumn.POSITION] not in moved]

@@ -14,10 +14,10 @@ from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.constants import NO_TIMESTAMP
 from kafka_forensics.parsers.log import records as record_parser
-from kafka_forensics.questions.dump import log as dumping_log
 from kafka_forensics.questions.search import records as finding
 from kafka_forensics.questions.search.match import Conditions
 from kafka_forensics.questions.search.records import FOUND_COLUMNS, Search, found_columns, search
+from kafka_forensics.rereading import seeking
 from kafka_forensics.writers.batches import RecordToWrite, write_batch, write_marker
 from kafka_forensics.writers.indexes import write_offset_index, write_time_index
 from tests.support.replicas import put_replica
@@ -225,13 +225,13 @@ def test_indexes_say_where_to_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def spied_starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     begun: list[int] = []
-    portions = dumping_log.portions
+    chunks_until = seeking.chunks_until
 
     def spy(reader: Any, position: int, size: int, offset_end: int | None) -> Iterator[Any]:
         begun.append(position)
-        yield from portions(reader, position, size, offset_end)
+        yield from chunks_until(reader, position, size, offset_end)
 
-    monkeypatch.setattr(finding, "portions", spy)
+    monkeypatch.setattr(finding, "chunks_until", spy)
     return begun
 
 
