@@ -4,7 +4,6 @@ import os
 import pwd
 import subprocess
 from collections import Counter
-from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +15,7 @@ pytest_plugins = ("pytester",)
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
 SHIPPED = Path(__file__).resolve().parent / "archives"
 GROUPS = ("faults", "properties", "corpora", "spark", "broker", "two_users")
-RAN = pytest.StashKey[Counter[str]]()
+RAN: Counter[str] = Counter()
 EMPTY = pytest.StashKey[list[str]]()
 
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -51,7 +50,6 @@ def selected_groups(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RAN] = Counter()
     config.stash[EMPTY] = []
 
 
@@ -59,29 +57,36 @@ def pytest_report_header(config: pytest.Config) -> str:
     return "groups selected: " + ", ".join(selected_groups(config))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = set(GROUPS) - set(selected_groups(config))
     dropped = [item for item in items if any(item.get_closest_marker(group) for group in left_out)]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
+    if hasattr(config, "workerinput"):
+        _share_out(items)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
+def _share_out(items: list[pytest.Item]) -> None:
+    """Over worker processes by module, so that what a module shares is made once; Spark stays in one of them, from the start."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    for item in items:
+        room = "spark" if item.get_closest_marker("spark") else item.path.name
+        item.add_marker(pytest.mark.xdist_group(room))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Also of worker processes, whose reports come here."""
     if report.when == "call" and not report.skipped:
-        item.config.stash[RAN].update(group for group in GROUPS if item.get_closest_marker(group))
-    return report
+        RAN.update(group for group in GROUPS if group in report.keywords)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-    if finished and session.config.getoption("--require-groups") and not session.config.option.collectonly:
-        ran = session.config.stash[RAN]
-        empty = [group for group in selected_groups(session.config) if not ran[group]]
+    asked = session.config.getoption("--require-groups") and not session.config.option.collectonly
+    if finished and asked and not hasattr(session.config, "workerinput"):
+        empty = [group for group in selected_groups(session.config) if not RAN[group]]
         session.config.stash[EMPTY] = empty
         if empty:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

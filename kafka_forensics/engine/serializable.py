@@ -12,7 +12,7 @@ from kafka_forensics.analysis.placement import key_placement
 from kafka_forensics.analysis.producers import epoch_bumps, producers
 from kafka_forensics.analysis.producers import runs as producer_runs
 from kafka_forensics.analysis.producers import table as producer_table
-from kafka_forensics.analysis.replicas import digests, recovery_walk, replica
+from kafka_forensics.analysis.replica import digests, recovery_walk, replica
 from kafka_forensics.analysis.segments import continuity, framing, indexes, misplaced
 from kafka_forensics.analysis.transactions import endings as transaction_endings
 from kafka_forensics.analysis.transactions import markers as transaction_markers

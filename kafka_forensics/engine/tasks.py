@@ -47,7 +47,7 @@ from kafka_forensics.storage.source import ByteSource
 from kafka_forensics.witnesses.witnesses import read_witnesses
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.replicas import ReplicaState
+    from kafka_forensics.analysis.replica import ReplicaState
 
 SOURCES_KEPT: Final = 64
 """Sources that a process keeps open for its next errands of a scan."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from kafka_forensics.compiled.code_cache import keep_in
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.ledger import Reading
-from kafka_forensics.storage.remote import apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,8 @@ def without_secrets(paths: Sequence[str], options: ScanOptions) -> tuple[list[st
 
     Raises UsageError for a URI that names nothing.
     """
+    from kafka_forensics.storage.remote import apart  # not while only the options are asked for: `--help`
+
     bare, reached = apart(paths, options.storage_options)
     return bare, replace(options, storage_options=reached)
 

@@ -1,9 +1,8 @@
 """A replica's `.txnindex` and `.snapshot` files, read when its log is folded, against what the log says."""
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replicas import Replica, ReplicaState
+from kafka_forensics.analysis.replica import Replica, ReplicaState, forgotten_transactions, snapshot_open
 from kafka_forensics.analysis.transactions import IndexCheck, compare_with_snapshot
-from kafka_forensics.analysis.transactions_across import forgotten_transactions, snapshot_open
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.model.constants import CLUSTER_METADATA_TOPIC
 from kafka_forensics.model.files import ProducerEntry, ProducerSnapshot, TransactionIndex

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from kafka_forensics.analysis.replicas import Replica, ReplicaState, whole
+from kafka_forensics.analysis.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.folding.fold_split import Folded

@@ -14,7 +14,8 @@ from kafka_forensics.analysis.compaction import (
     retention,
     within,
 )
-from kafka_forensics.analysis.replicas import Comparison, Replica, is_compacted
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import Comparison, is_compacted
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.folding.keys import KeyAnswer, KeyPart, KeyQuestion, KeyReader, KeyRuns, key_question

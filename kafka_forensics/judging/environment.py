@@ -4,7 +4,8 @@ import os
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replicas import Replica, brokers_epochs
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import brokers_epochs
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, misnamed
 from kafka_forensics.judging.topic_ids import topic_ids_explained
 from kafka_forensics.model.batches import Damage

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from kafka_forensics.analysis.replicas import HeldAside, LoneIndex, Replica, leftover_findings, lone_index_findings
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import HeldAside, LoneIndex, leftover_findings, lone_index_findings
 from kafka_forensics.analysis.segments import ContinuityFold
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.inputs import Inputs, LogDir, ReplicaPlan, typed_path

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     Comparison,
-    Replica,
     compare,
     damage_finding,
     group_findings,

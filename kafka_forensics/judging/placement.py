@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.placement import PartitionKeys
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import Inputs
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import KeyPlacement, PartitionSummary

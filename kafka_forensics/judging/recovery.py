@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
+from kafka_forensics.analysis.replica import RecoveryFold, Replica
 from kafka_forensics.analysis.replicas import (
     Outlook,
-    RecoveryFold,
-    Replica,
     add_recovery,
     recovery_findings,
     regresses,

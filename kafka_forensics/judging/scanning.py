@@ -10,7 +10,7 @@ import numpy as np
 from kafka_forensics.analysis.incidents import risky_settings
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.placement import PartitionKeys
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import PartitionTransactions, TransactionsAcross, partition_transactions
 from kafka_forensics.evidence.incomplete import attributed, may_hide_log_directory
 from kafka_forensics.evidence.inputs import Inputs, broker_order

@@ -8,7 +8,7 @@ from kafka_forensics.model.results import Read
 from kafka_forensics.rereading.repeated import repeated_batches
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.replicas import Replica
+    from kafka_forensics.analysis.replica import Replica
     from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
     from kafka_forensics.folding.index_files import SnapshotCheck
     from kafka_forensics.model.findings import Finding

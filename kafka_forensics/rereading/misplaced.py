@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import ContinuityFold, Misplaced, Witnessed, at_end, by_neighbours, out_of_line, put_right
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.fold_split import Folded, fold_split, read_indexes

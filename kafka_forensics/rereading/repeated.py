@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafka_forensics.analysis.producers import EpochBump
-    from kafka_forensics.analysis.replicas import Replica
+    from kafka_forensics.analysis.replica import Replica
     from kafka_forensics.rereading.reader import LogReader
 
     Batches = NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.internal_topics import AgreedLog, MetadataCopy, Replay, Witnesses, add_copy, agree
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan, typed_path

@@ -148,7 +148,7 @@ MUTANTS = [
         ("if len(self._first) < KEPT_AT_EACH_END:", "if len(self._first) <= KEPT_AT_EACH_END:"),
     ),
     *mutants_of(
-        "analysis/replicas/digests",
+        "analysis/replica/digests",
         "analysis/replicas/test_digests analysis/replicas/test_diff",
         (
             "first, end = min(first, self.first_block), max(end, self.first_block + len(self.sums))",

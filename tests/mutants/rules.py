@@ -176,7 +176,7 @@ MUTANTS = [
         ),
     ),
     *mutants_of(
-        "analysis/replicas/recovery_walk",
+        "analysis/replica/recovery_walk",
         "analysis/replicas/test_recovery_walk",
         (
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET",

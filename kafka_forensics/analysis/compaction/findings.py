@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction.compaction import EXPLANATIONS, REASONS, KeyTally
-from kafka_forensics.analysis.replicas import Replica, replicas_disagree
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import replicas_disagree
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 
 if TYPE_CHECKING:

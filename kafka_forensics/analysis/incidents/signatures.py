@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.findings import Confidence, Finding, Place
 
 KIND: Final = "INCIDENT_SIGNATURE"

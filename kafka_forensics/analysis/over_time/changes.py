@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import (
     BatchReader,
     Counts,
     Difference,
     Differences,
-    Replica,
     counted,
     differences,
     is_compacted,

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.compaction import REASONS, KeyTally
 from kafka_forensics.analysis.over_time.changes import Between, gaps
-from kafka_forensics.analysis.replicas import BatchReader, Replica, differences
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import BatchReader, differences
 from kafka_forensics.model.changes import Change, ChangeKind
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.results import PartitionSummary

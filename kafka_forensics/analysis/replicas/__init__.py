@@ -23,8 +23,6 @@ from kafka_forensics.analysis.replicas.recovery import (
     summarised,
     swap_finding,
 )
-from kafka_forensics.analysis.replicas.recovery_walk import RecoveryFold
-from kafka_forensics.analysis.replicas.replica import Replica, ReplicaState, whole
 from kafka_forensics.analysis.replicas.verdicts import damage_finding, own_findings
 
 __all__ = [
@@ -39,9 +37,6 @@ __all__ = [
     "LoneIndex",
     "Outlook",
     "Readable",
-    "RecoveryFold",
-    "Replica",
-    "ReplicaState",
     "add_recovery",
     "brokers_epochs",
     "compare",
@@ -75,7 +70,6 @@ __all__ = [
     "timestamps_of",
     "uncover_gaps",
     "walked",
-    "whole",
     "with_absent_members",
     "with_holders",
 ]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.elections import electable
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.evidence.ledger import Case, ExpectedReplica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.controller import PartitionControl

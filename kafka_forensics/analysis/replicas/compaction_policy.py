@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafka_forensics.analysis.replicas.replica import Replica
+    from kafka_forensics.analysis.replica import Replica
 
 
 def is_compacted(*replicas: "Replica") -> bool:

@@ -7,7 +7,7 @@ bears it out; a damaged batch of a believed epoch and another replica's batch of
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.analysis.spans import joined, outside
 from kafka_forensics.model.batches import BatchColumn

@@ -4,10 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kafka_forensics.analysis.replica import Replica, differing_blocks
 from kafka_forensics.analysis.replicas.compaction_policy import is_compacted
 from kafka_forensics.analysis.replicas.damaged_forks import of_two_histories
-from kafka_forensics.analysis.replicas.digests import differing_blocks
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.replication.epochs import epoch_at
 

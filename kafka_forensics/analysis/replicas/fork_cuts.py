@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.files import EpochEntry
 from kafka_forensics.replication.epochs import follower_cut, truncation_offset
 from kafka_forensics.replication.planner import loaded_epochs, recovered_epochs

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import Conflicts
 from kafka_forensics.analysis.replicas.fork_cuts import last_epoch
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.replication.epochs import epoch_at
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.compaction_policy import compaction_premise
 from kafka_forensics.analysis.replicas.diff import DIFFERENCES_KEPT, Conflicts
 from kafka_forensics.analysis.replicas.fork_cuts import cut_under, last_epoch, lineage, truncation, truncation_when_leading
 from kafka_forensics.analysis.replicas.fork_versions import Version, goes_on_with, versions_at
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.replication.epochs import epoch_at
 

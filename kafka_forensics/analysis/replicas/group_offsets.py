@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.comparison import Comparison
 from kafka_forensics.analysis.replicas.diff import BatchReader
 from kafka_forensics.analysis.replicas.readers import TimestampAt, held_back_finding, readable
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity
 from kafka_forensics.model.group_log import Committed, GroupLog

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Run
 from kafka_forensics.analysis.spans import outside
 from kafka_forensics.model.findings import Confidence, Finding, Place, Severity

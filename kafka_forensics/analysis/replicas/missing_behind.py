@@ -1,7 +1,7 @@
 """What is missing behind damage: bytes at a segment's end explain the loss of no more than they had room for."""
 
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import BatchReader, walked
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.analysis.segments import Irregularity
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import RECORD_BATCH_OVERHEAD

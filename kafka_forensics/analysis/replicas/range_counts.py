@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas.diff import BatchReader, walked
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.model.batches import BatchColumn
 
 READ_AGAIN_BYTES: Final = 64 << 20

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Final
 
 from kafka_forensics.analysis.catalogue import finding, on_premises
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.model.controller import NO_LEADER, PartitionControl
 from kafka_forensics.model.findings import Finding, Place
 

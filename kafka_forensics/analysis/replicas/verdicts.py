@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
 from kafka_forensics.analysis.epochs import EpochRun, checkpoint_contradiction, differing_end
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import BATCH_BEFORE, BadEntry
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.files import EpochEntry

@@ -1,12 +1,11 @@
 """Transactions as all partitions and the coordinators' log show them together."""
 
 from kafka_forensics.analysis.transactions_across.across import TransactionsAcross
-from kafka_forensics.analysis.transactions_across.damaged import DamagedLog, damage_of, hidden_by_damage, snapshot_open
+from kafka_forensics.analysis.transactions_across.damaged import DamagedLog, damage_of, hidden_by_damage
 from kafka_forensics.analysis.transactions_across.decided import SKEW_MS, TV2
 from kafka_forensics.analysis.transactions_across.facts import (
     PartitionTransactions,
     best_copy,
-    forgotten_transactions,
     partition_transactions,
 )
 from kafka_forensics.analysis.transactions_across.marker_witness import completed, proven_by
@@ -20,9 +19,7 @@ __all__ = [
     "best_copy",
     "completed",
     "damage_of",
-    "forgotten_transactions",
     "hidden_by_damage",
     "partition_transactions",
     "proven_by",
-    "snapshot_open",
 ]

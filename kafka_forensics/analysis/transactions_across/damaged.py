@@ -3,18 +3,16 @@
 Where batches cannot be read, transactions may have begun or ended: read_committed readers may have to wait at any of these offsets.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_forensics.analysis.replicas import Replica, damaged_offsets
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import damaged_offsets
 from kafka_forensics.analysis.transactions import OpenTransaction
-from kafka_forensics.model.files import ProducerEntry
 
 SPANS_TOLD: Final = 16
 """Ranges of damaged offsets told of one log."""
-OPEN_KEPT: Final = 1 << 10
-"""Open transactions that are taken from a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +35,6 @@ def damage_of(replica: Replica) -> DamagedLog | None:
         return None
     spans = damaged_offsets(replica, replica.log_start_offset, replica.log_end_offset)
     return DamagedLog(size, tuple(spans[:SPANS_TOLD]))
-
-
-def snapshot_open(entries: Sequence[ProducerEntry]) -> list[OpenTransaction]:
-    """The transactions that a snapshot holds open, without a place in the log."""
-    return [OpenTransaction.of_snapshot(one) for one in sorted(entries, key=lambda one: one.current_txn_first_offset)[:OPEN_KEPT]]
 
 
 def hidden_by_damage(replica: Replica, known: Iterable[OpenTransaction]) -> list[OpenTransaction]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafka_forensics.analysis.replicas import Replica, electable
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import electable
 from kafka_forensics.analysis.transactions import OFFSET, PRODUCER_EPOCH, PRODUCER_ID, TIMESTAMP, TYPE, OpenTransaction
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.model.constants import WITNESS_TOPICS
-from kafka_forensics.model.files import ProducerEntry
 from kafka_forensics.model.results import Read
 from kafka_forensics.model.transaction_log import TopicPartition
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 ROWS_KEPT: Final = 1 << 18
 """Markers and ended transactions held over all partitions, 120 bytes each at most."""
+OPEN_KEPT: Final = 1 << 10
+"""Open transactions of a partition that are looked into, the oldest first."""
 MARKERS_TRIED: Final = 64
 """Last markers of a copy that may prove something of a replica which ends before them."""
-OPEN_KEPT: Final = 1024
-"""Open transactions of a partition that are looked into, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,18 +254,6 @@ def _reach(replica: Replica) -> tuple[bool, bool, tuple[int, int]]:
 def _end(replica: Replica) -> tuple[int, int]:
     """How far a copy reaches: last epoch and log end."""
     return max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
-
-
-def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
-    """Transactions that a snapshot at `snapshot_offset` holds open though the log, from before it on, has nothing of them.
-
-    A broker that starts on this copy believes the snapshot: the last stable offset stays at the log start (UnifiedLog). Where the
-    fold forgot producers, nobody can say that the log has nothing of one.
-    """
-    if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
-        return []
-    gone = [one for one in entries if one.current_txn_first_offset < replica.log_start_offset]
-    return [OpenTransaction.of_snapshot(one) for one in gone[:OPEN_KEPT] if not replica.state.transactions.knows(one.producer_id)]
 
 
 @dataclass(slots=True)

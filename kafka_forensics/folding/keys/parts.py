@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from kafka_forensics.analysis.compaction import State
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.segments import Misplaced
 from kafka_forensics.analysis.transactions import endings
 from kafka_forensics.model.batches import Damage

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafka_forensics.analysis.compaction import KeyComparison, KeyTally, Pair, Side, cleaned_end, retention
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.folding.keys.parts import Decided, KeyPart
 from kafka_forensics.model.results import Incomplete

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kafka_forensics.analysis.over_time import Between, LogChanges, Newer, Went, change, committed_gone, keys_lost, log_changes
-from kafka_forensics.analysis.replicas import Counts, Replica, is_compacted
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import Counts, is_compacted
 from kafka_forensics.evidence.inputs import Inputs, broker_order
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.merging import Merged

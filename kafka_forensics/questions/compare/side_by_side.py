@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.errors import SourceError, UsageError
 from kafka_forensics.evidence.inputs import Inputs, gather

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_forensics.analysis.epochs import EpochRun
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import DamagedLog, damage_of
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import gather

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from kafka_forensics.analysis.internal_topics import Witnesses
-from kafka_forensics.analysis.replicas import Readable, Replica, readable, timestamps_of
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import Readable, readable, timestamps_of
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.inputs import Inputs, gather, require_asked

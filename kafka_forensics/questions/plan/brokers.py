@@ -2,7 +2,8 @@
 
 from collections.abc import Collection
 
-from kafka_forensics.analysis.replicas import Replica, last_leader
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import last_leader
 from kafka_forensics.errors import UsageError
 from kafka_forensics.evidence.inputs import Inputs, misnamed
 from kafka_forensics.evidence.selection import listed

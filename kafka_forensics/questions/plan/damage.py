@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replicas import Replica, damaged_by_headers
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import damaged_by_headers
 from kafka_forensics.analysis.segments import MAX_RELATIVE_OFFSET
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.replication.epochs import epoch_at

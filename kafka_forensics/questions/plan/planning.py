@@ -7,7 +7,8 @@ from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
 from typing import Final
 
-from kafka_forensics.analysis.replicas import BLOCK_OFFSETS, Differences, Replica, brokers_epochs, differences, refused_at, walked
+from kafka_forensics.analysis.replica import Replica
+from kafka_forensics.analysis.replicas import BLOCK_OFFSETS, Differences, brokers_epochs, differences, refused_at, walked
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.context import ReplicaContext
 from kafka_forensics.evidence.inputs import broker_order, gather

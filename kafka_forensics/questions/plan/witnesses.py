@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions_across import completed, proven_by
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.transaction_log import TransactionLog

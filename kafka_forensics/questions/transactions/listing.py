@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_forensics.analysis.replicas import Replica
+from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.transactions import OpenTransaction
 from kafka_forensics.analysis.transactions_across import DamagedLog, best_copy, damage_of, hidden_by_damage
 from kafka_forensics.engine.local import Progress, scan_inputs

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from kafka_forensics.analysis.replica.replica import Replica
 from kafka_forensics.analysis.replicas.readers import Readable, held_back_finding, readable
-from kafka_forensics.analysis.replicas.replica import Replica
 from kafka_forensics.cli.groups import readers_in_words
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState
 from kafka_forensics.wording import message

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_forensics.analysis.epochs.epochs import EpochsFold
 from kafka_forensics.analysis.producers.producers import ProducersFold
-from kafka_forensics.analysis.replicas.digests import BlockDigests
+from kafka_forensics.analysis.replica.digests import BlockDigests
 from kafka_forensics.analysis.segments.continuity import ContinuityFold
 from kafka_forensics.analysis.segments.framing import FramingFold
 from kafka_forensics.analysis.segments.indexes import IndexFold

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_forensics.analysis.replicas.replica import Replica
+from kafka_forensics.analysis.replica.replica import Replica
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.batches import Damage
 from kafka_forensics.model.controller import PartitionControl, PartitionEvent, PartitionHistory, PartitionState

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from kafka_forensics.analysis.epochs import EpochsFold, epoch_starts
 from kafka_forensics.analysis.placement import KeyPlacementFold
 from kafka_forensics.analysis.producers import EpochBumps, ProducersFold
-from kafka_forensics.analysis.replicas.digests import BlockDigests
-from kafka_forensics.analysis.replicas.recovery_walk import RecoveryFold
+from kafka_forensics.analysis.replica.digests import BlockDigests
+from kafka_forensics.analysis.replica.recovery_walk import RecoveryFold
 from kafka_forensics.analysis.segments import (
     BadEntry,
     ContinuityFold,
