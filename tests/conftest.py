@@ -6,9 +6,14 @@ import subprocess
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ("pytester",)
 
@@ -57,7 +62,6 @@ def pytest_report_header(config: pytest.Config) -> str:
     return "groups selected: " + ", ".join(selected_groups(config))
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = set(GROUPS) - set(selected_groups(config))
     dropped = [item for item in items if any(item.get_closest_marker(group) for group in left_out)]
@@ -65,15 +69,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
     if hasattr(config, "workerinput"):
-        _share_out(items)
+        items.sort(key=lambda item: item.get_closest_marker("spark") is None)  # the longest of all, so it begins at once
 
 
-def _share_out(items: list[pytest.Item]) -> None:
-    """Over worker processes by module, so that what a module shares is made once; Spark stays in one of them, from the start."""
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
-    for item in items:
-        room = "spark" if item.get_closest_marker("spark") else item.path.name
-        item.add_marker(pytest.mark.xdist_group(room))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadScopeScheduling":
+    """Over worker processes go whole modules, so that what one shares is made once; and all of Spark goes to one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByModule(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.split("::", 1)[0]
+            return "spark" if "/spark/" in module else module
+
+    return ByModule(config, log)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
