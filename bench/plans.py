@@ -34,7 +34,7 @@ def seconds(count: int, *, forked_of_20: int) -> float:
     best = float("inf")
     for _ in range(3):
         began = time.perf_counter()
-        plans = [plan_partition(one) for one in given]
+        plans = [plan_partition(partition) for partition in given]
         best = min(best, time.perf_counter() - began)
         del plans
     gc.set_threshold(*thresholds)

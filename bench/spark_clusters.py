@@ -22,10 +22,10 @@ def one_log(name: str, size_in_bytes: int) -> Workload:
     """A workload of one partition: `small` batches of one record, or `zstd` with many records in a batch."""
     kinds = {one.name: one for one in workloads(1.0)}
     if name == "small":
-        found, template = kinds["small"], kinds["small"].templates[0]
+        workload, template = kinds["small"], kinds["small"].templates[0]
     else:
-        found, template = kinds["packed"], kinds["packed"].templates[1]
-    return Workload(name, found.title, size_in_bytes, (template,), found.records_a_batch)
+        workload, template = kinds["packed"], kinds["packed"].templates[1]
+    return Workload(name, workload.title, size_in_bytes, (template,), workload.records_a_batch)
 
 
 def make_cluster(workload: Workload, partitions: int, root: Path, differing_blocks: int = 0) -> list[Path]:

@@ -59,7 +59,7 @@ def _spark(master: str, events: str, paths: list[str], options: ScanOptions) -> 
 
 
 def _findings(result: ScanResult) -> dict[str, int]:
-    kinds = [one.kind for one in result.findings]
+    kinds = [finding.kind for finding in result.findings]
     return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
 
 

@@ -170,7 +170,7 @@ def part_above_the_high_watermark(story: Story) -> None:
 def led(cluster: Cluster, topic: str) -> bool:
     """Whether all partitions of a topic have a leader that runs."""
     partitions = cluster.admin().list_topics(topic, timeout=ADMIN_TIMEOUT_SECONDS).topics[topic].partitions
-    return all(one.leader in cluster.running() for one in partitions.values())
+    return all(partition.leader in cluster.running() for partition in partitions.values())
 
 
 def change_while_one_is_down(story: Story) -> None:

@@ -101,7 +101,11 @@ def read_log(directory: Path) -> Log:
 
 def layout(log: Log) -> tuple[list[tuple[int, int, int, int]], list[int], list[EpochEntry]]:
     """What of a log faults depend on: offsets, segment and position of its batches; its segments; its epochs."""
-    return [(one.base_offset, one.last_offset, one.segment, one.position) for one in log.batches], log.segments, log.epochs
+    return (
+        [(batch.base_offset, batch.last_offset, batch.segment, batch.position) for batch in log.batches],
+        log.segments,
+        log.epochs,
+    )
 
 
 def write_fault_base(cluster: Cluster, topic: str = TOPIC) -> None:

@@ -54,21 +54,25 @@ def verdict(case: Case, folder: Path) -> str:
     """The cell of this tool: findings, worst first, with where they are and who holds a good copy."""
     brokers = case.make(folder)
     result = scanned(case, brokers)
-    told = [one for one in result.findings if one.kind not in _ANNOTATIONS]
-    everywhere = max((len(one.replicas) for one in result.partitions if not one.topic.startswith("__")), default=0)
-    by_kind = itertools.groupby(sorted(told, key=_order), key=lambda one: (one.kind, one.severity))
+    findings = [finding for finding in result.findings if finding.kind not in _ANNOTATIONS]
+    everywhere = max(
+        (len(partition.replicas) for partition in result.partitions if not partition.topic.startswith("__")), default=0
+    )
+    by_kind = itertools.groupby(sorted(findings, key=_order), key=lambda finding: (finding.kind, finding.severity))
     words = [_said(kind, severity, list(found), everywhere) for (kind, severity), found in by_kind]
     text = ", ".join(words) or "nothing"
-    holders = {tuple(one.evidence["held_by"]) for one in told if one.evidence.get("held_by") or one.kind in _NEEDED}
-    for each in sorted(holders):
-        text += f"; held by {', '.join(f'b{broker}' for broker in each) or 'nobody'}"
-    text += "".join(f"; {name.replace('_', ' ').replace('.', ' ')}: {value}" for name, value in _shown(case.shown, told))
+    holders = {
+        tuple(finding.evidence["held_by"]) for finding in findings if finding.evidence.get("held_by") or finding.kind in _NEEDED
+    }
+    for holder in sorted(holders):
+        text += f"; held by {', '.join(f'b{broker}' for broker in holder) or 'nobody'}"
+    text += "".join(f"; {name.replace('_', ' ').replace('.', ' ')}: {value}" for name, value in _shown(case.shown, findings))
     return f"{text}; {case.note}" if case.note else text
 
 
 def _shown(names: tuple[str, ...], told: list[Finding]) -> Iterator[tuple[str, str]]:
     """What the worst finding that has it says under each name; a name that none has is left out."""
-    worst_first = [{**one.evidence, "confidence": one.confidence.value} for one in sorted(told, key=_order)]
+    worst_first = [{**finding.evidence, "confidence": finding.confidence.value} for finding in sorted(told, key=_order)]
     for name in names:
         for found in worst_first:
             value: Any = found
@@ -90,22 +94,22 @@ def _worded(value: object) -> str:
     return str(value)
 
 
-def _order(one: Finding) -> tuple[int, str, str]:
-    return -one.severity.rank, one.kind, str(one.place.broker)
+def _order(finding: Finding) -> tuple[int, str, str]:
+    return -finding.severity.rank, finding.kind, str(finding.place.broker)
 
 
 def _said(kind: str, severity: Severity, found: list[Finding], everywhere: int) -> str:
     """`KIND` with its severity, its offsets if all have the same, and the brokers if they are others than b2."""
     text = f"`{kind}` {severity.value}"
-    places = {(one.place.offset_start, one.place.offset_end) for one in found}
-    brokers = sorted({str(one.place.broker) for one in found if one.place.broker is not None})
+    places = {(finding.place.offset_start, finding.place.offset_end) for finding in found}
+    brokers = sorted({str(finding.place.broker) for finding in found if finding.place.broker is not None})
     if len(places) == 1 and None not in (place := places.pop()):
         text += f" [{place[0]}, {place[1]})"
     if len(brokers) == everywhere > 1:
         return f"{text} on each"
     if brokers and brokers != ["2"] and everywhere > 1:
         text += f" on {', '.join(f'b{broker}' for broker in brokers)}"
-    most = max(Counter(str(one.place.broker) for one in found).values())
+    most = max(Counter(str(finding.place.broker) for finding in found).values())
     return f"{text} ({'twice' if most == 2 else f'{most} times'})" if most > 1 else text
 
 

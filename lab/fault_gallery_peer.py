@@ -130,7 +130,7 @@ def _words(path: Path, batches: int, done: ToolResult, usual: frozenset[str]) ->
         if wrong:
             words.append(f"`isvalid: false` {'once' if wrong == 1 else 'twice' if wrong == 2 else f'{wrong} times'}")
     words += [f"“Found {size} invalid bytes at the end”" for size in _TAIL.findall(text)]
-    words += [each for each in _complaints(path, done) if each not in usual][:2]
+    words += [complaint for complaint in _complaints(path, done) if complaint not in usual][:2]
     words += [f"“{said.rstrip('.')}”" for said in _SKIPPED.findall(text)][:2]
     if raw := len(_RAW.findall(text)):
         words.append(f"**{raw} control character{'s' if raw > 1 else ''} written raw**")

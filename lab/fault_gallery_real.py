@@ -92,4 +92,4 @@ def _words(told: list[Told]) -> str:
     brokers = [f"b{one[3]}" for one in told if one[3] is not None]
     if brokers:
         text += " on each" if len(brokers) == BROKERS else f" on {', '.join(brokers)}"
-    return f"{text}, held by {', '.join(f'b{one}' for one in holders)}" if holders else text
+    return f"{text}, held by {', '.join(f'b{holder}' for holder in holders)}" if holders else text

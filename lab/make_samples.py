@@ -83,9 +83,9 @@ def shortfalls(tree: Path, wanted: dict[str, Any]) -> list[str]:
     brokers = [str(tree)] if tree.is_file() else sorted(str(path) for path in tree.iterdir() if path.is_dir())
     names = ("kind", "topic", "partition", "offset_start", "offset_end", "held_by")
     found = [
-        str((one.kind, *(getattr(one.place, name) for name in names[1:5]), one.evidence.get("held_by")))
-        for one in local.scan(brokers, ScanOptions()).findings
-        if one.severity.value != wanted["max_severity_elsewhere"]
+        str((finding.kind, *(getattr(finding.place, name) for name in names[1:5]), finding.evidence.get("held_by")))
+        for finding in local.scan(brokers, ScanOptions()).findings
+        if finding.severity.value != wanted["max_severity_elsewhere"]
     ]
     must = [str(tuple(one[name] for name in names)) for one in wanted["findings"]]
     return [f"missing: {one}" for one in must if one not in found] + [f"besides: {one}" for one in found if one not in must]

@@ -29,7 +29,7 @@ def lose_unflushed(cluster: Cluster, broker: int, topic: str) -> bytes:
     log = read_log(cluster.log_dir(broker) / f"{topic}-0")
     if (flushed + STEP, [0]) != (log.next_offset, log.segments):
         raise LabError(f"broker {broker} flushed {topic} up to {flushed} of {log.next_offset}, segments {log.segments}")
-    first = next(one for one in log.batches if one.base_offset == flushed)
+    first = next(batch for batch in log.batches if batch.base_offset == flushed)
     path = cluster.log_dir(broker) / f"{topic}-0" / f"{0:020d}.log"
     lost = path.read_bytes()[first.position :]
     with path.open("r+b") as file:

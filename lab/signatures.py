@@ -66,7 +66,7 @@ def _row(signature: Signature) -> tuple[tuple[int, str], str]:
         signature.summary,
         "; ".join(_texts(signature, Weight.MUST)),
         "; ".join(
-            [*_texts(signature, Weight.EXPECTED, Weight.EXTRA), *(f"not: {each}" for each in _texts(signature, Weight.AGAINST))]
+            [*_texts(signature, Weight.EXPECTED, Weight.EXTRA), *(f"not: {text}" for text in _texts(signature, Weight.AGAINST))]
         )
         or "-",
         signature.affected_versions,
@@ -87,20 +87,20 @@ def _order(incident: str, issue: str) -> tuple[int, str]:
 
 
 def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(each.replace('|', '/') for each in cells)} |\n"
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
 
 
 def _texts(signature: Signature, *weights: Weight) -> Iterator[str]:
-    return (one.text for one in signature.conditions if one.weight in weights)
+    return (condition.text for condition in signature.conditions if condition.weight in weights)
 
 
 def _named(make: Callable[[Path], Brokers]) -> dict[str, Finding]:
     """The signatures that a scan of the tree names."""
     with tempfile.TemporaryDirectory() as folder:
         brokers = make(Path(folder) / "brokers")
-        found = scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
-    matched = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
-    return {signature_key(one.evidence["incident"], one.evidence["issue"]): one for one in matched}
+        findings = scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1)).findings
+    matched = [finding for finding in findings if finding.kind == "INCIDENT_SIGNATURE"]
+    return {signature_key(finding.evidence["incident"], finding.evidence["issue"]): finding for finding in matched}
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def read_all(bootstrap: str, count: int) -> tuple[bytes, ...]:
 
 def _taken(consumer: Consumer) -> list[bytes]:
     messages = consumer.consume(num_messages=100, timeout=1.0)
-    return [bytes(one.value() or b"") for one in messages if one.error() is None]
+    return [bytes(message.value() or b"") for message in messages if message.error() is None]
 
 
 def on_old(directory: Path, root: Path) -> History:
@@ -81,7 +81,7 @@ def on_old(directory: Path, root: Path) -> History:
     between, after = root / "0.10.2.2-between", root / "0.10.2.2-after"
     with OldCluster(directory) as cluster:
         cut_to_watermark(cluster)
-        watermarks = {one: cluster.high_watermark(one) for one in BROKERS[1:]}
+        watermarks = {broker: cluster.high_watermark(broker) for broker in BROKERS[1:]}
         cluster.copy(between)
         diverge(cluster)
         cluster.copy(after)

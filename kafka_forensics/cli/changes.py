@@ -66,7 +66,7 @@ def changes(
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         broker=broker,
@@ -82,9 +82,9 @@ def changes(
     if verbose or debug:
         log_to(screen)
     if spark:
-        result = _run_on_spark(snapshots, asked, screen, snapshot or [], (spark_remote, spark_master), quiet=quiet)
+        result = _run_on_spark(snapshots, scan_options, screen, snapshot or [], (spark_remote, spark_master), quiet=quiet)
     else:
-        result = _run(snapshots, asked, screen, snapshot or [], quiet=quiet)
+        result = _run(snapshots, scan_options, screen, snapshot or [], quiet=quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     with open_output(output, no_color=no_color) as to:

@@ -44,7 +44,7 @@ def write_changes(
 
 def summary_lines(result: SnapshotsResult) -> list[str]:
     """What was compared, what changed and what was found, in a few lines."""
-    counts = Counter(one.kind for one in result.changes)
+    counts = Counter(change.kind for change in result.changes)
     told = (
         ", ".join(f"{counts[kind]} {kind.value.replace('_', ' ')}" for kind in ChangeKind if counts[kind]) or "nothing to compare"
     )
@@ -70,29 +70,36 @@ def _within_newest(result: SnapshotsResult) -> str:
 def _table(result: SnapshotsResult, width: int, *, verbose: bool) -> Iterator[str]:
     from kafka_forensics.cli.plain_table import table_lines
 
-    yield from table_lines(_HEADS, (), (list(map(cell, _cells(one))) for one in _told(result, verbose=verbose)), width)
-    for found in result.findings:
-        yield f"\n{found.severity.value} {found.kind} ({found.confidence.value})\n"
-        told = [printable(said) for said in (message(found), advice(found)) if said]
+    yield from table_lines(_HEADS, (), (list(map(cell, _cells(change))) for change in _told(result, verbose=verbose)), width)
+    for finding in result.findings:
+        yield f"\n{finding.severity.value} {finding.kind} ({finding.confidence.value})\n"
+        told = [printable(said) for said in (message(finding), advice(finding)) if said]
         yield from (f"  {line}\n" for line in wrapped(told, width - 2))
 
 
 def _markdown(result: SnapshotsResult, *, verbose: bool) -> Iterator[str]:
-    rows = [" | ".join(markdown(cell(each)) for each in _cells(one)) for one in _told(result, verbose=verbose)]
+    rows = [" | ".join(markdown(cell(each)) for each in _cells(change)) for change in _told(result, verbose=verbose)]
     for line in summary_lines(result):
         yield f"{markdown(line)}\n\n"
     if rows:
         yield f"| {' | '.join(_HEADS)} |\n|{' --- |' * len(_HEADS)}\n"
         yield from (f"| {row} |\n" for row in rows)
-    for found in result.findings:
-        yield f"\n**{found.severity.value}** {markdown(found.kind)}: {markdown(message(found))}"
-        yield f" {markdown(advice(found) or '')}\n"
+    for finding in result.findings:
+        yield f"\n**{finding.severity.value}** {markdown(finding.kind)}: {markdown(message(finding))}"
+        yield f" {markdown(advice(finding) or '')}\n"
 
 
 def _told(result: SnapshotsResult, *, verbose: bool) -> Iterable[Change]:
-    return (one for one in result.changes if verbose or one.kind is not ChangeKind.UNCHANGED)
+    return (change for change in result.changes if verbose or change.kind is not ChangeKind.UNCHANGED)
 
 
-def _cells(one: Change) -> tuple[str, ...]:
-    offsets = offset_range(one.offset_start, one.offset_end) if one.has_offsets else "not known"
-    return f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot, offsets, change_words(one)
+def _cells(change: Change) -> tuple[str, ...]:
+    offsets = offset_range(change.offset_start, change.offset_end) if change.has_offsets else "not known"
+    return (
+        f"{change.topic}-{change.partition}",
+        str(change.broker),
+        change.from_snapshot,
+        change.to_snapshot,
+        offsets,
+        change_words(change),
+    )

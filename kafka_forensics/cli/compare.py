@@ -60,7 +60,7 @@ def compare(
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         broker=broker,
@@ -74,7 +74,7 @@ def compare(
     screen = destination(sys.stderr, no_color=no_color)
     if verbose or debug:
         log_to(screen)
-    compared = _run(paths, asked, screen, context=context, payloads=show_payloads, quiet=quiet)
+    compared = _run(paths, scan_options, screen, context=context, payloads=show_payloads, quiet=quiet)
     if not show_payloads:
         compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
     with open_output(output, no_color=no_color) as to:

@@ -152,7 +152,7 @@ def _lines(compared: SideBySide, shape: Shape, payloads: bool) -> Iterator[str]:
     result, partition = compared.result, compared.partition
     place = {"topic": partition.topic, "partition": partition.partition}
     objects: list[tuple[str, Json]] = [("partition", _partition(compared, shape))]
-    objects += [("replica", place | one) for one in shape.replicas(map(json_document.replica_object, partition.replicas))]
+    objects += [("replica", place | replica) for replica in shape.replicas(map(json_document.replica_object, partition.replicas))]
     objects += [("held", place | row) for row in shape.held(_flat(compared, payloads))]
     objects += [("finding", json_document.finding_object(finding)) for finding in result.findings]
     objects += [("incomplete", gap) for gap in shape.gaps(map(json_document.incomplete_object, result.incomplete))]

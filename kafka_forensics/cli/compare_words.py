@@ -133,18 +133,22 @@ def _nothing(held: Held, replica: ReplicaSummary) -> str:
 
 def told(findings: Iterable[Finding], *, verbose: bool) -> tuple[list[Finding], list[Finding]]:
     """Findings to be told in full, what speaks of the difference first and then worst first, and the rest, all info."""
-    every = sorted(findings, key=lambda one: (one.kind not in CONFLICTS, -one.severity.rank, one.kind))
-    shown = [one for one in every if verbose or one.kind in _TOLD or is_background(one) or one.severity is not Severity.INFO]
-    return shown, [one for one in every if one not in shown]
+    every = sorted(findings, key=lambda finding: (finding.kind not in CONFLICTS, -finding.severity.rank, finding.kind))
+    shown = [
+        finding
+        for finding in every
+        if verbose or finding.kind in _TOLD or is_background(finding) or finding.severity is not Severity.INFO
+    ]
+    return shown, [finding for finding in every if finding not in shown]
 
 
 def difference_sentence(compared: SideBySide) -> str:
     """Where the replicas differ, in a sentence without a full stop."""
     partition = compared.partition
     first, replicas = compared.first_difference, partition.replicas
-    starts = [one.log_start_offset for one in replicas if one.log_start_offset is not None]
-    ends = [one.log_end_offset for one in replicas if one.log_end_offset is not None]
-    read = [one for one in replicas if one.read is not Read.NONE]
+    starts = [replica.log_start_offset for replica in replicas if replica.log_start_offset is not None]
+    ends = [replica.log_end_offset for replica in replicas if replica.log_end_offset is not None]
+    read = [replica for replica in replicas if replica.read is not Read.NONE]
     if len(read) < 2:
         which = f"only {plural(len(read), 'replica')}" if read else "no replica"
         return f"nothing could be compared: the log of {which} could be read"
@@ -160,7 +164,7 @@ def difference_sentence(compared: SideBySide) -> str:
         return f"{sure}: {same} {span('offset', start, end)} on {plural(len(read), 'replica')}"
     if any(finding.kind in CONFLICTS for finding in compared.result.findings) or _held_differently(compared):
         return f"first difference at offset {first}"
-    short = [label for label, one in zip(labels(compared), replicas, strict=True) if one.log_end_offset == first]
+    short = [label for label, replica in zip(labels(compared), replicas, strict=True) if replica.log_end_offset == first]
     behind = plural(max(ends) - first, "offset")
     who, verb = (f"broker {short[0]} is", "holds") if len(short) == 1 else (f"brokers {', '.join(short)} are", "hold")
     return f"no conflict: {who} {behind} behind and {verb} the same below {first}"
@@ -177,7 +181,7 @@ def title(compared: SideBySide) -> str:
 
 
 def _held_differently(compared: SideBySide) -> bool:
-    row = next((one for one in compared.rows if one.offset == compared.first_difference), None)
+    row = next((offset_row for offset_row in compared.rows if offset_row.offset == compared.first_difference), None)
     return row is not None and len({held.record for held in row.held if held.state not in _BEYOND}) > 1
 
 

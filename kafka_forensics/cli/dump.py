@@ -116,15 +116,15 @@ def dump(
     from kafka_forensics.questions.dump import DumpOptions, find_files
 
     keep_code_below(cache_dir)
-    asked = DumpOptions(records, show_payloads, start, end, topic, partition, options.storage_pairs(storage_option))
-    inputs = find_files(paths, asked)
+    dump_options = DumpOptions(records, show_payloads, start, end, topic, partition, options.storage_pairs(storage_option))
+    inputs = find_files(paths, dump_options)
     with open_output(output, no_color=no_color) as to:
         if is_peer:
             from kafka_forensics.cli.dump_peer import PeerOptions
 
             _write_peer(inputs, PeerOptions(*peer_options.values()), to, quiet=quiet)
         else:
-            _write(inputs, asked, wanted, to, explain=explain)
+            _write(inputs, dump_options, wanted, to, explain=explain)
     _say_rest(inputs, destination(sys.stderr, no_color=True), quiet=quiet)
     return 3 if inputs.incomplete else 0
 

@@ -234,7 +234,7 @@ def transaction_index_lines(file: "ByteFile") -> Iterator[str]:
 def snapshot_lines(file: "ByteFile", offset: int, complaints: Complaints) -> Iterator[str]:
     """The tool's lines for a `.snapshot`: none for one it does not believe."""
     snapshot = parse_producer_snapshot(file, offset)
-    reasons = {one.detail.get("reason"): one for one in snapshot.damage}
+    reasons = {damage.detail.get("reason"): damage for damage in snapshot.damage}
     declared = reasons["count"].detail["declared"] if "count" in reasons else len(snapshot.entries)
     counted = declared if isinstance(declared, int) else -1
     if "short" in reasons or counted < 0 or snapshot.version != 1:

@@ -82,7 +82,7 @@ def epochs(
     """
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         broker=broker,
@@ -99,7 +99,7 @@ def epochs(
     from kafka_forensics.questions.epochs import lineages
 
     with Progress(screen, quiet=quiet) as progress:
-        found = lineages(paths, asked, progress)
+        found = lineages(paths, scan_options, progress)
     with open_output(output, no_color=no_color) as to:
         _write(found.rows, wanted, to)
     _say_rest(found, screen, quiet=quiet)

@@ -105,7 +105,7 @@ def export(
     wanted = chosen_format(format_name, None)
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         broker=broker,
@@ -124,13 +124,13 @@ def export(
     from kafka_forensics.export.places import inputs_named, open_place
 
     how = How(show_payloads, allow_incomplete)
-    target = open_place(output, inputs_named(paths), asked.storage_options)
+    target = open_place(output, inputs_named(paths), scan_options.storage_options)
     try:
         if spark:
             where = Spark(spark_remote, spark_master, output)
-            reader, datasets = _run_on_spark(paths, asked, target, names, screen, where, how, quiet=quiet)
+            reader, datasets = _run_on_spark(paths, scan_options, target, names, screen, where, how, quiet=quiet)
         else:
-            reader, datasets = _run(paths, asked, target, names, screen, how, quiet=quiet)
+            reader, datasets = _run(paths, scan_options, target, names, screen, how, quiet=quiet)
     except BaseException:
         target.withdraw()
         raise
@@ -153,7 +153,7 @@ def _run(
         reader = scan_for_facts(paths, asked, words, lambda done, total: progress(done, total * passes))
         reader.payloads = how.payloads
         if not how.payloads:
-            reader.result.findings = [without_payloads(one) for one in reader.result.findings]
+            reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]
         total = sum(plan.bytes for plan in reader.inputs.replicas)
         done = total
 
@@ -212,14 +212,14 @@ def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:
     from kafka_forensics.cli.rows import write_rows
 
     if wanted == "table":
-        rows = ([one.fact, f"{one.rows:,}", str(one.files), f"{one.size_in_bytes:,}"] for one in datasets)
+        rows = ([dataset.fact, f"{dataset.rows:,}", str(dataset.files), f"{dataset.size_in_bytes:,}"] for dataset in datasets)
         to.stream.writelines(table_lines(COLUMNS, COLUMNS[1:], rows))
     else:
         write_rows(COLUMNS, map(_values, datasets), wanted, to)
 
 
-def _values(one: "Dataset") -> dict[str, Any]:
-    return {"dataset": one.fact, "rows": one.rows, "files": one.files, "bytes": one.size_in_bytes}
+def _values(dataset: "Dataset") -> dict[str, Any]:
+    return {"dataset": dataset.fact, "rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes}
 
 
 def _say_rest(reader: "FactReader", names: list[str], screen: Destination, *, quiet: bool) -> None:

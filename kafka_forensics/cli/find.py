@@ -84,7 +84,7 @@ def find(
         hint = "give --key, --offset, --timestamp, --producer-id, --header or --value-contains; `dump --records` shows all"
         raise UsageError("find needs to know what to look for", hint=hint)
     wanted = chosen_format(format_name, output)
-    asked = _conditions(key, offset, timestamp, producer_id, header or [], value_contains)
+    conditions = _conditions(key, offset, timestamp, producer_id, header or [], value_contains)
     check_output(output, paths)
 
     from kafka_forensics.cli.find_output import write_found
@@ -94,7 +94,7 @@ def find(
 
     keep_code_below(cache_dir)
     scope = ScanOptions(topic, partition, broker, storage_options=options.storage_pairs(storage_option), cache_dir=cache_dir)
-    found = search(paths, scope, asked, payloads=show_payloads, limit=limit)
+    found = search(paths, scope, conditions, payloads=show_payloads, limit=limit)
     screen = destination(sys.stderr, no_color=no_color)
     with open_output(output, no_color=no_color) as to, Progress(screen, quiet=quiet or _shares_screen(to)) as progress:
         write_found(found_columns(payloads=show_payloads), found.rows(progress), wanted, to)

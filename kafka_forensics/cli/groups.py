@@ -116,7 +116,7 @@ def groups(
     wanted = chosen_format(format_name, output)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         broker=broker,
@@ -135,7 +135,7 @@ def groups(
     from kafka_forensics.questions.groups import groups as all_groups
 
     with Progress(screen, quiet=quiet) as progress:
-        answer = all_groups(paths, asked, group_glob=group, every_partition=all_partitions, progress=progress)
+        answer = all_groups(paths, scan_options, group_glob=group, every_partition=all_partitions, progress=progress)
     with open_output(output, no_color=no_color) as to:
         _write(answer.rows, wanted, to, payloads=show_payloads)
     _say_rest(answer, screen, group, every_partition=all_partitions, quiet=quiet)
@@ -322,10 +322,10 @@ def _say_rest(answer: "GroupsAnswer", screen: "Destination", group: str | None, 
     from kafka_forensics.cli.safe_text import printable
     from kafka_forensics.wording import message
 
-    found = answer.result.findings
-    lines = [] if quiet else [f"{one.severity.value}: {printable(message(one))}" for one in found[:_MESSAGES]]
-    if len(found) > _MESSAGES and not quiet:
-        lines.append(f"and {len(found) - _MESSAGES} more; `kafka-forensics scan` tells all")
+    findings = answer.result.findings
+    lines = [] if quiet else [f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_MESSAGES]]
+    if len(findings) > _MESSAGES and not quiet:
+        lines.append(f"and {len(findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
     if not answer.has_log:
         lines.append(("" if answer.rows else "nothing to show: ") + absent(CONSUMER_OFFSETS_TOPIC))
     elif not answer.rows:

@@ -103,7 +103,7 @@ def _process(pid: int) -> _Process | None:
 def _below(root: int, table: dict[int, _Process]) -> set[int]:
     """Children of `root`, theirs, and so on."""
     found, new = set[int](), {root}
-    while new := {pid for pid, one in table.items() if one.parent in new and pid not in found}:
+    while new := {pid for pid, process in table.items() if process.parent in new and pid not in found}:
         found |= new
     return found
 
@@ -111,7 +111,9 @@ def _below(root: int, table: dict[int, _Process]) -> set[int]:
 def _left(pids: set[int]) -> set[int]:
     """Those that still run when their time is over; waits no longer than the last one does."""
     deadline = time.monotonic() + _SECONDS_TO_END
-    while (left := {pid for pid, one in _table().items() if pid in pids and not one.is_over}) and time.monotonic() < deadline:
+    while (
+        left := {pid for pid, process in _table().items() if pid in pids and not process.is_over}
+    ) and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
     return left
 

@@ -90,7 +90,7 @@ class Commands(TyperGroup):
 def _require_one_of(option: Any, args: list[str]) -> None:
     """Raise UsageError where an option that is on or off, such as `--whole/--partial`, was given both ways."""
     words = args[: args.index("--")] if "--" in args else args
-    both = [next((each for each in names if each in words), None) for names in (option.opts, option.secondary_opts)]
+    both = [next((name for name in names if name in words), None) for names in (option.opts, option.secondary_opts)]
     if None not in both:
         raise UsageError(f"{both[0]} and {both[1]} contradict each other", hint="give one of them")
 
@@ -157,9 +157,9 @@ def build_app() -> typer.Typer:
 
 def _without_types(command: Any) -> Any:
     """`command` and those below it, whose help calls an argument PATH, and not also by the type it has in this program."""
-    for each in command.params:
-        if each.param_type_name == "argument":
-            vars(each).update(display_type_rich=lambda **_: None)
+    for param in command.params:
+        if param.param_type_name == "argument":
+            vars(param).update(display_type_rich=lambda **_: None)
     for inner in getattr(command, "commands", {}).values():
         _without_types(inner)
     return command

@@ -80,7 +80,7 @@ def metadata(
     """
     wanted = chosen_format(format_name, output)
     check_output(output, paths)
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         jobs=jobs,
@@ -95,11 +95,11 @@ def metadata(
     from kafka_forensics.questions.metadata import controller_events
 
     with Progress(screen, quiet=quiet) as progress:
-        found = controller_events(paths, asked, progress)
+        events = controller_events(paths, scan_options, progress)
     with open_output(output, no_color=no_color) as to:
-        _write(found.rows, wanted, to)
-    _say_rest(found, screen, quiet=quiet)
-    return 3 if found.incomplete else 0
+        _write(events.rows, wanted, to)
+    _say_rest(events, screen, quiet=quiet)
+    return 3 if events.incomplete else 0
 
 
 def _write(rows: "Iterable[EventRow]", wanted: str, to: "Destination") -> None:
@@ -235,7 +235,7 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
         parted = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
         lines.append(f"nothing to show: {parted if found.copies else absent(CLUSTER_METADATA_TOPIC)}")
     elif not quiet:
-        lines += [f"{one.severity.value}: {message(one)}" for one in found.findings[:_MESSAGES]]
+        lines += [f"{finding.severity.value}: {message(finding)}" for finding in found.findings[:_MESSAGES]]
         if history.malformed_records > _MESSAGES:
             lines.append(f"{history.malformed_records} records could not be read in all")
         for first, behind in history.gaps[:_MESSAGES]:

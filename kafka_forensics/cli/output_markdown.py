@@ -30,8 +30,8 @@ def report_lines(result: ScanResult) -> Iterator[str]:
     verdict, *totals = summary_lines(result)
     yield f"# kafka-forensics: {markdown(verdict)}\n\n"
     yield from (f"{markdown(line)}  \n" for line in [*totals, *incomplete_lines(result)])
-    found = [partition for partition in result.partitions if partition.verdict != "clean" or partition.not_read]
-    if found:
+    partitions = [partition for partition in result.partitions if partition.verdict != "clean" or partition.not_read]
+    if partitions:
         yield "\n## Partitions\n\n| partition | verdict | replicas |\n| --- | --- | --- |\n"
         gravest: dict[tuple[str | None, int | None], tuple[int, bool, int]] = {}
         for finding in sorted(result.findings, key=gravity):
@@ -41,9 +41,9 @@ def report_lines(result: ScanResult) -> Iterator[str]:
         def order(each: PartitionSummary) -> tuple[int, tuple[int, bool, int]]:
             return -VERDICTS.index(each.verdict), gravest.get((each.topic, each.partition), none)
 
-        for partition in sorted(found, key=order):
+        for partition in sorted(partitions, key=order):
             yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"
-    if clean := len(result.partitions) - len(found):
+    if clean := len(result.partitions) - len(partitions):
         yield f"\n{plural(clean, 'partition')}: {nothing_found(result)}.\n"
     if result.findings:
         yield "\n## Findings\n"

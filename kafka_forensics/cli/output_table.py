@@ -91,7 +91,7 @@ def _gravity(group: Group) -> tuple[int, tuple[int, bool, int]]:
 
 def _groups(result: ScanResult) -> list[Group]:
     """Every partition with its findings, and the findings of none, in the order of the result."""
-    partitions: dict[Key, PartitionSummary] = {(each.topic, each.partition): each for each in result.partitions}
+    partitions: dict[Key, PartitionSummary] = {(partition.topic, partition.partition): partition for partition in result.partitions}
     findings: dict[Key, list[Finding]] = {}
     for finding in result.findings:
         findings.setdefault((finding.place.topic, finding.place.partition), []).append(finding)

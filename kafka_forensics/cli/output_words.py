@@ -104,7 +104,7 @@ def span(noun: str, start: int | None, end: int | None) -> str:
 
 def crowded_brokers(result: ScanResult) -> frozenset[str]:
     """Brokers with several log directories, whose files need the directory's name."""
-    return frozenset(str(each.broker) for each in result.brokers if len(each.log_dirs) > 1)
+    return frozenset(str(broker_summary.broker) for broker_summary in result.brokers if len(broker_summary.log_dirs) > 1)
 
 
 def replica_words(replica: ReplicaSummary) -> list[str]:
@@ -185,15 +185,22 @@ def summary_lines(result: ScanResult) -> list[str]:
 
 def live_lines(result: ScanResult) -> list[str]:
     """A line for a copy that may be of running brokers and was judged as one of stopped ones; none where that explains nothing."""
-    grave = [one for one in result.findings if one.kind in _OF_MOMENTS and one.severity.rank >= Severity.WARNING.rank]
-    told_of = {(one.place.topic, one.place.partition) for one in grave}
+    grave = [
+        finding for finding in result.findings if finding.kind in _OF_MOMENTS and finding.severity.rank >= Severity.WARNING.rank
+    ]
+    told_of = {(finding.place.topic, finding.place.partition) for finding in grave}
     near = {
         str(replica.broker)
-        for each in result.partitions
-        if each.topic != CLUSTER_METADATA_TOPIC and ((each.topic, each.partition) in told_of or (None, None) in told_of)
-        for replica in each.replicas
+        for partition in result.partitions
+        if partition.topic != CLUSTER_METADATA_TOPIC
+        and ((partition.topic, partition.partition) in told_of or (None, None) in told_of)
+        for replica in partition.replicas
     }
-    running = [str(each.broker) for each in result.brokers if not each.clean_shutdown and str(each.broker) in near]
+    running = [
+        str(broker_summary.broker)
+        for broker_summary in result.brokers
+        if not broker_summary.clean_shutdown and str(broker_summary.broker) in near
+    ]
     if not running:
         return []
     more = len(running) - _NAMED_BROKERS
@@ -246,9 +253,9 @@ def incomplete_lines(result: ScanResult) -> list[str]:
 
 def gap_lines(gaps: Iterable[Incomplete]) -> list[str]:
     """A line for each of `gaps`, and what to do about links that lead out."""
-    told = [*gaps]
-    rows = dict.fromkeys(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in told)
-    return [*rows, *link_hint(told)]
+    incompletes = [*gaps]
+    rows = dict.fromkeys(f"incomplete: {printable(gap.path)}: {printable(gap.reason)}" for gap in incompletes)
+    return [*rows, *link_hint(incompletes)]
 
 
 def link_hint(gaps: Iterable[Incomplete]) -> list[str]:

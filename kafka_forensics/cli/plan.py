@@ -61,7 +61,7 @@ def plan(
     shape = options.schema_shape(schema, wanted)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
     check_output(output, paths)
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         jobs=jobs,
@@ -78,15 +78,15 @@ def plan(
     from kafka_forensics.questions.plan import PlanOptions, make_plans
 
     with Progress(screen, quiet=quiet) as progress:
-        found = make_plans(paths, asked, PlanOptions(rule, frozenset(dead or ())), progress)
-    _check_elect(found, elect)
+        plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ())), progress)
+    _check_elect(plans, elect)
     with open_output(output, no_color=no_color) as to:
         from kafka_forensics.cli.plan_output import write_plans
 
-        write_plans(found, wanted, to, shape, elect=elect)
-    _say_rest(found, screen, quiet=quiet, absent=wanted == "tsv")
+        write_plans(plans, wanted, to, shape, elect=elect)
+    _say_rest(plans, screen, quiet=quiet, absent=wanted == "tsv")
     say_left_out(shape, screen)
-    return 3 if shape.left_out or (found.result is not None and found.result.incomplete) else 0
+    return 3 if shape.left_out or (plans.result is not None and plans.result.incomplete) else 0
 
 
 def _check_elect(found: "Plans", elect: str | None) -> None:
@@ -95,7 +95,7 @@ def _check_elect(found: "Plans", elect: str | None) -> None:
         return
     if found.partitions > 1:
         raise UsageError(f"--elect needs one partition, {found.partitions} are left", hint="add --topic and --partition")
-    names = [str(one.broker) for one in found.planned[0].plan.candidates]
+    names = [str(candidate.broker) for candidate in found.planned[0].plan.candidates]
     if elect not in names:
         can = f"brokers that can lead here: {', '.join(names)}" if names else "no replica can lead on these copies"
         raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)

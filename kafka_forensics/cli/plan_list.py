@@ -25,7 +25,7 @@ def overview(plans: Plans, width: int) -> Iterator[str]:
     """A line a partition where an election would lose something, followers would cut otherwise than by their batches, or nobody can
     lead; then whose copies are not here."""
     heads = ("partition", "elect", "election", "lost", "committed", "worst", "worst lost", "worst committed")
-    yield from table_lines(heads, (*heads[3:5], *heads[6:]), [_row(one) for one in plans.planned], width)
+    yield from table_lines(heads, (*heads[3:5], *heads[6:]), [_row(planned) for planned in plans.planned], width)
     for line in (*order_lines(plans), *unseen_lines(plans)):
         yield from words.wrapped(line, width)
 
@@ -38,8 +38,12 @@ def _row(planned: Planned) -> list[str]:
         told = [str(lost), str(committed)]
         return [partition, "", "nobody can", *told, "", *told]
     called = words.labels(planned)
-    costs = [[called[one.broker], str(one.at_most), str(one.committed)] for one in (best, worst)]
-    same = [one.broker for one in planned.plan.candidates if one.broker in planned.plan.alike and one.election == best.election]
+    costs = [[called[candidate.broker], str(candidate.at_most), str(candidate.committed)] for candidate in (best, worst)]
+    same = [
+        candidate.broker
+        for candidate in planned.plan.candidates
+        if candidate.broker in planned.plan.alike and candidate.election == best.election
+    ]
     either = " or ".join(called[broker] for broker in (best.broker, *same))
     return [partition, either, words.election(planned, best), *costs[0][1:], *costs[1]]
 
@@ -70,8 +74,8 @@ def order_lines(plans: Plans) -> Iterator[str]:
     yield "Copy what would be lost before any broker starts; who has to be kept down or forced is in the plan of each partition."
 
 
-def _costs(one: Candidate) -> tuple[int, int]:
-    return one.committed, one.at_most
+def _costs(candidate: Candidate) -> tuple[int, int]:
+    return candidate.committed, candidate.at_most
 
 
 def unseen_lines(plans: Plans) -> Iterator[str]:
@@ -99,7 +103,7 @@ def unseen_lines(plans: Plans) -> Iterator[str]:
 def _scan_found(plans: Plans) -> str:
     """What the scan says all the same, of log directories that hold no partition any more."""
     findings = () if plans.result is None else plans.result.findings
-    kinds = Counter(each.kind for each in findings if each.severity is not Severity.INFO)
+    kinds = Counter(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     listed = ", ".join(f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.most_common())
     return f"; `kafka-forensics scan` tells of {listed}" if listed else ""
 
@@ -113,10 +117,10 @@ def summary_line(plans: Plans) -> str:
         )
     if not partitions:
         return "nothing to plan: no partition was found, or none is asked for" + _scan_found(plans)
-    costly = sum(any(one.losses for one in each.plan.candidates) for each in planned)
+    costly = sum(any(candidate.losses for candidate in each.plan.candidates) for each in planned)
     strays = sum(each.plan.strays is not None for each in planned)
     leaderless = sum(not each.plan.candidates for each in planned) - strays
-    odd = sum(any(follower.disagrees for one in each.plan.candidates for follower in one.followers) for each in planned)
+    odd = sum(any(follower.disagrees for candidate in each.plan.candidates for follower in candidate.followers) for each in planned)
     alone = partitions == 1
     parts = ["an election could lose records" + ("" if alone else f" of {costly}")] if costly else []
     for count, why in ((strays, "the controller's log does not know"), (leaderless, "nobody can lead")):
@@ -126,7 +130,7 @@ def summary_line(plans: Plans) -> str:
     if not parts:
         no_election = "no election" + (" of a broker that would start" if plans.refused else "")
         in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else ""
-        if any(one.kind == "unknown_bytes" for each in planned for one in each.plan.missing):
+        if any(missing.kind == "unknown_bytes" for each in planned for missing in each.plan.missing):
             in_part = " that could be read of the copies here"
         parts.append(f"{no_election} would lose anything{in_part}")
     if odd:

@@ -65,7 +65,7 @@ def write_plans(plans: Plans, format_name: str, to: Destination, shape: Shape, *
 
 def shown_of(planned: Planned, elect: str | None) -> list[Candidate]:
     """The candidates asked for."""
-    return [one for one in planned.plan.candidates if elect is None or str(one.broker) == elect]
+    return [candidate for candidate in planned.plan.candidates if elect is None or str(candidate.broker) == elect]
 
 
 def _chosen(planned: Planned, elect: str | None) -> Candidate | None:
@@ -111,8 +111,8 @@ def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
     for head in _HEADS:
         table.add_column(Text(head), overflow="fold", justify="right" if head in _RIGHT else "left")
-    for one in shown:
-        for line in zip_longest(*_cells(planned, one), fillvalue=""):
+    for candidate in shown:
+        for line in zip_longest(*_cells(planned, candidate), fillvalue=""):
             table.add_row(*map(Text, line))
     console = to.console()
     with console.capture() as page:
@@ -120,37 +120,46 @@ def _candidates(planned: Planned, shown: Sequence[Candidate], to: Destination) -
     yield from (line.rstrip() + "\n" for line in page.get().splitlines())
 
 
-def _cells(planned: Planned, one: Candidate) -> list[list[str]]:
+def _cells(planned: Planned, candidate: Candidate) -> list[list[str]]:
     """Lines of each cell of a candidate's row."""
     called = words.labels(planned)
-    cutting = [each for each in one.followers if each.begins_anew or each.truncation_offset not in (None, each.log_end_offset)]
-    mark = " *" if one.broker == planned.plan.recommended else ""
-    losses = [(each, planned.amount(each)) for each in one.losses[:_LOSSES_SHOWN]]
-    more = [f"{len(one.losses) - len(losses)} more"] if len(one.losses) > len(losses) else []
+    cutting = [
+        follower_plan
+        for follower_plan in candidate.followers
+        if follower_plan.begins_anew or follower_plan.truncation_offset not in (None, follower_plan.log_end_offset)
+    ]
+    mark = " *" if candidate.broker == planned.plan.recommended else ""
+    losses = [(loss, planned.amount(loss)) for loss in candidate.losses[:_LOSSES_SHOWN]]
+    more = [f"{len(candidate.losses) - len(losses)} more"] if len(candidate.losses) > len(losses) else []
     return [
-        [called[one.broker] + mark],
-        [words.election(planned, one)],
-        [f"{called[each.broker]} {'anew ' if each.begins_anew else ''}at {each.truncation_offset}" for each in cutting],
-        [*(offset_range(each.start, each.end) for each, _ in losses), *more] or ["none"],
-        [", ".join(called[broker] for broker in each.held_by) for each, _ in losses],
+        [called[candidate.broker] + mark],
+        [words.election(planned, candidate)],
+        [
+            f"{called[follower_plan.broker]} {'anew ' if follower_plan.begins_anew else ''}at {follower_plan.truncation_offset}"
+            for follower_plan in cutting
+        ],
+        [*(offset_range(loss.start, loss.end) for loss, _ in losses), *more] or ["none"],
+        [", ".join(called[broker] for broker in loss.held_by) for loss, _ in losses],
         ["?" if amount.records is None else str(amount.records) for _, amount in losses],
         ["?" if amount.bytes is None else str(amount.bytes) for _, amount in losses],
-        [str(each.committed) for each, _ in losses],
+        [str(loss.committed) for loss, _ in losses],
     ]
 
 
 def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
     for planned in plans.planned:
-        for one in shown_of(planned, elect):
+        for candidate in shown_of(planned, elect):
             yield {
                 "topic": planned.plan.topic,
                 "partition": planned.plan.partition,
                 "truncate_by": planned.plan.truncate_by,
-                "leader": one.broker,
-                **_cost(planned, one),
-                "losses": [[each.start, each.end, list(each.held_by)] for each in one.losses],
-                "truncation_offsets": {str(each.broker): each.truncation_offset for each in one.followers},
-                "checkpoints_disagree": any(each.disagrees for each in one.followers),
+                "leader": candidate.broker,
+                **_cost(planned, candidate),
+                "losses": [[loss.start, loss.end, list(loss.held_by)] for loss in candidate.losses],
+                "truncation_offsets": {
+                    str(follower_plan.broker): follower_plan.truncation_offset for follower_plan in candidate.followers
+                },
+                "checkpoints_disagree": any(follower_plan.disagrees for follower_plan in candidate.followers),
             }
         if not planned.plan.candidates:
             yield {
@@ -161,7 +170,7 @@ def _rows(plans: Plans, elect: str | None) -> Iterator[Json]:
                 "election": "nobody",
                 "is_recommended": False,
                 **_amounts(planned, planned.plan.at_stake),
-                "losses": [[each.start, each.end, list(each.held_by)] for each in planned.plan.at_stake],
+                "losses": [[loss.start, loss.end, list(loss.held_by)] for loss in planned.plan.at_stake],
                 "truncation_offsets": {},
                 "checkpoints_disagree": False,
             }
@@ -190,7 +199,7 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         "recommended": plan.recommended,
         "loses_alike": list(plan.alike),
         "chosen_by": list(plan.chosen_by),
-        "candidates": [_candidate_object(planned, one) for one in shown_of(planned, elect)],
+        "candidates": [_candidate_object(planned, candidate) for candidate in shown_of(planned, elect)],
         "steps": None if chosen is None else way.steps_object(planned.steps(chosen)),
         "advice": [*words.nobody(planned), *way.unstartable(planned)]
         if chosen is None
@@ -198,23 +207,23 @@ def plan_object(planned: Planned, elect: str | None) -> Json:
         "commands": [] if chosen is None else way.commands(planned, chosen),
         "already_lost": [
             {
-                "brokers": list(one.brokers),
-                "offset_start": one.start,
-                "offset_end": one.end,
-                "replaced_end_offset": one.replaced_end,
-                "held_by": list(one.held_by),
-                "witness": _witness_object(one),
+                "brokers": list(lost.brokers),
+                "offset_start": lost.start,
+                "offset_end": lost.end,
+                "replaced_end_offset": lost.replaced_end,
+                "held_by": list(lost.held_by),
+                "witness": _witness_object(lost),
             }
-            for one in plan.already_lost
+            for lost in plan.already_lost
         ],
-        "at_stake": [_loss_object(planned, each) for each in plan.at_stake],
+        "at_stake": [_loss_object(planned, loss) for loss in plan.at_stake],
         "damaged": [
-            {"broker": one.broker, "offsets": [list(pair) for pair in words.damaged_by(planned, one.broker)]}
-            for one in planned.given.replicas
-            if words.damaged_by(planned, one.broker)
+            {"broker": replica.broker, "offsets": [list(pair) for pair in words.damaged_by(planned, replica.broker)]}
+            for replica in planned.given.replicas
+            if words.damaged_by(planned, replica.broker)
         ],
-        "missing_witnesses": [{"kind": one.kind, "broker": one.broker} for one in plan.missing],
-        "findings": sorted({one.kind for one in planned.findings}),
+        "missing_witnesses": [{"kind": missing.kind, "broker": missing.broker} for missing in plan.missing],
+        "findings": sorted({finding.kind for finding in planned.findings}),
     }
 
 
@@ -243,28 +252,28 @@ def _unread_object(context: ReplicaContext) -> Json:
     }
 
 
-def _replica_object(one: PlanReplica) -> Json:
-    checkpoint = one.checkpoint
+def _replica_object(replica: PlanReplica) -> Json:
+    checkpoint = replica.checkpoint
     return {
-        "broker": one.broker,
-        "log_start_offset": one.log_start_offset,
-        "log_end_offset": one.log_end_offset if one.end_is_known else None,
-        "high_watermark": one.high_watermark,
-        "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in one.epochs],
+        "broker": replica.broker,
+        "log_start_offset": replica.log_start_offset,
+        "log_end_offset": replica.log_end_offset if replica.end_is_known else None,
+        "high_watermark": replica.high_watermark,
+        "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs],
         "checkpoint_epochs": None if checkpoint is None else [[entry.leader_epoch, entry.start_offset] for entry in checkpoint],
-        "is_live": one.is_live,
-        "starts": one.starts,
-        "is_absent": one.is_absent,
-        "read": "whole" if one.end_is_known and not one.unread else "part",
+        "is_live": replica.is_live,
+        "starts": replica.starts,
+        "is_absent": replica.is_absent,
+        "read": "whole" if replica.end_is_known and not replica.unread else "part",
     }
 
 
-def _cost(planned: Planned, one: Candidate) -> Json:
+def _cost(planned: Planned, candidate: Candidate) -> Json:
     """What an election is, and what it costs, in every data format."""
     return {
-        "election": one.election,
-        "is_recommended": one.broker == planned.plan.recommended,
-        **_amounts(planned, one.losses),
+        "election": candidate.election,
+        "is_recommended": candidate.broker == planned.plan.recommended,
+        **_amounts(planned, candidate.losses),
     }
 
 
@@ -282,42 +291,42 @@ def _amounts(planned: Planned, losses: Sequence[Loss]) -> Json:
     }
 
 
-def _candidate_object(planned: Planned, one: Candidate) -> Json:
+def _candidate_object(planned: Planned, candidate: Candidate) -> Json:
     return {
-        "broker": one.broker,
-        **_cost(planned, one),
-        "own_recovery_drops": one.own_cut,
-        "losses": [_loss_object(planned, each) for each in one.losses],
+        "broker": candidate.broker,
+        **_cost(planned, candidate),
+        "own_recovery_drops": candidate.own_cut,
+        "losses": [_loss_object(planned, loss) for loss in candidate.losses],
         "followers": [
             {
-                "broker": each.broker,
-                "log_end_offset": each.log_end_offset,
-                "truncation_offset": each.truncation_offset,
-                "truncation_offset_by_checkpoint": each.by_checkpoint,
-                "truncation_offset_by_batches": each.by_batches,
-                "checkpoint_disagrees": each.disagrees,
-                "halts_unless_unclean": each.halts,
-                "lost": [list(pair) for pair in each.lost],
-                "kept_different": [list(pair) for pair in each.kept],
-                "below_leaders_start": each.below_leaders_start,
-                "begins_anew": each.begins_anew,
+                "broker": follower_plan.broker,
+                "log_end_offset": follower_plan.log_end_offset,
+                "truncation_offset": follower_plan.truncation_offset,
+                "truncation_offset_by_checkpoint": follower_plan.by_checkpoint,
+                "truncation_offset_by_batches": follower_plan.by_batches,
+                "checkpoint_disagrees": follower_plan.disagrees,
+                "halts_unless_unclean": follower_plan.halts,
+                "lost": [list(pair) for pair in follower_plan.lost],
+                "kept_different": [list(pair) for pair in follower_plan.kept],
+                "below_leaders_start": follower_plan.below_leaders_start,
+                "begins_anew": follower_plan.begins_anew,
             }
-            for each in one.followers
+            for follower_plan in candidate.followers
         ],
     }
 
 
-def _loss_object(planned: Planned, one: Loss) -> Json:
-    amount = planned.amount(one)
+def _loss_object(planned: Planned, loss: Loss) -> Json:
+    amount = planned.amount(loss)
     return {
-        "offset_start": one.start,
-        "offset_end": one.end,
-        "committed_end_offset": one.committed_end if one.committed else None,
-        "witness": _witness_object(one),
+        "offset_start": loss.start,
+        "offset_end": loss.end,
+        "committed_end_offset": loss.committed_end if loss.committed else None,
+        "witness": _witness_object(loss),
         "records": amount.records,
         "bytes": amount.bytes,
-        "held_by": list(one.held_by),
-        "kept_by": list(one.kept_by),
+        "held_by": list(loss.held_by),
+        "kept_by": list(loss.kept_by),
     }
 
 
@@ -404,7 +413,7 @@ def _report(plans: Plans, elect: str | None) -> Iterator[str]:
     for planned in plans.planned:
         shown = shown_of(planned, elect)
         yield f"\n## {markdown(name(planned.plan.topic, planned.plan.partition))}\n\n{markdown(words.title(planned))}.\n\n"
-        lines = [[", ".join(part) for part in _cells(planned, one)] for one in shown]
+        lines = [[", ".join(part) for part in _cells(planned, candidate)] for candidate in shown]
         yield from markdown_lines(_HEADS, (dict(zip(_HEADS, line, strict=True)) for line in lines))
         for note in words.notes(planned, shown, every_follower=elect is not None):
             yield f"\n{markdown(note)}\n"

@@ -31,9 +31,9 @@ def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
     todo = planned.steps(candidate)
     yield from unstartable(planned, movable=True, until="anything below is done")
     yield from _unread(planned)
-    if any(one.kind == "topic_undecided" for one in planned.plan.missing):
+    if any(missing.kind == "topic_undecided" for missing in planned.plan.missing):
         yield "Find out by the controller's log which topic id is the present one, and plan again before anything below is done."
-    if any(one.kind == "voters_behind" for one in planned.plan.missing):
+    if any(missing.kind == "voters_behind" for missing in planned.plan.missing):
         yield "Look for a newer copy of a voter's __cluster_metadata-0, and plan again with it, before any controller starts."
     if todo.any_order:
         yield from _any_order(planned, candidate)
@@ -65,11 +65,11 @@ def _steps_of_one(planned: Planned, candidate: Candidate) -> Iterator[str]:
 
 def _any_order(planned: Planned, candidate: Candidate) -> Iterator[str]:
     """That nobody need be stopped or forced, as far as all that could be elected was seen."""
-    unsaid = any(one.kind in UNSAID for one in planned.plan.missing)
+    unsaid = any(missing.kind in UNSAID for missing in planned.plan.missing)
     if unsaid:
         yield "Make sure that no other broker has a replica: no controller's log here says so, and it may hold more."
     whoever = "whoever of them" if unsaid else "whoever"
-    trimmed = any(each.below_leaders_start for one in planned.plan.candidates for each in one.followers)
+    trimmed = any(follower_plan.below_leaders_start for one in planned.plan.candidates for follower_plan in one.followers)
     but = " but what lies below the log start of who is" if trimmed else ""
     yield f"Start the brokers in any order: {whoever} is elected, nothing is lost{but}." + _without_force(planned, candidate)
 
@@ -84,7 +84,9 @@ def _without_force(planned: Planned, candidate: Candidate) -> str:
 def _unread(planned: Planned) -> Iterator[str]:
     """What must be read before anything else is done."""
     unread = [
-        one.broker for one in planned.plan.missing if one.kind in ("log_not_read", "copy_not_read") and one.broker is not None
+        missing.broker
+        for missing in planned.plan.missing
+        if missing.kind in ("log_not_read", "copy_not_read") and missing.broker is not None
     ]
     if unread:
         yield f"See to it that the log of {brokers(unread)} can be read whole, and plan again before anything below is done."
@@ -92,8 +94,8 @@ def _unread(planned: Planned) -> Iterator[str]:
 
 def _left(planned: Planned, candidate: Candidate) -> Iterator[str]:
     """What of the losses only copies here hold, of brokers that will not come back."""
-    holders = {broker for one in candidate.losses for broker in one.held_by}
-    dead = [one.broker for one in planned.given.replicas if one.broker in holders and not one.is_live]
+    holders = {broker for loss in candidate.losses for broker in loss.held_by}
+    dead = [replica.broker for replica in planned.given.replicas if replica.broker in holders and not replica.is_live]
     if dead:
         copy = "copy" if len(dead) == 1 else "copies"
         yield f"Keep the {copy} of {brokers(dead)} given here: of what would be lost, no more than that is left."
@@ -123,19 +125,21 @@ def _moved_out(planned: Planned, todo: Steps, broker: Broker) -> str:
 def unstartable(planned: Planned, *, movable: bool | None = None, until: str = "it starts") -> Iterator[str]:
     """What to do about each broker that would not start on its copy, a sentence each; `movable`: only about those of which a file
     has to be moved out of the way, or about the others; `until`: before what."""
-    for one in planned.given.replicas:
-        if one.is_live and one.refused_at is not None and movable in (None, one.refused_at in NEEDED_FILES):
-            lead = f"{capital(brokers([one.broker]))} would not start as it is, {refusal(planned, one.broker)}: copy its log "
+    for replica in planned.given.replicas:
+        if replica.is_live and replica.refused_at is not None and movable in (None, replica.refused_at in NEEDED_FILES):
+            lead = (
+                f"{capital(brokers([replica.broker]))} would not start as it is, {refusal(planned, replica.broker)}: copy its log "
+            )
             yield lead + (
                 f"directories, move that file out of them (never delete it), copy again and plan again before {until}."
-                if one.refused_at in NEEDED_FILES
+                if replica.refused_at in NEEDED_FILES
                 else "directories; `kafka-forensics scan` tells what is wrong there."
             )
 
 
 def _by_itself(planned: Planned, candidate: Candidate) -> str:
     control = planned.given.control
-    crashed = any(one.crashed for one in planned.given.replicas if one.broker == candidate.broker)
+    crashed = any(replica.crashed for replica in planned.given.replicas if replica.broker == candidate.broker)
     if candidate.election == "clean" and crashed and control is not None and len(control.isr or ()) > 1:
         return (
             " The controller elects it by itself, cleanly, if it is still in the ISR then: it was not stopped cleanly. If it does "
@@ -153,7 +157,7 @@ def _by_itself(planned: Planned, candidate: Candidate) -> str:
 def _rotten(planned: Planned, candidate: Candidate) -> str:
     """What becomes of damage in the leader's own log."""
     ranges = damaged_by(planned, candidate.broker)
-    end = next(one.log_end_offset for one in planned.given.replicas if one.broker == candidate.broker)
+    end = next(replica.log_end_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
     served, cut = clipped(ranges, 0, end), clipped(ranges, end, NO_END)
     text = ""
     if served:

@@ -93,12 +93,12 @@ def offsets_words(ranges: Ranges) -> str:
 
 def labels(planned: Planned) -> dict[Broker, str]:
     """Brokers as tables call them: a copy that is named by its path by as much of the end of it as tells it apart."""
-    names = [one.broker for one in planned.given.replicas]
+    names = [replica.broker for replica in planned.given.replicas]
     parts = {one: str(one).rstrip("/").split("/") for one in names}
     found = {}
     for one in names:
         ends = range(1, len(parts[one]) + 1)
-        alone = (end for end in ends if sum(each[-end:] == parts[one][-end:] for each in parts.values()) == 1)
+        alone = (end for end in ends if sum(part[-end:] == parts[one][-end:] for part in parts.values()) == 1)
         end = next(alone, len(parts[one]))
         found[one] = printable("/".join(parts[one][-end:]))
     return found
@@ -117,28 +117,28 @@ def capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def witness_words(one: Witness) -> str:
+def witness_words(witness: Witness) -> str:
     """Who says that something was committed."""
-    whose = printable(str(one.broker))
-    if one.said is not None:
-        whose += f", whose log ends at {one.end_offset}"
-    offset = one.end_offset if one.said is None else one.said
-    match one.kind:
+    whose = printable(str(witness.broker))
+    if witness.said is not None:
+        whose += f", whose log ends at {witness.end_offset}"
+    offset = witness.end_offset if witness.said is None else witness.said
+    match witness.kind:
         case "group_offset":
-            return f"offset {offset} committed by group {printable(one.name or '')}"
+            return f"offset {offset} committed by group {printable(witness.name or '')}"
         case "transaction_marker":
-            return f"transaction marker {offset - 1} of {printable(one.name or '')} on broker {whose}"
+            return f"transaction marker {offset - 1} of {printable(witness.name or '')} on broker {whose}"
         case _:
             return f"high watermark {offset} of broker {whose}"
 
 
-def election(planned: Planned, one: Candidate) -> str:
+def election(planned: Planned, candidate: Candidate) -> str:
     """How an election is called, with the reason where a member of the ELR must be forced."""
     given = planned.given
-    crashed = any(each.crashed for each in given.replicas if each.broker == one.broker)
+    crashed = any(replica.crashed for replica in given.replicas if replica.broker == candidate.broker)
     elr = () if given.control is None or given.control.elr is None else given.control.elr
-    forced = one.election == "unclean" and crashed and given.nodes.get(one.broker, one.broker) in elr
-    return ELECTIONS[one.election] + (" (not stopped cleanly)" if forced else "")
+    forced = candidate.election == "unclean" and crashed and given.nodes.get(candidate.broker, candidate.broker) in elr
+    return ELECTIONS[candidate.election] + (" (not stopped cleanly)" if forced else "")
 
 
 def title(planned: Planned) -> str:
@@ -159,36 +159,43 @@ def _ids(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids)) or "empty"
 
 
-def loss_words(planned: Planned, one: Loss) -> str:
+def loss_words(planned: Planned, loss: Loss) -> str:
     """What one loss is: `70 records at offsets 300 to 369, on broker 2 alone, all proven committed (…)`."""
-    amount = planned.amount(one)
+    amount = planned.amount(loss)
     many = "" if amount.records is None else plural(amount.records, "record") + " at "
-    alone = " alone" if len(one.held_by) == 1 else ""
-    damaged = [each for each in one.held_by if holds(damaged_by(planned, each), one.start)]
+    alone = " alone" if len(loss.held_by) == 1 else ""
+    damaged = [each for each in loss.held_by if holds(damaged_by(planned, each), loss.start)]
     if damaged:
-        alone += ", damaged there" if len(damaged) == len(one.held_by) else f" (damaged on {brokers(damaged)})"
-    text = f"{many}{offsets_words(((one.start, one.end),))}, on {brokers(one.held_by)}{alone}"
-    if one.committed and one.witness is not None:
-        part = "all" if one.committed_end == one.end else f"those at {offset_range(one.start, one.committed_end)}"
-        text += f", {part} proven committed ({witness_words(one.witness)})"
-    if one.kept_by:
-        how = "damaged as it is" if set(one.kept_by) <= set(damaged) else "where no reader sees it"
-        text += f"; {brokers(one.kept_by)} {'keeps' if len(one.kept_by) == 1 else 'keep'} it {how}"
+        alone += ", damaged there" if len(damaged) == len(loss.held_by) else f" (damaged on {brokers(damaged)})"
+    text = f"{many}{offsets_words(((loss.start, loss.end),))}, on {brokers(loss.held_by)}{alone}"
+    if loss.committed and loss.witness is not None:
+        part = "all" if loss.committed_end == loss.end else f"those at {offset_range(loss.start, loss.committed_end)}"
+        text += f", {part} proven committed ({witness_words(loss.witness)})"
+    if loss.kept_by:
+        how = "damaged as it is" if set(loss.kept_by) <= set(damaged) else "where no reader sees it"
+        text += f"; {brokers(loss.kept_by)} {'keeps' if len(loss.kept_by) == 1 else 'keep'} it {how}"
     return text
 
 
 def damaged_by(planned: Planned, broker: Broker) -> Ranges:
     """Offsets of a replica's batches that are damaged, from its log start on."""
-    return next((clipped(one.damaged, one.log_start_offset, NO_END) for one in planned.given.replicas if one.broker == broker), ())
+    return next(
+        (
+            clipped(replica.damaged, replica.log_start_offset, NO_END)
+            for replica in planned.given.replicas
+            if replica.broker == broker
+        ),
+        (),
+    )
 
 
 def damage_lines(planned: Planned) -> Iterator[str]:
     """A sentence for each replica that holds damaged batches."""
-    for one in planned.given.replicas:
-        ranges = damaged_by(planned, one.broker)
+    for replica in planned.given.replicas:
+        ranges = damaged_by(planned, replica.broker)
         if ranges:
             yield (
-                f"Damaged: {brokers([one.broker])} holds {offsets_words(ranges)} in batches whose bytes are not what was "
+                f"Damaged: {brokers([replica.broker])} holds {offsets_words(ranges)} in batches whose bytes are not what was "
                 "written. They count as held and as at risk: what can be saved of them is in that copy, unless another has them."
             )
 
@@ -206,35 +213,39 @@ def counted_in_words(planned: Planned, losses: Sequence[Loss], offsets: int) -> 
     dense = planned.total(losses).records == costs_of(losses)[2]
     if dense and losses:
         return plural(offsets, "record")
-    several = counted(normalised((one.start, one.end) for one in losses)) < costs_of(losses)[2]
+    several = counted(normalised((loss.start, loss.end) for loss in losses)) < costs_of(losses)[2]
     return plural(offsets, "offset") + (", each version of them counted" if several else "")
 
 
-def follower_sentence(planned: Planned, candidate: Candidate, one: FollowerPlan) -> str:
+def follower_sentence(planned: Planned, candidate: Candidate, follower_plan: FollowerPlan) -> str:
     """What a replica does under a leader."""
-    who, end = f"If {brokers([candidate.broker])} leads, {brokers([one.broker])}", one.log_end_offset
-    if one.truncation_offset is None:
-        reason = refusal(planned, one.broker)
+    who, end = f"If {brokers([candidate.broker])} leads, {brokers([follower_plan.broker])}", follower_plan.log_end_offset
+    if follower_plan.truncation_offset is None:
+        reason = refusal(planned, follower_plan.broker)
         return f"{who} does nothing: it " + ("is not there." if reason is None else f"would not start, {reason}.")
-    leader_end = next(each.log_end_offset for each in planned.given.replicas if each.broker == candidate.broker)
-    text = "keeps its log" if one.truncation_offset == end else f"cuts its log from {end} to {one.truncation_offset}"
-    if one.begins_anew:
+    leader_end = next(replica.log_end_offset for replica in planned.given.replicas if replica.broker == candidate.broker)
+    text = (
+        "keeps its log"
+        if follower_plan.truncation_offset == end
+        else f"cuts its log from {end} to {follower_plan.truncation_offset}"
+    )
+    if follower_plan.begins_anew:
         tiered = planned.given.control is not None and planned.given.control.tiered
         start = "local log start" if tiered else "log start"
         text = f"begins its log anew, for what it would keep of it ends below the leader's {start},"
-    if one.halts:
+    if follower_plan.halts:
         text = (
             f"halts with unclean elections off, for its log ends at {end}, beyond the leader's {leader_end} "
             f'("log truncation is not allowed"); with them on it {text}'
         )
-    kept = f", with its own records at {ranges_words(one.kept)} in it for good," if one.kept else ""
-    if kept and not without(one.kept, damaged_by(planned, candidate.broker)):
-        kept = f", with its records at {ranges_words(one.kept)} in it, which are damaged in the leader's,"
-    text += f"{kept} and copies the leader from {one.truncation_offset} on"
-    if one.disagrees:
-        text += f" (by the checkpoints that brokers load; by the epochs in the batches it would cut at {one.by_batches})"
-    if one.below_leaders_start:
-        text += f"; it deletes {plural(one.below_leaders_start, 'offset')} below the leader's log start"
+    kept = f", with its own records at {ranges_words(follower_plan.kept)} in it for good," if follower_plan.kept else ""
+    if kept and not without(follower_plan.kept, damaged_by(planned, candidate.broker)):
+        kept = f", with its records at {ranges_words(follower_plan.kept)} in it, which are damaged in the leader's,"
+    text += f"{kept} and copies the leader from {follower_plan.truncation_offset} on"
+    if follower_plan.disagrees:
+        text += f" (by the checkpoints that brokers load; by the epochs in the batches it would cut at {follower_plan.by_batches})"
+    if follower_plan.below_leaders_start:
+        text += f"; it deletes {plural(follower_plan.below_leaders_start, 'offset')} below the leader's log start"
     return f"{who} {text}."
 
 
@@ -243,9 +254,11 @@ def ordinary_lines(planned: Planned) -> Iterator[str]:
     plan = planned.plan
     if not plan.ordinary_loss or not plan.ordinary:
         return
-    losing = [one for one in plan.candidates if one.broker in plan.ordinary and one.committed]
-    costs = ", ".join(f"{plural(one.committed, 'committed offset')} under {brokers([one.broker])}" for one in losing)
-    if any(one.election == "unknown" for one in losing):
+    losing = [candidate for candidate in plan.candidates if candidate.broker in plan.ordinary and candidate.committed]
+    costs = ", ".join(
+        f"{plural(candidate.committed, 'committed offset')} under {brokers([candidate.broker])}" for candidate in losing
+    )
+    if any(candidate.election == "unknown" for candidate in losing):
         yield f"If all brokers are simply started (who is in sync is on no disk), one of these may lead: it would lose {costs}."
     elif len(losing) == len(plan.ordinary) == 1:
         yield f"If all brokers are simply started, {brokers([losing[0].broker])} will be elected: that loses {costs}."
@@ -255,13 +268,13 @@ def ordinary_lines(planned: Planned) -> Iterator[str]:
 
 def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool) -> Iterator[str]:
     """What the table cannot say: what happened before, what followers do that is not plain, which witnesses are missing."""
-    for one in planned.plan.already_lost:
-        absent = f" and nothing at {offset_range(one.replaced_end, one.end)}" if one.replaced_end < one.end else ""
-        other = f"other records at {offset_range(one.start, one.replaced_end)}" if one.replaced_end > one.start else "none"
+    for lost in planned.plan.already_lost:
+        absent = f" and nothing at {offset_range(lost.replaced_end, lost.end)}" if lost.replaced_end < lost.end else ""
+        other = f"other records at {offset_range(lost.start, lost.replaced_end)}" if lost.replaced_end > lost.start else "none"
         yield (
-            f"Already happened: {brokers(one.brokers)} has lost {offsets_words(((one.start, one.end),))}, which were committed "
-            f"({witness_words(one.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
-            f"{other}{absent}. {capital(brokers(one.held_by))} {'holds' if len(one.held_by) == 1 else 'hold'} what was there."
+            f"Already happened: {brokers(lost.brokers)} has lost {offsets_words(((lost.start, lost.end),))}, which were committed "
+            f"({witness_words(lost.witness)}), by a cut to its own high watermark or by an election while it lacked them: it holds "
+            f"{other}{absent}. {capital(brokers(lost.held_by))} {'holds' if len(lost.held_by) == 1 else 'hold'} what was there."
         )
     for candidate in shown:
         for follower in candidate.followers:
@@ -274,45 +287,47 @@ def notes(planned: Planned, shown: Sequence[Candidate], *, every_follower: bool)
     yield from ordinary_lines(planned)
     yield from damage_lines(planned)
     told_apart = ("same_broker", "topic_unknown")
-    yield from (missing_words(planned, one) for one in planned.plan.missing if one.kind not in told_apart)
+    yield from (missing_words(planned, missing) for missing in planned.plan.missing if missing.kind not in told_apart)
     yield from _clashes(planned)
-    contradictions = [one for one in planned.findings if one.kind in CONTRADICTING and not _recovered(one)]
-    yield from (f"Contradiction: {one.kind}: {printable(message(one))}" for one in contradictions[:CONTRADICTIONS_SHOWN])
+    contradictions = [finding for finding in planned.findings if finding.kind in CONTRADICTING and not _recovered(finding)]
+    yield from (
+        f"Contradiction: {finding.kind}: {printable(message(finding))}" for finding in contradictions[:CONTRADICTIONS_SHOWN]
+    )
     if len(contradictions) > CONTRADICTIONS_SHOWN:
         yield f"Contradiction: {len(contradictions) - CONTRADICTIONS_SHOWN} more, which `kafka-forensics scan` tells."
 
 
-def _recovered(one: Finding) -> bool:
+def _recovered(finding: Finding) -> bool:
     """Whether a finding is of a missing file of epochs, all of which a recovery takes from the batches."""
-    known = one.evidence.get("epochs_after_start")
-    return bool(known) and known == one.evidence.get("batches")
+    known = finding.evidence.get("epochs_after_start")
+    return bool(known) and known == finding.evidence.get("batches")
 
 
-def missing_words(planned: Planned, one: Missing) -> str:
+def missing_words(planned: Planned, missing: Missing) -> str:
     """A witness that is not there, as a sentence."""
-    reason = refusal(planned, one.broker) if one.kind == "does_not_start" else None
-    taken = _taken_for(planned, one.broker) if one.kind == "copy_unnamed" else None
-    epochs, unread = _epochs_known(planned, one.broker), _unread(planned, one.broker)
-    text = _MISSING[one.kind].format(printable(str(one.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs)
+    reason = refusal(planned, missing.broker) if missing.kind == "does_not_start" else None
+    taken = _taken_for(planned, missing.broker) if missing.kind == "copy_unnamed" else None
+    epochs, unread = _epochs_known(planned, missing.broker), _unread(planned, missing.broker)
+    text = _MISSING[missing.kind].format(printable(str(missing.broker)), reason=reason, taken=taken, unread=unread, epochs=epochs)
     return f"Missing: {text}."
 
 
 def _epochs_known(planned: Planned, broker: Broker | None) -> str:
     """What a broker without a checkpoint of its epochs knows of them."""
-    one = next((each for each in planned.given.replicas if each.broker == broker), None)
-    if one is None or not (one.starts and one.is_live):
+    replica = next((each for each in planned.given.replicas if each.broker == broker), None)
+    if replica is None or not (replica.starts and replica.is_live):
         return ""
-    if one.epochs_without_checkpoint:
-        return ": " + ("its recovery takes epochs" if one.crashed else "its epochs are taken") + " from the batches"
+    if replica.epochs_without_checkpoint:
+        return ": " + ("its recovery takes epochs" if replica.crashed else "its epochs are taken") + " from the batches"
     return ": it loads none, and knows no leader epochs as it starts"
 
 
 def _clashes(planned: Planned) -> Iterator[str]:
     """Copies of one broker, which can start on one of them alone."""
     copies: dict[Broker, list[Broker]] = {}
-    for one in planned.plan.missing:
-        if one.kind == "same_broker" and one.broker is not None:
-            copies.setdefault(planned.given.nodes.get(one.broker, one.broker), []).append(one.broker)
+    for missing in planned.plan.missing:
+        if missing.kind == "same_broker" and missing.broker is not None:
+            copies.setdefault(planned.given.nodes.get(missing.broker, missing.broker), []).append(missing.broker)
     for node, names in copies.items():
         listed = " and ".join(printable(str(one)) for one in names)
         yield (
@@ -323,9 +338,9 @@ def _clashes(planned: Planned) -> Iterator[str]:
 
 def _unread(planned: Planned, broker: Broker | None) -> str:
     """What of a log could not be read."""
-    one = next((each for each in planned.given.replicas if each.broker == broker), None)
-    inside = "" if one is None or not one.unread else f"at {offsets_words(one.unread)}"
-    behind = "" if one is None or one.end_is_known else "to its end"
+    replica = next((each for each in planned.given.replicas if each.broker == broker), None)
+    inside = "" if replica is None or not replica.unread else f"at {offsets_words(replica.unread)}"
+    behind = "" if replica is None or replica.end_is_known else "to its end"
     return " and ".join(part for part in (inside, behind) if part)
 
 
@@ -341,7 +356,7 @@ def _taken_for(planned: Planned, broker: Broker | None) -> str:
 
 def refusal(planned: Planned, broker: Broker | None) -> str | None:
     """Why a broker would not start on its copy; None if it would."""
-    file = next((one.refused_at for one in planned.given.replicas if one.broker == broker), None)
+    file = next((replica.refused_at for replica in planned.given.replicas if replica.broker == broker), None)
     if file is None:
         return None
     return f"for its {file} cannot be read" if file in NEEDED_FILES else f"for {printable(file)} there ends its start"
@@ -360,16 +375,16 @@ def verdict(planned: Planned, candidate: Candidate) -> str:
     """The first sentence of a recommendation, or of the election asked for."""
     best = candidate.broker == planned.plan.recommended
     who = brokers([candidate.broker])
-    some = " of those that would start" if any(one.is_live and not one.starts for one in planned.given.replicas) else ""
+    some = " of those that would start" if any(replica.is_live and not replica.starts for replica in planned.given.replicas) else ""
     lead = f"Recommended{some}: {who}" if best else f"Asked for: {who} (recommended is {printable(str(planned.plan.recommended))})"
     if not candidate.losses:
         alike = sorted(planned.plan.alike, key=str) if best else []
         whoever = f", nor if {brokers(alike)} led" if alike else ""
         whoever = ", whoever leads: any order will do" if planned.steps(candidate).any_order else whoever
-        unknown = any(one.kind == "unknown_bytes" for one in planned.plan.missing)
+        unknown = any(missing.kind == "unknown_bytes" for missing in planned.plan.missing)
         what = "Nothing that could be read of the copies" if unknown else "Nothing that the copies hold"
         return f"{lead}. {what} would be lost{whoever}."
-    told = "; ".join(loss_words(planned, one) for one in candidate.losses[:4])
+    told = "; ".join(loss_words(planned, loss) for loss in candidate.losses[:4])
     rest = f"; and {len(candidate.losses) - 4} more ranges" if len(candidate.losses) > 4 else ""
     least = _least(planned, candidate) if best else ""
     return f"{lead}{least}: {told}{rest}. {bounds(planned, candidate)}" + (_doubt(planned, candidate) if best else "")
@@ -404,9 +419,9 @@ def _of_what(planned: Planned, candidate: Candidate) -> str:
 def _doubt(planned: Planned, candidate: Candidate) -> str:
     """What speaks against a recommendation that loses more offsets than another would: proof that may only be missing."""
     fewest = min(planned.plan.candidates, key=lambda one: one.at_most)
-    unproven = {one.broker for one in planned.plan.missing if one.kind == "no_high_watermark"}
-    holders = {broker for one in candidate.losses if one.committed < one.end - one.start for broker in one.held_by}
-    silent = [one.broker for one in planned.given.replicas if one.broker in holders & unproven]
+    unproven = {missing.broker for missing in planned.plan.missing if missing.kind == "no_high_watermark"}
+    holders = {broker for loss in candidate.losses if loss.committed < loss.end - loss.start for broker in loss.held_by}
+    silent = [replica.broker for replica in planned.given.replicas if replica.broker in holders & unproven]
     if fewest.at_most >= candidate.at_most or not silent:
         return ""
     has, it = ("has", "it holds") if len(silent) == 1 else ("have", "they hold")

@@ -50,7 +50,7 @@ def scan(
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
     check_output(output, paths)
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         broker=broker,
@@ -66,9 +66,9 @@ def scan(
     if verbose or debug:
         log_to(screen)
     if spark:
-        result = _run_on_spark(paths, asked, screen, spark_remote, spark_master, quiet=quiet)
+        result = _run_on_spark(paths, scan_options, screen, spark_remote, spark_master, quiet=quiet)
     else:
-        result = _run(paths, asked, screen, quiet=quiet)
+        result = _run(paths, scan_options, screen, quiet=quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
     with open_output(output, no_color=no_color) as to:

@@ -116,7 +116,7 @@ def _write(checked: "Checked", wanted: str, to: "Destination") -> None:
     if wanted == "table":
         to.stream.writelines(line + "\n" for line in _page(checked))
     else:
-        write_rows(COLUMNS, (_row(checked, one) for one in checked.verdicts), wanted, to)
+        write_rows(COLUMNS, (_row(checked, verdict) for verdict in checked.verdicts), wanted, to)
 
 
 def _row(checked: "Checked", verdict: "Verdict") -> dict[str, Any]:
@@ -151,13 +151,15 @@ def _page(checked: "Checked") -> Iterator[str]:
     )
     yield ""
     words = {True: "holds", None: "not broken as far as was looked"}
-    width = max(len(one.invariant) for one in checked.verdicts)
-    for one in checked.verdicts:
-        said = words[one.holds] if one.holds is not False else f"broken in {len(one.trace)} steps"
-        yield f"  {one.invariant.ljust(width)}  {said}"
-    broken = [one for one in checked.verdicts if one.holds is False]
+    width = max(len(verdict.invariant) for verdict in checked.verdicts)
+    for verdict in checked.verdicts:
+        said = words[verdict.holds] if verdict.holds is not False else f"broken in {len(verdict.trace)} steps"
+        yield f"  {verdict.invariant.ljust(width)}  {said}"
+    broken = [verdict for verdict in checked.verdicts if verdict.holds is False]
     if broken:
-        first = next((one for one in broken if one.invariant == _TOLD_FIRST), min(broken, key=lambda one: len(one.trace)))
+        first = next(
+            (verdict for verdict in broken if verdict.invariant == _TOLD_FIRST), min(broken, key=lambda verdict: len(verdict.trace))
+        )
         yield ""
         yield f"The shortest way to break {first.invariant}:"
         yield ""

@@ -37,20 +37,20 @@ _GAP: Final = 2
 def rows(history: History, name: str) -> Iterator[dict[str, Any]]:
     """A row for every step and partition."""
     for event in history.events:
-        for one in event.partitions:
+        for moment in event.partitions:
             yield {
                 "scenario": name,
                 "protocol": history.cluster.protocol,
                 "step": event.step,
                 "after_ms": event.after_ms,
                 "what": event.what,
-                "topic": one.topic_partition[0],
-                "partition": one.topic_partition[1],
-                "leader": one.leader,
-                "leader_epoch": one.leader_epoch,
-                "isr": list(one.isr),
-                "elr": list(one.elr),
-                "replicas": [_replica(view) for view in one.replicas],
+                "topic": moment.topic_partition[0],
+                "partition": moment.topic_partition[1],
+                "leader": moment.leader,
+                "leader_epoch": moment.leader_epoch,
+                "isr": list(moment.isr),
+                "elr": list(moment.elr),
+                "replicas": [_replica(view) for view in moment.replicas],
             }
 
 
@@ -65,9 +65,9 @@ def lines(history: History, name: str, to: "Destination") -> Iterator[str]:
 
 def scenario_lines(scenarios: Iterable["Scenario"], to: "Destination") -> Iterator[str]:
     """The list of scenarios: a name, a sentence below it."""
-    for one in scenarios:
-        yield f"{one.name}  ({', '.join(one.protocols)})\n"
-        for line in textwrap.wrap(one.sentence, max(40, to.width - 4)):
+    for scenario in scenarios:
+        yield f"{scenario.name}  ({', '.join(scenario.protocols)})\n"
+        for line in textwrap.wrap(scenario.sentence, max(40, to.width - 4)):
             yield f"    {line}\n"
 
 
@@ -89,9 +89,11 @@ def _table(history: History, to: "Destination") -> Iterator[str]:
     before: Event | None = None
     for event in history.events:
         changed = _changed(event, before)
-        which = [_stacked(Text(f"{one.topic_partition[0]}-{one.topic_partition[1]}") for one in changed)] if several else []
-        cells = [_stacked(_cell(one, broker) for one in changed) for broker in brokers]
-        isrs = _stacked(Text(",".join(map(str, one.isr))) for one in changed)
+        which = (
+            [_stacked(Text(f"{moment.topic_partition[0]}-{moment.topic_partition[1]}") for moment in changed)] if several else []
+        )
+        cells = [_stacked(_cell(moment, broker) for moment in changed) for broker in brokers]
+        isrs = _stacked(Text(",".join(map(str, moment.isr))) for moment in changed)
         table.add_row(Text(str(event.step)), Text(event.what), *which, *cells, isrs)
         before = event
     console = to.console()
@@ -102,15 +104,15 @@ def _table(history: History, to: "Destination") -> Iterator[str]:
 
 def _changed(event: Event, before: Event | None) -> list[Moment]:
     """Partitions that a step changed; the first one if it changed none."""
-    known = {} if before is None else {one.topic_partition: one for one in before.partitions}
-    changed = [one for one in event.partitions if known.get(one.topic_partition) != one]
+    known = {} if before is None else {moment.topic_partition: moment for moment in before.partitions}
+    changed = [moment for moment in event.partitions if known.get(moment.topic_partition) != moment]
     return changed or list(event.partitions[:1])
 
 
 def _cell(moment: Moment, broker: int) -> "Text":
     from rich.text import Text
 
-    view = next((one for one in moment.replicas if one.broker == broker), None)
+    view = next((replica for replica in moment.replicas if replica.broker == broker), None)
     if view is None:
         return Text("")
     mark = _MARKS.get(view.state, " ")

@@ -103,7 +103,10 @@ def list_scenarios(format_name: options.Format = None, no_color: options.NoColor
 
         to.stream.writelines(scenario_lines(SCENARIOS.values(), to))
         return 0
-    rows = ({"scenario": one.name, "protocols": list(one.protocols), "sentence": one.sentence} for one in SCENARIOS.values())
+    rows = (
+        {"scenario": scenario.name, "protocols": list(scenario.protocols), "sentence": scenario.sentence}
+        for scenario in SCENARIOS.values()
+    )
     write_rows(LIST_COLUMNS, rows, wanted, to)
     return 0
 

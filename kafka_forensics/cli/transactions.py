@@ -111,7 +111,7 @@ def transactions(
     if state is not None:
         choose("state", state, STATES)
     check_output(output, paths)
-    asked = options.scan_options(
+    scan_options = options.scan_options(
         topic=topic,
         partition=partition,
         broker=broker,
@@ -131,7 +131,7 @@ def transactions(
     from kafka_forensics.questions.transactions import transactions as list_transactions
 
     with Progress(screen, quiet=quiet) as progress:
-        answer = list_transactions(paths, asked, producer_id=producer_id, state=state, progress=progress)
+        answer = list_transactions(paths, scan_options, producer_id=producer_id, state=state, progress=progress)
     shown = [0]
     with open_output(output, no_color=no_color) as to:
         _write(_counting(answer.rows, shown), wanted, to)
@@ -246,13 +246,16 @@ def _say_rest(answer: "TransactionsAnswer", screen: "Destination", nothing: str 
     from kafka_forensics.model.constants import TRANSACTION_STATE_TOPIC
     from kafka_forensics.wording import message
 
-    found = [one for one in answer.result.findings if one.kind.startswith("TXN") and one.severity.rank > 0]
+    findings = [finding for finding in answer.result.findings if finding.kind.startswith("TXN") and finding.severity.rank > 0]
     lines: list[str] = []
     if not quiet:
-        lines += [f"{one.severity.value}: {printable(message(one))}" for one in found[:_MESSAGES]]
-        if len(found) > _MESSAGES:
-            lines.append(f"and {len(found) - _MESSAGES} more; `kafka-forensics scan` tells all")
-        counted = [printable(f"{topic}-{partition}: {_counts(one)}") for (topic, partition), one in answer.partitions.items()]
+        lines += [f"{finding.severity.value}: {printable(message(finding))}" for finding in findings[:_MESSAGES]]
+        if len(findings) > _MESSAGES:
+            lines.append(f"and {len(findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
+        counted = [
+            printable(f"{topic}-{partition}: {_counts(partition_transactions)}")
+            for (topic, partition), partition_transactions in answer.partitions.items()
+        ]
         lines += counted[:_MESSAGES]
         if len(counted) > _MESSAGES:
             lines.append(f"and {len(counted) - _MESSAGES} more partitions")
@@ -264,27 +267,28 @@ def _say_rest(answer: "TransactionsAnswer", screen: "Destination", nothing: str 
     say(screen, lines)
 
 
-def _counts(one: "PartitionTransactions") -> str:
+def _counts(partition: "PartitionTransactions") -> str:
     """`23 committed, 17 aborted, 1 open; the last stable offset 0 is held by an open transaction (log end 25)`."""
-    counts = f"{one.committed} committed, {one.aborted} aborted, {one.open} open"
-    hanging = f" ({one.hanging} of them hanging)" if one.hanging else ""
-    stable = f"the last stable offset {one.last_stable_offset} is held by an open transaction"
-    if not one.held:
-        stable = f"no transaction holds back the last stable offset, {one.last_stable_offset}"
-    if one.damage is not None:
-        stable = _beside_damage(one, one.damage)
-    return f"{counts}{hanging}; {stable} (log end {'not known' if one.log_end_offset is None else one.log_end_offset})"
+    counts = f"{partition.committed} committed, {partition.aborted} aborted, {partition.open} open"
+    hanging = f" ({partition.hanging} of them hanging)" if partition.hanging else ""
+    stable = f"the last stable offset {partition.last_stable_offset} is held by an open transaction"
+    if not partition.held:
+        stable = f"no transaction holds back the last stable offset, {partition.last_stable_offset}"
+    if partition.damage is not None:
+        stable = _beside_damage(partition, partition.damage)
+    end = "not known" if partition.log_end_offset is None else partition.log_end_offset
+    return f"{counts}{hanging}; {stable} (log end {end})"
 
 
-def _beside_damage(one: "PartitionTransactions", damage: "DamagedLog") -> str:
+def _beside_damage(partition: "PartitionTransactions", damage: "DamagedLog") -> str:
     """`126 damaged bytes (offsets 0 to 4): transactions in them are not told, and …`."""
     from kafka_forensics.wording.offset_words import damaged_bytes
 
     what = f"{damaged_bytes(damage.size_in_bytes, damage.spans)}, so that transactions in them are not told"
-    if one.held:
-        held = f"the last stable offset {one.last_stable_offset} is held by an open transaction"
-        doubt = "as a snapshot knows" if one.hidden else "unless that ended in them or an earlier one began there"
+    if partition.held:
+        held = f"the last stable offset {partition.last_stable_offset} is held by an open transaction"
+        doubt = "as a snapshot knows" if partition.hidden else "unless that ended in them or an earlier one began there"
         return f"{held}, {doubt}; {what}"
-    beyond = min([one.last_stable_offset, *(start for start, _ in damage.spans)])
+    beyond = min([partition.last_stable_offset, *(start for start, _ in damage.spans)])
     known = f" beyond {beyond}" if damage.spans else ""
     return f"{what}, and the last stable offset is not known{known}"

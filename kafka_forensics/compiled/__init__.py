@@ -140,9 +140,9 @@ def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
 def _codes(code: CodeType) -> Iterator[CodeType]:
     """The code of a function, and of those within it."""
     yield code
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _codes(each)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _codes(const)
 
 
 @cache

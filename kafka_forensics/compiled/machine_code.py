@@ -120,20 +120,22 @@ class MachineCode:
 
 
 def _flatten(arguments: tuple[Any, ...], kinds: list[Kind], words: list[int]) -> None:
-    for each in arguments:
-        if isinstance(each, np.ndarray):
-            flags = each.flags
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            flags = argument.flags
             contiguous = flags.c_contiguous
-            plain = contiguous and flags.writeable and each.size
-            address = ctypes.addressof(_Byte.from_buffer(each.data)) if plain else each.ctypes.data  # the same, four times as fast
-            kinds.append((each.dtype.char, each.ndim, contiguous))
-            words += (0, 0, each.size, each.itemsize, address, *each.shape, *each.strides)
-        elif isinstance(each, tuple):
-            kinds.append(len(each))
-            _flatten(each, kinds, words)
+            plain = contiguous and flags.writeable and argument.size
+            address = (
+                ctypes.addressof(_Byte.from_buffer(argument.data)) if plain else argument.ctypes.data
+            )  # the same, four times as fast
+            kinds.append((argument.dtype.char, argument.ndim, contiguous))
+            words += (0, 0, argument.size, argument.itemsize, address, *argument.shape, *argument.strides)
+        elif isinstance(argument, tuple):
+            kinds.append(len(argument))
+            _flatten(argument, kinds, words)
         else:
             kinds.append("q")
-            words.append(int(each))
+            words.append(int(argument))
 
 
 def _callable(found: _Object, words: int, name: str) -> Callable[[list[int]], Any]:

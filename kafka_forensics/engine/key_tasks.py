@@ -44,35 +44,35 @@ def read_keys(common: bytes, work: bytes, decided: bytes, *, strict: bool) -> It
     """
     known = common_of(common)
     use_compiled(known.compiled)
-    asked: KeyWork = unpack(work, opener(known))
+    key_work: KeyWork = unpack(work, opener(known))
     of_log: Decided = unpack(decided)
-    strict &= not asked.plan.log_dir.source.problems  # a broken archive stays one
+    strict &= not key_work.plan.log_dir.source.problems  # a broken archive stays one
     with KeyRuns(known.around.source_names) as runs:
-        cuts, seed, kept = asked.cuts, asked.seed, asked.delete_retention_ms
-        reader = KeyReader(asked.plan, of_log, asked.number, cuts, seed, kept, runs, asked.next_base_offset, strict)
+        cuts, seed, kept = key_work.cuts, key_work.seed, key_work.delete_retention_ms
+        reader = KeyReader(key_work.plan, of_log, key_work.number, cuts, seed, kept, runs, key_work.next_base_offset, strict)
         try:
             reader.read()
             for block in runs.blocks():
-                yield KeyRows(asked.asked, block)
+                yield KeyRows(key_work.asked, block)
         except SourceError as error:
             if strict:
                 raise
             reader.part.failed = error.reason
-    reading = KeyReading(asked.asked, asked.number, asked.first, reader.part)
-    yield KeyRows(asked.asked, np.empty((0, ROW_WIDTH), np.int64), pack(reading))
+    reading = KeyReading(key_work.asked, key_work.number, key_work.first, reader.part)
+    yield KeyRows(key_work.asked, np.empty((0, ROW_WIDTH), np.int64), pack(reading))
 
 
 def sweep_keys(comparisons: bytes, sorted_rows: Iterable[KeyRows]) -> Iterator[tuple[int, bytes]]:
     """Sweep over rows of questions, ascending by question and key, all rows of a key among them: (question, packed `KeyTally`)."""
     known: list[KeyComparison] = unpack(comparisons)
     asked, held = -1, np.empty((0, ROW_WIDTH), np.int64)
-    for one in sorted_rows:
-        if one.asked != asked:
+    for key_rows in sorted_rows:
+        if key_rows.asked != asked:
             if asked >= 0:
                 known[asked].step(reduced(held))
                 yield asked, pack(known[asked].tally)
-            asked, held = one.asked, held[:0]
-        held = np.concatenate((held, one.rows))
+            asked, held = key_rows.asked, held[:0]
+        held = np.concatenate((held, key_rows.rows))
         whole = below(held, tuple(held[-1, : Row.PLACE].tolist())) if len(held) else 0
         if whole:
             known[asked].step(reduced(held[:whole]))
@@ -112,8 +112,8 @@ class QuestionsUnderWay:
 
     def take_readings(self, readings: Iterable[KeyReading]) -> None:
         """What every work's reader gave beside rows."""
-        for one in sorted(readings, key=lambda one: (one.asked, one.number, one.first)):
-            self._parts[one.asked][one.number].merge(one.part)
+        for reading in sorted(readings, key=lambda reading: (reading.asked, reading.number, reading.first)):
+            self._parts[reading.asked][reading.number].merge(reading.part)
 
     def comparisons(self) -> bytes:
         """For `sweep_keys`, packed, once the readings are taken."""
@@ -126,16 +126,16 @@ class QuestionsUnderWay:
 
     def answers(self) -> list[KeyAnswer]:
         """What came of every question, in their order."""
-        told = []
+        key_answers = []
         for (_, question), parts, tally in zip(self._asked, self._parts, self._tallies, strict=True):
             failed = next((part.failed for _, part in sorted(parts.items()) if part.failed is not None), None)
-            told.append(KeyAnswer(question.gist, parts, tally, failed))
-        return told
+            key_answers.append(KeyAnswer(question.gist, parts, tally, failed))
+        return key_answers
 
 
 def _stretches(segments: list[SegmentFiles], start: int, work_bytes: int | None) -> Iterator[tuple[list[SegmentFiles], int | None]]:
     """Segments with a log that reach beyond offset `start`, some at a time, and the base offset of the one behind them."""
-    logs = [one for one in segments if one.log is not None]
+    logs = [segment for segment in segments if segment.log is not None]
     held: list[SegmentFiles] = []
     size = 0
     for one, following in zip_longest(logs, logs[1:]):

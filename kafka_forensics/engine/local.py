@@ -108,9 +108,9 @@ def folded_replicas(
     splits = (split for index, plan in enumerate(plans) for split in [*splits_of(index, plan), None])
     stretches = in_order(fold_once, splits, jobs if using_compiled() else 1, alone)
     for running, plan in every:
-        of_replica = takewhile(lambda one: one is not None, stretches)
+        of_replica = takewhile(lambda folded: folded is not None, stretches)
         told = partial(report.folded, running)
-        whole = merge_replica(plan, running.inputs, (one for one in of_replica if one is not None), refold, told)
+        whole = merge_replica(plan, running.inputs, (folded for folded in of_replica if folded is not None), refold, told)
         yield running, (plan, *whole)
 
 
@@ -134,9 +134,9 @@ def _fold_packed(plans: list[ReplicaPlan], fold: Walk) -> dict[Split, list[Folde
     for source, found in by_source.values():
         for path in reading_order(source, found):
             stretches = []
-            for one in fold(found[path], never):
-                stretches.append(one)
-                held += one.state.size_in_bytes if one.state.size_in_bytes >= LARGE else 0
+            for folded in fold(found[path], never):
+                stretches.append(folded)
+                held += folded.state.size_in_bytes if folded.state.size_in_bytes >= LARGE else 0
                 if held > ROOM:
                     return answer
             answer[found[path]] = stretches

@@ -39,7 +39,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
 
 
 def _classes_of(module: ModuleType) -> dict[str, type]:
-    found = {one.__qualname__: one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__}
+    found = {var.__qualname__: var for var in vars(module).values() if isinstance(var, type) and var.__module__ == module.__name__}
     return {name: one for name, one in found.items() if not getattr(one, "_is_protocol", False)}
 
 

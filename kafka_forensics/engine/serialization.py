@@ -233,7 +233,7 @@ class _Writer:
 
 
 def _sortable(values: Any) -> bool:
-    return len({type(one) for one in values} - {int, str}) == 0 and len({type(one) for one in values}) <= 1
+    return len({type(value) for value in values} - {int, str}) == 0 and len({type(value) for value in values}) <= 1
 
 
 def _field_names(value: Any, of: type) -> list[str]:

@@ -64,7 +64,7 @@ class Noticed:
 
 def surroundings(inputs: Inputs) -> Surroundings:
     """Of all that was gathered, once the controller's log is read."""
-    neighbours = [Neighbour(one.broker, one.name, one.meta, one.clean_shutdown) for one in inputs.log_dirs]
+    neighbours = [Neighbour(log_dir.broker, log_dir.name, log_dir.meta, log_dir.clean_shutdown) for log_dir in inputs.log_dirs]
     names, places = [source.name for source in inputs.sources], [place_of(source) for source in inputs.sources]
     return Surroundings(neighbours, names, places, inputs.features)
 
@@ -109,10 +109,10 @@ def _trimmed(whole: Slice, controller: ControllerHistory | None) -> Slice:
 
 def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
     found = log_dir.found
-    entries = {name: one for name, one in found.entries.items() if one.kind is not EntryKind.DIRECTORY}
-    youngest = max(found.entries.values(), key=lambda one: one.mtime_ns, default=None)
+    entries = {name: entry for name, entry in found.entries.items() if entry.kind is not EntryKind.DIRECTORY}
+    youngest = max(found.entries.values(), key=lambda entry: entry.mtime_ns, default=None)
     entries |= {} if youngest is None else {youngest.name: youngest}  # its time is the copy's
-    checkpoints = {name: OffsetCheckpoint({}, one.damage) for name, one in log_dir.checkpoints.items()}
+    checkpoints = {name: OffsetCheckpoint({}, checkpoint.damage) for name, checkpoint in log_dir.checkpoints.items()}
     return replace(log_dir, found=LogDirectory(found.path, entries, directories, [], []), checkpoints=checkpoints)
 
 
@@ -130,7 +130,7 @@ def inputs_of(one: Slice, around: Surroundings) -> Inputs:
     """The slice as inputs, to be judged like any others."""
     log_dirs = {id(each): each for each in [*(plan.log_dir for plan in one.replicas), *(log_dir for log_dir, _ in one.aside)]}
     by_name = {(str(each.broker), each.name): each for each in log_dirs.values()}
-    known = [by_name.get((str(each.broker), each.name)) or _stranger(each) for each in around.neighbours]
+    known = [by_name.get((str(neighbour.broker), neighbour.name)) or _stranger(neighbour) for neighbour in around.neighbours]
     inputs = Inputs(known, one.replicas, relatives=one.relatives, features=around.features, controller=one.controller)
     if one.aside:
         inputs.aside[one.topic, one.partition] = one.aside
@@ -139,9 +139,16 @@ def inputs_of(one: Slice, around: Surroundings) -> Inputs:
     return inputs
 
 
-def _stranger(one: Neighbour) -> LogDir:
+def _stranger(neighbour: Neighbour) -> LogDir:
     """A log directory of which nothing is read here."""
-    return LogDir(LocalSource(one.name), one.name, LogDirectory("", {}, [], [], []), one.broker, one.meta, one.clean_shutdown)
+    return LogDir(
+        LocalSource(neighbour.name),
+        neighbour.name,
+        LogDirectory("", {}, [], [], []),
+        neighbour.broker,
+        neighbour.meta,
+        neighbour.clean_shutdown,
+    )
 
 
 def noticed(inputs: Inputs) -> Noticed:

@@ -97,8 +97,8 @@ def tell_witnesses(common: bytes, work: bytes, *, strict: bool = False) -> bytes
     """
     known = common_of(common)
     use_compiled(known.compiled)
-    asked: WitnessWork = unpack(work, opener(known))
-    inputs = inputs_of(Slice("", -1, asked.internal), known.around)
+    witness_work: WitnessWork = unpack(work, opener(known))
+    inputs = inputs_of(Slice("", -1, witness_work.internal), known.around)
     inputs.internal, inputs.replicas = inputs.replicas, []
     witnesses = read_witnesses(inputs)
     if strict:
@@ -110,8 +110,8 @@ def _refuse(gaps: Iterable[Incomplete], inputs: Inputs) -> None:
     """Raise SourceError for the first gap, which may not be there at the next attempt; but a broken archive stays one."""
     if any(source.problems for source in inputs.sources):
         return
-    for one in gaps:
-        raise SourceError(one.path, one.reason)
+    for incomplete in gaps:
+        raise SourceError(incomplete.path, incomplete.reason)
 
 
 def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
@@ -121,8 +121,8 @@ def fold(common: bytes, work: bytes, *, strict: bool) -> Iterator[StretchRow]:
     """
     known = common_of(common)
     use_compiled(known.compiled)
-    asked: FoldWork = unpack(work, opener(known))
-    for part, split in _in_reading_order(asked, known.split_bytes):
+    fold_work: FoldWork = unpack(work, opener(known))
+    for part, split in _in_reading_order(fold_work, known.split_bytes):
         indexes = part.recent.of(part.replica, part.plan, split.segment)
         for folded in fold_split(part.plan, split, known.key, indexes, never, deep=known.deep):
             if strict and folded.incomplete is not None and not part.plan.log_dir.source.problems:
@@ -143,13 +143,15 @@ class _OpenPart:
 def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenPart, Split]]:
     """The splits of a work; of an archive that cannot seek as they lie in it, so that it is inflated once."""
     found: list[tuple[_OpenPart, Split]] = []
-    for each in work.parts:
-        part = _OpenPart(each.slice, each.replica, each.plan, RecentIndexes())
-        source = each.plan.log_dir.source
-        for piece in each.pieces:
-            index = part.recent.of(each.replica, each.plan, piece.segment).index if source.seekable else None
+    for fold_part in work.parts:
+        part = _OpenPart(fold_part.slice, fold_part.replica, fold_part.plan, RecentIndexes())
+        source = fold_part.plan.log_dir.source
+        for piece in fold_part.pieces:
+            index = part.recent.of(fold_part.replica, fold_part.plan, piece.segment).index if source.seekable else None
             hints = np.empty(0, np.int64) if index is None else index.positions
-            split = numbered_split(each.replica, each.plan, piece.segment, piece.number, piece.next_base_offset, split_bytes, hints)
+            split = numbered_split(
+                fold_part.replica, fold_part.plan, piece.segment, piece.number, piece.next_base_offset, split_bytes, hints
+            )
             if split is not None and source.seekable:
                 yield part, split
             elif split is not None:
@@ -161,13 +163,13 @@ def _in_reading_order(work: FoldWork, split_bytes: int) -> Iterator[tuple[_OpenP
             yield by_path[path]
 
 
-def _edges(one: Folded) -> StretchEdges:
+def _edges(folded: Folded) -> StretchEdges:
     """The edges of a stretch, whose state gives its index to them."""
-    split, index = one.split, one.state.index
+    split, index = folded.split, folded.state.index
     if index is not None:
         index.lighten()
-    one.state.index = None
-    return StretchEdges(split.start, split.end, split.first, split.next_base_offset, one.landed, one.incomplete, index)
+    folded.state.index = None
+    return StretchEdges(split.start, split.end, split.first, split.next_base_offset, folded.landed, folded.incomplete, index)
 
 
 def judge(common: bytes, rows: Iterator[StretchRow], *, strict: bool = False) -> bytes:
@@ -210,7 +212,7 @@ def answered(
         answer = SliceAnswer(None, lone, incomplete, Noticed())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]
-        _refuse((one for one in gaps if one not in when_folded), inputs)
+        _refuse((gap for gap in gaps if gap not in when_folded), inputs)
     answer.noticed = noticed(inputs)
     return answer, merged
 
@@ -219,7 +221,7 @@ class SliceRows:
     """The rows of one slice, replica by replica."""
 
     def __init__(self, rows: Iterator[StretchRow]) -> None:
-        self._groups = groupby(rows, key=lambda one: one.replica)
+        self._groups = groupby(rows, key=lambda stretch_row: stretch_row.replica)
         self._next = next(self._groups, None)
 
     def of(self, replica: int) -> Iterator[StretchRow]:
@@ -238,9 +240,9 @@ def _replica(
 ) -> Merged:
     """One replica put together; `gaps` takes what could not be read, and what of it could not when it was folded."""
 
-    def told(one: Folded) -> None:
-        if one.incomplete is not None:
-            gaps[0].append(one.incomplete)
+    def told(folded: Folded) -> None:
+        if folded.incomplete is not None:
+            gaps[0].append(folded.incomplete)
 
     def refold(split: Split) -> Iterator[Folded]:
         return fold_split(plan, split, known.key, read_indexes(plan, split.segment), never, deep=known.deep)
@@ -266,26 +268,26 @@ def _folded(
             fits = fits or _fit(edges)
             if not fits:
                 break
-            one = edges.pop(0)
-            split = Split(0, segment, one.start, one.end, one.next_base_offset, one.first)
+            stretch_edges = edges.pop(0)
+            split = Split(0, segment, stretch_edges.start, stretch_edges.end, stretch_edges.next_base_offset, stretch_edges.first)
             state: ReplicaState = unpack(row.packed)
-            state.index = one.index
-            gaps.update([] if one.incomplete is None else [one.incomplete])
-            yield Folded(split, state, one.landed, one.incomplete)
+            state.index = stretch_edges.index
+            gaps.update([] if stretch_edges.incomplete is None else [stretch_edges.incomplete])
+            yield Folded(split, state, stretch_edges.landed, stretch_edges.incomplete)
         if not fits:
-            gaps.update(one.incomplete for one in edges if one.incomplete is not None)
-            end = max(one.end for one in edges)
+            gaps.update(stretch_edges.incomplete for stretch_edges in edges if stretch_edges.incomplete is not None)
+            end = max(stretch_edges.end for stretch_edges in edges)
             yield from refold(Split(0, segment, 0, end, edges[0].next_base_offset, first=True))
 
 
 def _fit(edges: list[StretchEdges]) -> bool:
     """Whether each walk landed where the next one began, and the segment's index needs no closer look."""
-    indexes = [one.index for one in edges if one.index is not None]
+    indexes = [stretch_edges.index for stretch_edges in edges if stretch_edges.index is not None]
     if not edges[0].first or (len(indexes) == len(edges) and needs_entries(indexes)):
         return False
     landed = edges[0].start
-    for one in edges:
-        if not one.first and one.start != landed:
+    for stretch_edges in edges:
+        if not stretch_edges.first and stretch_edges.start != landed:
             return False
-        landed = one.landed if one.first else max(landed, one.landed)
+        landed = stretch_edges.landed if stretch_edges.first else max(landed, stretch_edges.landed)
     return True

@@ -14,7 +14,7 @@ def attributed(gaps: Iterable[Incomplete], log_dirs: Sequence[LogDir]) -> list[I
 
     A gap that is a log directory itself, or holds some, is of nobody: what lies in it is not known.
     """
-    by_name = {one.name.rstrip(os.sep): one for one in log_dirs}
+    by_name = {log_dir.name.rstrip(os.sep): log_dir for log_dir in log_dirs}
     return [_attributed(gap, by_name) for gap in gaps]
 
 
@@ -33,7 +33,9 @@ def _attributed(gap: Incomplete, by_name: dict[str, LogDir]) -> Incomplete:
     log_dir, inside = _around(gap.path, by_name)
     if log_dir is None:
         return gap
-    lone = {(one.topic, one.partition) for one in log_dir.found.partitions if one.path == log_dir.found.path}
+    lone = {
+        (directory.topic, directory.partition) for directory in log_dir.found.partitions if directory.path == log_dir.found.path
+    }
     if lone:  # the log directory is one partition's, or one file
         topic, partition = next(iter(lone))
         return replace(gap, topic=topic, partition=partition, broker=log_dir.broker)

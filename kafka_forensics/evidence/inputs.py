@@ -171,25 +171,25 @@ def gather(paths: list[str], options: ScanOptions, *, elsewhere: bool = False) -
     inputs = gather_log_dirs(paths, options.storage_options)
     if not elsewhere:
         _require_or_note(inputs, options)
-    compacted = {key for one in inputs.log_dirs for key in _compacted(one)}
-    for one in inputs.log_dirs:
-        for directory in one.found.partitions:
+    compacted = {key for log_dir in inputs.log_dirs for key in _compacted(log_dir)}
+    for log_dir in inputs.log_dirs:
+        for directory in log_dir.found.partitions:
             if directory.legal and directory.suffix is not None:
-                inputs.relatives.setdefault((one.broker, directory.topic, directory.partition), set()).add(directory.suffix)
-            wanted, internal = directory.legal and _wanted(one, directory, options), directory.topic in WITNESS_TOPICS
-            if wanted and (directory.suffix is not None or any(each.kind is FileKind.LOG for each in directory.leftovers)):
-                inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((one, directory))
+                inputs.relatives.setdefault((log_dir.broker, directory.topic, directory.partition), set()).add(directory.suffix)
+            wanted, internal = directory.legal and _wanted(log_dir, directory, options), directory.topic in WITNESS_TOPICS
+            if wanted and (directory.suffix is not None or any(file.kind is FileKind.LOG for file in directory.leftovers)):
+                inputs.aside.setdefault((directory.topic or "", directory.partition or 0), []).append((log_dir, directory))
             if not directory.legal or directory.suffix is not None:
                 continue
             if wanted or internal:
-                plan = _plan(inputs, one, directory, compacted, options)
+                plan = _plan(inputs, log_dir, directory, compacted, options)
                 inputs.replicas += [plan] if wanted else []
                 inputs.internal += [plan] if internal else []
-        for directory in _unlisted(one):
-            if _wanted(one, directory, options):
-                context = _context(one, directory, compacted, options)
+        for directory in _unlisted(log_dir):
+            if _wanted(log_dir, directory, options):
+                context = _context(log_dir, directory, compacted, options)
                 context.unlisted = True
-                inputs.replicas.append(ReplicaPlan(one, directory, context, 0))
+                inputs.replicas.append(ReplicaPlan(log_dir, directory, context, 0))
     inputs.replicas.sort(key=_plan_order)
     inputs.internal.sort(key=_plan_order)
     return inputs
@@ -213,16 +213,16 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     every = open_paths(paths, storage_options=storage_options)
     note_strangers(every)
     for opened in every:
-        given, source, found = opened.given, opened.source, opened.found
+        given, source, discovery = opened.given, opened.source, opened.found
         before = len(inputs.log_dirs)
-        inputs.discoveries.append((source.name, found))
+        inputs.discoveries.append((source.name, discovery))
         inputs.sources.append(source)
-        inputs.incomplete += not_listed(source, found) + members_left_out(source)
-        for log_directory in found.log_directories:
+        inputs.incomplete += not_listed(source, discovery) + members_left_out(source)
+        for log_directory in discovery.log_directories:
             inputs.log_dirs.append(_read_log_dir(inputs, source, _named_by_folder(source, log_directory), given))
-        for entry in found.files:
+        for entry in discovery.files:
             inputs.log_dirs.append(_lone_file(inputs, source, entry, given))
-        inputs.not_read += _not_read(source, found, inputs.log_dirs[before:])
+        inputs.not_read += _not_read(source, discovery, inputs.log_dirs[before:])
         if given is not None:
             named.setdefault(given, []).extend(inputs.log_dirs[before:])
     _require_one_broker_a_name(named)
@@ -235,7 +235,7 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
 
 def _not_read(source: ByteSource, found: Discovery, log_dirs: list[LogDir]) -> Iterator[NotRead]:
     """What of a source's links, pipes, sockets and devices stands where Kafka would have a file or directory."""
-    not_listed = {one.path for one in found.incomplete}
+    not_listed = {incomplete.path for incomplete in found.incomplete}
     for entry in found.irregular:
         if entry.path in not_listed:
             name = entry.name if parse_partition_name(entry.name) is not None else None
@@ -257,22 +257,22 @@ def _not_read(source: ByteSource, found: Discovery, log_dirs: list[LogDir]) -> I
 def misnamed(log_dirs: Iterable[LogDir]) -> list[tuple[int, list[int], list[str]]]:
     """(number given as the broker's name, node ids by meta.properties, log directories) where the two differ."""
     found: dict[int, list[tuple[int, str]]] = {}
-    for one in log_dirs:
-        node_id = None if one.meta is None else one.meta.node_id
-        if isinstance(one.broker, int) and node_id not in (None, one.broker):
-            found.setdefault(one.broker, []).append((node_id, one.name))
+    for log_dir in log_dirs:
+        node_id = None if log_dir.meta is None else log_dir.meta.node_id
+        if isinstance(log_dir.broker, int) and node_id not in (None, log_dir.broker):
+            found.setdefault(log_dir.broker, []).append((node_id, log_dir.name))
     return [(broker, sorted({each for each, _ in told}), [name for _, name in told]) for broker, told in sorted(found.items())]
 
 
 def require_asked(inputs: Inputs, options: ScanOptions, also: Iterable[tuple[str, int]] = ()) -> None:
     """Raise UsageError if `options` ask for what neither a directory is, on its way in or out or not, nor one of `also`."""
     there = [
-        (one.broker, (directory.topic or "", directory.partition or 0))
-        for one in inputs.log_dirs
-        for directory in one.found.partitions
+        (log_dir.broker, (directory.topic or "", directory.partition or 0))
+        for log_dir in inputs.log_dirs
+        for directory in log_dir.found.partitions
         if directory.legal
     ]
-    brokers = sorted({one.broker for one in inputs.log_dirs}, key=broker_order)
+    brokers = sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)
     elsewhere = [(broker, each) for broker in brokers for each in also]
     require_match([*there, *elsewhere], brokers, options)
 
@@ -291,14 +291,14 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
     folder = os.path.basename((found.path or source.name).rstrip("/")) or name
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
-    alone = any(one.path == found.path for one in found.partitions) and parse_partition_name(folder) is not None
+    alone = any(directory.path == found.path for directory in found.partitions) and parse_partition_name(folder) is not None
     around = None
     if alone:
         folder, around = _folder_around(source, name) or folder, _log_dir_around(inputs, source, name)
     log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
-    log_dir.has_snapshots = any(one.snapshots for one in found.partitions)
-    data = [one for one in found.partitions if one.topic != CLUSTER_METADATA_TOPIC]
-    log_dir.has_leader_epochs = any("leader-epoch-checkpoint" in one.entries for one in data)
+    log_dir.has_snapshots = any(directory.snapshots for directory in found.partitions)
+    data = [directory for directory in found.partitions if directory.topic != CLUSTER_METADATA_TOPIC]
+    log_dir.has_leader_epochs = any("leader-epoch-checkpoint" in directory.entries for directory in data)
     entry = found.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)
@@ -318,11 +318,11 @@ def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given
 
 def _named_by_folder(source: ByteSource, found: LogDirectory) -> LogDirectory:
     """A directory of segments that was found by itself and is called like no partition, as partition 0 of a topic of that name."""
-    if not any(one.path == found.path and not one.legal and one.segments for one in found.partitions):
+    if not any(directory.path == found.path and not directory.legal and directory.segments for directory in found.partitions):
         return found
-    (one,) = found.partitions
+    (directory,) = found.partitions
     logging.getLogger(__name__).warning("note: %s: %s", typed_path(source, found.path), _READ_AS)
-    return replace(found, partitions=[replace(one, topic=one.name, partition=0, legal=True)])
+    return replace(found, partitions=[replace(directory, topic=directory.name, partition=0, legal=True)])
 
 
 def _identify(log_dir: LogDir, given: int | str | None) -> None:
@@ -371,7 +371,7 @@ def _file_around(inputs: Inputs, around: ByteSource, name: str, parse: Callable[
 def _take_small_files(log_dir: LogDir, around: LogDir) -> None:
     """Let a directory that is one partition's have what the files around it say of that partition."""
     log_dir.meta, log_dir.clean_shutdown = around.meta, around.clean_shutdown
-    keys = {(one.topic or "", one.partition or 0) for one in log_dir.found.partitions}
+    keys = {(directory.topic or "", directory.partition or 0) for directory in log_dir.found.partitions}
     for name, file in around.checkpoints.items():
         log_dir.checkpoints[name] = replace(file, offsets={key: file.offsets[key] for key in keys & file.offsets.keys()})
 
@@ -402,10 +402,15 @@ def _lone_file(inputs: Inputs, source: ByteSource, entry: Entry, given: int | st
 def _require_one_broker_a_name(named: dict[int | str, list[LogDir]]) -> None:
     """Raise UsageError for a name given to log directories that are no one broker's: by their node ids, or by what they hold."""
     for given, log_dirs in named.items():
-        node_ids = {one.meta.node_id for one in log_dirs if one.meta is not None and one.meta.node_id is not None}
-        held = [(each.topic, each.partition) for one in log_dirs for each in one.found.partitions if each.legal and not each.suffix]
+        node_ids = {log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta is not None and log_dir.meta.node_id is not None}
+        held = [
+            (directory.topic, directory.partition)
+            for log_dir in log_dirs
+            for directory in log_dir.found.partitions
+            if directory.legal and not directory.suffix
+        ]
         if len(node_ids) > 1 or (not node_ids and len(held) > len(set(held))):
-            places = [one.name for one in log_dirs]
+            places = [log_dir.name for log_dir in log_dirs]
             raise UsageError(
                 f"the name {given} was given twice: to {listed(places)}, which are not one broker's",
                 hint="give each broker its own name; without one, meta.properties or the folder names it",
@@ -418,17 +423,17 @@ def _separate_clashes(inputs: Inputs) -> None:
     Folders that are merely called alike claim nothing, so only ids and given names clash.
     """
     by_broker: dict[int | str, list[LogDir]] = {}
-    for one in inputs.log_dirs:
-        by_broker.setdefault(one.broker, []).append(one)
+    for log_dir in inputs.log_dirs:
+        by_broker.setdefault(log_dir.broker, []).append(log_dir)
     for broker, log_dirs in by_broker.items():
-        held = [(d.topic, d.partition) for one in log_dirs for d in one.found.partitions if d.legal and d.suffix is None]
-        names = [one.name for one in log_dirs]
+        held = [(d.topic, d.partition) for log_dir in log_dirs for d in log_dir.found.partitions if d.legal and d.suffix is None]
+        names = [log_dir.name for log_dir in log_dirs]
         if len(held) > len(set(held)) and len(set(names)) == len(names):
-            claimed = sorted(one.name for one in log_dirs if one.identified)
+            claimed = sorted(log_dir.name for log_dir in log_dirs if log_dir.identified)
             if len(claimed) > 1:
                 inputs.clashes.append((broker, claimed))
-            for one in log_dirs:
-                one.broker = one.name
+            for log_dir in log_dirs:
+                log_dir.broker = log_dir.name
 
 
 def _compacted(log_dir: LogDir) -> set[tuple[str, int]]:
@@ -444,13 +449,13 @@ def _wanted(log_dir: LogDir, directory: PartitionDirectory, options: ScanOptions
 
 def _unlisted(log_dir: LogDir) -> Iterator[PartitionDirectory]:
     """The ordinary partition directories of which nothing but the name is known."""
-    for one in log_dir.found.unlisted:
-        if one.suffix is None:
-            name = f"{one.topic}-{one.partition}"
+    for partition_name in log_dir.found.unlisted:
+        if partition_name.suffix is None:
+            name = f"{partition_name.topic}-{partition_name.partition}"
             path = f"{log_dir.found.path}/{name}".lstrip("/")
             nothing: dict[str, Any] = {"segments": [], "leftovers": [], "entries": {}, "snapshots": [], "metadata_snapshots": []}
             nothing |= {"unknown": [], "irregular": [], "suffix": None, "unique_id": None}
-            yield PartitionDirectory(path, name, one.topic, one.partition, legal=True, **nothing)
+            yield PartitionDirectory(path, name, partition_name.topic, partition_name.partition, legal=True, **nothing)
 
 
 def _plan(
@@ -473,9 +478,9 @@ def _plan(
                 inputs.manifest.record(log_dir.source, file)
     context.segment_base_offsets = [segment.base_offset for segment in directory.segments if segment.log is not None]
     context.segments_being_deleted = [
-        each.base_offset
-        for each in directory.leftovers
-        if each.suffix == "deleted" and each.kind is FileKind.LOG and each.base_offset is not None
+        leftover_file.base_offset
+        for leftover_file in directory.leftovers
+        if leftover_file.suffix == "deleted" and leftover_file.kind is FileKind.LOG and leftover_file.base_offset is not None
     ]
     unreadable = (segment.base_offset for segment in directory.segments if segment.log is not None and segment.log.unreadable)
     context.not_followed = list(unreadable)

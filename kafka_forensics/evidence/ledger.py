@@ -171,25 +171,30 @@ class Ledger:
         self._controller = controller
         self._of_node: dict[int, list[GivenDirectory]] = {}
         self._of_broker: dict[int | str, list[GivenDirectory]] = {}
-        for each in directories:
-            self._of_broker.setdefault(each.broker, []).append(each)
-            if each.node_id is not None:
-                self._of_node.setdefault(each.node_id, []).append(each)
-        self.nodes_known = all(each.node_id is not None for each in directories)
+        for given_directory in directories:
+            self._of_broker.setdefault(given_directory.broker, []).append(given_directory)
+            if given_directory.node_id is not None:
+                self._of_node.setdefault(given_directory.node_id, []).append(given_directory)
+        self.nodes_known = all(given_directory.node_id is not None for given_directory in directories)
         """Whether every log directory says whose it is: else one of them may be of a broker that seems not to be given."""
         assigned = self._assigned_to_directories()
-        self.readings = [read_directory(each, self._expected_in(each, assigned.get(id(each), ())), asked) for each in directories]
-        self._reading = {id(each.directory): each.reading for each in self.readings}
-        self._wiped = [each.directory for each in self.readings if each.reading is Reading.WIPED]
-        self._topics_known = frozenset() if controller is None else frozenset(each.topic for each in controller.topics.values())
+        self.readings = [
+            read_directory(given_directory, self._expected_in(given_directory, assigned.get(id(given_directory), ())), asked)
+            for given_directory in directories
+        ]
+        self._reading = {id(reading.directory): reading.reading for reading in self.readings}
+        self._wiped = [reading.directory for reading in self.readings if reading.reading is Reading.WIPED]
+        self._topics_known = (
+            frozenset() if controller is None else frozenset(history.topic for history in controller.topics.values())
+        )
         self._named: dict[TopicPartition, list[GivenDirectory]] = {}
         self._there: dict[TopicPartition, list[GivenDirectory]] = {}
-        for each in directories:
-            for key in each.there:
-                self._there.setdefault(key, []).append(each)
-            for key, offset in each.watermarks.items():
-                if offset > 0 and key not in each.there and key not in each.set_aside:
-                    self._named.setdefault(key, []).append(each)
+        for given_directory in directories:
+            for key in given_directory.there:
+                self._there.setdefault(key, []).append(given_directory)
+            for key, offset in given_directory.watermarks.items():
+                if offset > 0 and key not in given_directory.there and key not in given_directory.set_aside:
+                    self._named.setdefault(key, []).append(given_directory)
 
     def keys(self) -> list[TopicPartition]:
         """Every partition that is there or expected, in order."""
@@ -200,9 +205,9 @@ class Ledger:
         """The replicas of one partition; those of which a copy is there among them."""
         key = (topic, partition)
         known = self._assignment(key)
-        found = [self._there_row(key, each, known) for each in self._there.get(key, ())]
+        replicas = [self._there_row(key, given_directory, known) for given_directory in self._there.get(key, ())]
         without = [row for row in self.rows_without_copy(topic, partition) if row.case not in NOT_READ]
-        return found + without
+        return replicas + without
 
     def rows_without_copy(self, topic: str, partition: int) -> list[ExpectedReplica]:
         """The replicas of one partition of which no copy is there, or none that could be read."""
@@ -211,23 +216,25 @@ class Ledger:
             return []
         there = self._there.get(key, ())
         known = self._assignment(key)
-        found = [self._there_row(key, each, known) for each in there if each.there[key] in NOT_READ]
-        holders = {each.broker for each in there}
-        for each in self._named.get(key, ()):
-            if each.broker not in holders:
-                found.append(self._absent_row(key, each, (HIGH_WATERMARKS,), known))
-                holders.add(each.broker)
+        replicas = [
+            self._there_row(key, given_directory, known) for given_directory in there if given_directory.there[key] in NOT_READ
+        ]
+        holders = {given_directory.broker for given_directory in there}
+        for given_directory in self._named.get(key, ()):
+            if given_directory.broker not in holders:
+                replicas.append(self._absent_row(key, given_directory, (HIGH_WATERMARKS,), known))
+                holders.add(given_directory.broker)
         control = None if self._controller is None else self._controller.partitions.get(key)
         for node in (control.replica_assignment if control is not None else None) or ():
             given = self._of_node.get(node, [])
-            if not any(each.broker in holders for each in given):
-                found.append(self._assigned_row(key, node, given, control))
+            if not any(given_directory.broker in holders for given_directory in given):
+                replicas.append(self._assigned_row(key, node, given, control))
         if known is None and self._wiped and not self._is_gone(key):
-            for each in self._wiped:
-                if each.broker not in holders and self._elsewhere(key, each):
-                    found.append(self._absent_row(key, each, (OTHER_COPIES,), None))
-                    holders.add(each.broker)
-        return found
+            for given_directory in self._wiped:
+                if given_directory.broker not in holders and self._elsewhere(key, given_directory):
+                    replicas.append(self._absent_row(key, given_directory, (OTHER_COPIES,), None))
+                    holders.add(given_directory.broker)
+        return replicas
 
     def without_copy(self) -> Iterator[ExpectedReplica]:
         """All rows without a copy, by partition."""
@@ -269,7 +276,7 @@ class Ledger:
 
     def _elsewhere(self, key: TopicPartition, wiped: GivenDirectory) -> bool:
         """Whether another broker of the same cluster holds the partition."""
-        return any(each.broker != wiped.broker for each in self._there.get(key, ()))
+        return any(given_directory.broker != wiped.broker for given_directory in self._there.get(key, ()))
 
     def _there_row(self, key: TopicPartition, each: GivenDirectory, known: frozenset[int] | None) -> ExpectedReplica:
         by = [HIGH_WATERMARKS] if key in each.watermarks else []
@@ -292,11 +299,20 @@ class Ledger:
         if not given:
             return ExpectedReplica(*key, node, Case.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
         directory_id = _directory_of(control, node)
-        fitting = [each for each in given if directory_id is not None and each.directory_id == directory_id]
-        wiped = [each for each in given if self._reading[id(each)] is Reading.WIPED]
-        if not fitting and not wiped and directory_id is not None and all(each.directory_id is not None for each in given):
+        fitting = [
+            given_directory
+            for given_directory in given
+            if directory_id is not None and given_directory.directory_id == directory_id
+        ]
+        wiped = [given_directory for given_directory in given if self._reading[id(given_directory)] is Reading.WIPED]
+        if (
+            not fitting
+            and not wiped
+            and directory_id is not None
+            and all(given_directory.directory_id is not None for given_directory in given)
+        ):
             return ExpectedReplica(*key, given[0].broker, Case.NOT_GIVEN, (CONTROLLER,), node=node, is_assigned=True)
-        whole = [each for each in given if self._reading[id(each)] is Reading.WHOLE]
+        whole = [given_directory for given_directory in given if self._reading[id(given_directory)] is Reading.WHOLE]
         return self._absent_row(key, (fitting or wiped or whole or given)[0], (), frozenset([node]))
 
     def _row(
@@ -326,11 +342,15 @@ class Ledger:
             for node in control.replica_assignment or ():
                 given = self._of_node.get(node, ())
                 directory_id = _directory_of(control, node)
-                fitting = [each for each in given if directory_id is not None and each.directory_id == directory_id]
+                fitting = [
+                    given_directory
+                    for given_directory in given
+                    if directory_id is not None and given_directory.directory_id == directory_id
+                ]
                 if not fitting and len(given) == 1:
                     fitting = list(given)
-                for each in fitting[:1]:
-                    found.setdefault(id(each), []).append(key)
+                for given_directory in fitting[:1]:
+                    found.setdefault(id(given_directory), []).append(key)
         return found
 
     def _expected_in(self, directory: GivenDirectory, assigned: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -338,7 +358,7 @@ class Ledger:
         of_broker = self._of_broker[directory.broker]
         named = {key for key, offset in directory.watermarks.items() if offset > 0 and not self._is_gone(key)}
         named -= directory.set_aside
-        elsewhere = {key for each in of_broker if each is not directory for key in each.there}
+        elsewhere = {key for given_directory in of_broker if given_directory is not directory for key in given_directory.there}
         expected = named | {key for key in assigned if key not in elsewhere}
         if self._controller is None:
             return expected - elsewhere

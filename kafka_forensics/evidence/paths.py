@@ -74,13 +74,13 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
             _name(by_place[place], given)
             _note(f"{path}: the same as {by_place[place].source.name}, read once")
             continue
-        by_place[place] = one = OpenedPath(given, _source(path, options, alone=len(every) == 1), Discovery())
-        opened.append(one)
-    share_roots([one.source for one in opened])
-    for one in opened:
-        one.found = _discovered(one.source)
+        by_place[place] = opened_path = OpenedPath(given, _source(path, options, alone=len(every) == 1), Discovery())
+        opened.append(opened_path)
+    share_roots([opened_path.source for opened_path in opened])
+    for opened_path in opened:
+        opened_path.found = _discovered(opened_path.source)
     opened = _without_strangers(opened, logs_only=logs_only)
-    if len(opened) > 1 or any(one.found.repeated or _has_links(one.found) for one in opened):
+    if len(opened) > 1 or any(opened_path.found.repeated or _has_links(opened_path.found) for opened_path in opened):
         return _read_once(opened)
     return opened
 
@@ -88,13 +88,13 @@ def open_paths(paths: list[str], *, logs_only: bool = True, storage_options: tup
 def note_strangers(opened: Iterable[OpenedPath]) -> None:
     """Tell in one line what lies beside log directories and is nothing of Kafka's."""
     names: list[str] = []
-    for one in opened:
+    for opened_path in opened:
         above = {""}
-        for directory in one.found.log_directories:
+        for directory in opened_path.found.log_directories:
             parts = directory.path.split("/")
             above.update("/".join(parts[:count]) for count in range(1, len(parts)))
-        skipped = [*one.found.unknown, *(entry for entry in one.found.irregular if entry.kind is EntryKind.OTHER)]
-        names += sorted({typed_path(one.source, _topmost(entry.path, above)) for entry in skipped})
+        skipped = [*opened_path.found.unknown, *(entry for entry in opened_path.found.irregular if entry.kind is EntryKind.OTHER)]
+        names += sorted({typed_path(opened_path.source, _topmost(entry.path, above)) for entry in skipped})
     if names:
         _note(f"skipped beside the log directories, as nothing of Kafka's is in them: {_counted(names)}")
 
@@ -119,22 +119,25 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
     """The paths with something of Kafka's. Raises UsageError for one that was named and has nothing, and if none has."""
     kept: list[OpenedPath] = []
     strangers: list[tuple[OpenedPath, UsageError]] = []
-    for one in opened:
+    for opened_path in opened:
         try:
-            _require_content(one, logs_only=logs_only)
-            kept.append(one)
+            _require_content(opened_path, logs_only=logs_only)
+            kept.append(opened_path)
         except StrangerError as error:
-            if one.given is not None:
+            if opened_path.given is not None:
                 raise
-            strangers.append((one, error))
+            strangers.append((opened_path, error))
     if strangers and not kept:
         raise strangers[0][1]
-    if any(one.found.log_directories or one.found.files for one in kept):
-        links = [one for one in kept if one.given is None and _holds_links_alone(one.found)]
-        kept = [one for one in kept if one not in links]
-        strangers += [(one, StrangerError(f"there is no Kafka log in {one.source.name}", hint=_hint(one))) for one in links]
+    if any(opened_path.found.log_directories or opened_path.found.files for opened_path in kept):
+        links = [opened_path for opened_path in kept if opened_path.given is None and _holds_links_alone(opened_path.found)]
+        kept = [opened_path for opened_path in kept if opened_path not in links]
+        strangers += [
+            (opened_path, StrangerError(f"there is no Kafka log in {opened_path.source.name}", hint=_hint(opened_path)))
+            for opened_path in links
+        ]
     if strangers:
-        _note(f"skipped, as nothing of Kafka's is in them: {_counted([one.source.name for one, _ in strangers])}")
+        _note(f"skipped, as nothing of Kafka's is in them: {_counted([opened_path.source.name for opened_path, _ in strangers])}")
     return kept
 
 
@@ -171,7 +174,7 @@ def members_left_out(source: ByteSource) -> list[Incomplete]:
 
 def not_listed(source: ByteSource, found: Discovery) -> list[Incomplete]:
     """Directories of a source that could not be listed, the root among them, as the user would type them."""
-    return [Incomplete(typed_path(source, one.path), one.reason) for one in found.incomplete]
+    return [Incomplete(typed_path(source, incomplete.path), incomplete.reason) for incomplete in found.incomplete]
 
 
 def lone_file_name(source: ByteSource) -> FileName | None:
@@ -191,17 +194,17 @@ def _discovered(source: ByteSource) -> Discovery:
         return Discovery(incomplete=[Incomplete(error.path, error.reason)])
 
 
-def _require_content(one: OpenedPath, *, logs_only: bool) -> None:
+def _require_content(opened_path: OpenedPath, *, logs_only: bool) -> None:
     """Raise StrangerError for a path with nothing of Kafka's, UsageError for an archive whose name does not say so."""
-    source, found = one.source, one.found
+    source, discovery = opened_path.source, opened_path.found
     if isinstance(source, LostSource):
         name = os.path.basename(source.name.rstrip("/"))
         if source.is_special and parse_file_name(name) is None and parse_partition_name(name) is None:
             raise StrangerError(f"{source.name}: {source.reason}")
-    elif found.files:
+    elif discovery.files:
         _require_kafka_file(source, logs_only=logs_only)
-    elif not (found.log_directories or found.incomplete or source.rejected or source.problems):
-        raise StrangerError(f"there is no Kafka log in {source.name}", hint=_hint(one))
+    elif not (discovery.log_directories or discovery.incomplete or source.rejected or source.problems):
+        raise StrangerError(f"there is no Kafka log in {source.name}", hint=_hint(opened_path))
 
 
 def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
@@ -219,14 +222,14 @@ def _require_kafka_file(source: ByteSource, *, logs_only: bool) -> None:
         raise StrangerError(f"there is no Kafka log in {source.name}, a file of kind {parsed.kind.value}", hint=hint)
 
 
-def _hint(one: OpenedPath) -> str:
+def _hint(opened_path: OpenedPath) -> str:
     """What to do about a path that holds nothing of Kafka's."""
-    found, name = one.found, one.source.name
-    archives = [entry.path for entry in found.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
+    discovery, name = opened_path.found, opened_path.source.name
+    archives = [entry.path for entry in discovery.unknown if entry.name.lower().endswith(tuple(ARCHIVES))]
     if archives:
         others = "" if len(archives) == 1 else f", and {len(archives) - 1} more"
         return f"give the archives in it as paths themselves, like {os.path.join(name, min(archives))}{others}"
-    if any(entry.kind is EntryKind.SYMLINK and (entry.unreadable or "").endswith(OUTSIDE) for entry in found.irregular):
+    if any(entry.kind is EntryKind.SYMLINK and (entry.unreadable or "").endswith(OUTSIDE) for entry in discovery.irregular):
         return f"{_LAYOUT}; links in it lead out of it: give what they lead to as paths, too"
     return _LAYOUT
 
@@ -237,11 +240,11 @@ def _counted(names: list[str]) -> str:
     return ", ".join(names[:_NAMES_LISTED]) + more
 
 
-def _name(one: OpenedPath, given: Name | None) -> None:
+def _name(opened_path: OpenedPath, given: Name | None) -> None:
     """Call what was opened `given` as well."""
-    if one.given is not None and given is not None and one.given != given:
-        raise _two_names(one.source.name, one.given, given)
-    one.given = given if one.given is None else one.given
+    if opened_path.given is not None and given is not None and opened_path.given != given:
+        raise _two_names(opened_path.source.name, opened_path.given, given)
+    opened_path.given = given if opened_path.given is None else opened_path.given
 
 
 def _two_names(place: str, name: Name, other: Name) -> UsageError:
@@ -251,10 +254,10 @@ def _two_names(place: str, name: Name, other: Name) -> UsageError:
 def _has_links(found: Discovery) -> bool:
     """Whether a link was followed, or leads to what is read already."""
     return any(
-        each.link is not None
+        entry.link is not None
         for directory in found.log_directories
         for part in directory.partitions
-        for each in (*_entries(directory.entry, part.entry), *_logs(part))
+        for entry in (*_entries(directory.entry, part.entry), *_logs(part))
     )
 
 
@@ -263,73 +266,86 @@ def _read_once(opened: list[OpenedPath]) -> list[OpenedPath]:
     repeated = _log_directories_once(opened)
     held, alone = _partition_places(opened)
     logs = _log_places(opened, held)
-    for one in opened:
+    for opened_path in opened:
         directories = []
-        for directory in one.found.log_directories:
-            within = held.get(_key(one, directory.entry)) if is_alone(directory) else None
+        for directory in opened_path.found.log_directories:
+            within = held.get(_key(opened_path, directory.entry)) if is_alone(directory) else None
             if within is not None:
-                repeated.append(_again(one, directory.path, within.place))
+                repeated.append(_again(opened_path, directory.path, within.place))
                 continue
-            rest, told = _partitions_once(one, directory, held, logs)
+            rest, told = _partitions_once(opened_path, directory, held, logs)
             repeated += told
             directories += [] if rest is None else [rest]
-        files = one.found.files
+        files = opened_path.found.files
         if files:
-            parent = _parent(one.source)
+            parent = _parent(opened_path.source)
             around = held.get(parent) or alone.get(parent) or logs.get(files[0].identity)
             if around is not None:
-                repeated.append(_again(one, "", around.place))
+                repeated.append(_again(opened_path, "", around.place))
                 files = []
-        one.found = replace(one.found, log_directories=directories, files=files)
+        opened_path.found = replace(opened_path.found, log_directories=directories, files=files)
     for words in repeated[:_NAMES_LISTED]:
         _note(words)
     if len(repeated) > _NAMES_LISTED:
         _note(f"and {len(repeated) - _NAMES_LISTED} more are read once")
     empty = Discovery()
-    return [one for one in opened if replace(one.found, repeated=[]) != empty or one.source.problems or one.source.rejected]
+    return [
+        opened_path
+        for opened_path in opened
+        if replace(opened_path.found, repeated=[]) != empty or opened_path.source.problems or opened_path.source.rejected
+    ]
 
 
-def _again(one: OpenedPath, path: str, place: str) -> str:
-    return f"{typed_path(one.source, path)} is in {place} as well: read once"
+def _again(opened_path: OpenedPath, path: str, place: str) -> str:
+    return f"{typed_path(opened_path.source, path)} is in {place} as well: read once"
 
 
 def _log_directories_once(opened: list[OpenedPath]) -> list[str]:
     """Leave each log directory in one source, by one name; what is to be told of the others."""
     kept = _keepers(opened)
     told = []
-    for one in opened:
-        told += [f"{typed_path(one.source, entry.path)} leads to what is read by another name" for entry in one.found.repeated]
+    for opened_path in opened:
+        told += [
+            f"{typed_path(opened_path.source, entry.path)} leads to what is read by another name"
+            for entry in opened_path.found.repeated
+        ]
         directories = []
-        for directory in one.found.log_directories:
-            keeper, chosen = kept.get(_key(one, directory.entry), (one, directory))
+        for directory in opened_path.found.log_directories:
+            keeper, chosen = kept.get(_key(opened_path, directory.entry), (opened_path, directory))
             if chosen is directory:
                 directories.append(directory)
             else:
                 told.append(
-                    _again(one, directory.path, keeper.source.name if keeper is not one else typed_path(one.source, chosen.path))
+                    _again(
+                        opened_path,
+                        directory.path,
+                        keeper.source.name if keeper is not opened_path else typed_path(opened_path.source, chosen.path),
+                    )
                 )
-        one.found = replace(one.found, log_directories=directories)
+        opened_path.found = replace(opened_path.found, log_directories=directories)
     linked = {
-        _key(one, entry)
-        for one in opened
-        for each in one.found.log_directories
-        for entry in each.entries.values()
+        _key(opened_path, entry)
+        for opened_path in opened
+        for log_dir in opened_path.found.log_directories
+        for entry in log_dir.entries.values()
         if _is_link(entry)
     }
-    for one in opened if linked else ():
-        directories = [each for each in one.found.log_directories if not _only_linked(one, each, linked)]
-        one.found = replace(one.found, log_directories=directories)
+    for opened_path in opened if linked else ():
+        directories = [log_dir for log_dir in opened_path.found.log_directories if not _only_linked(opened_path, log_dir, linked)]
+        opened_path.found = replace(opened_path.found, log_directories=directories)
     return told
 
 
-def _only_linked(one: OpenedPath, directory: LogDirectory, linked: set[object]) -> bool:
+def _only_linked(opened_path: OpenedPath, directory: LogDirectory, linked: set[object]) -> bool:
     """Whether a folder is none but for small files to which links of another log directory lead."""
     files = [entry for entry in directory.entries.values() if classify_file(entry.name) in LOG_DIRECTORY_KINDS]
-    return bool(files) and not directory.partitions and all(not _is_link(each) and _key(one, each) in linked for each in files)
+    return (
+        bool(files) and not directory.partitions and all(not _is_link(file) and _key(opened_path, file) in linked for file in files)
+    )
 
 
 def _partitions_once(
-    one: OpenedPath, directory: LogDirectory, held: "dict[object, _Reading]", logs: "dict[object, _Reading]"
+    opened_path: OpenedPath, directory: LogDirectory, held: "dict[object, _Reading]", logs: "dict[object, _Reading]"
 ) -> tuple[LogDirectory | None, list[str]]:
     """A log directory without the partitions and segments that are read by another name, and what is to be told of them.
 
@@ -337,8 +353,8 @@ def _partitions_once(
     """
     partitions, told = [], list[str]()
     for part in directory.partitions:
-        place = typed_path(one.source, part.path)
-        reading = held.get(_key(one, part.entry))
+        place = typed_path(opened_path.source, part.path)
+        reading = held.get(_key(opened_path, part.entry))
         if reading is not None and reading.place != place:
             told.append(f"{place} is in {reading.place} as well: read once")
             if (name := parse_partition_name(part.name)) is not None:
@@ -347,10 +363,10 @@ def _partitions_once(
         elsewhere = {
             entry.path: logs[key].place
             for entry in _logs(part)
-            if (key := _key(one, entry)) in logs and logs[key].place != typed_path(one.source, entry.path)
+            if (key := _key(opened_path, entry)) in logs and logs[key].place != typed_path(opened_path.source, entry.path)
         }
         if elsewhere:
-            part, words = _logs_once(one, part, elsewhere, keep=bool(directory.entries))
+            part, words = _logs_once(opened_path, part, elsewhere, keep=bool(directory.entries))
             told += words
         if not elsewhere or part.segments:
             partitions.append(part)
@@ -362,10 +378,10 @@ def _partitions_once(
 
 
 def _logs_once(
-    one: OpenedPath, part: PartitionDirectory, elsewhere: dict[str, str], *, keep: bool
+    opened_path: OpenedPath, part: PartitionDirectory, elsewhere: dict[str, str], *, keep: bool
 ) -> tuple[PartitionDirectory, list[str]]:
     """The partition without the logs that are read `elsewhere` (place by path); with `keep` they stay, and cannot be read here."""
-    told = [f"{typed_path(one.source, path)} is {place} as well: read once" for path, place in sorted(elsewhere.items())]
+    told = [f"{typed_path(opened_path.source, path)} is {place} as well: read once" for path, place in sorted(elsewhere.items())]
     segments: list[SegmentFiles] = []
     irregular = list(part.irregular)
     for segment in part.segments:
@@ -374,7 +390,7 @@ def _logs_once(
             segments.append(segment)
         elif keep:
             reason = f"a link to {elsewhere[log.path]}, which is read there"
-            one.source.refused[log.path] = reason
+            opened_path.source.refused[log.path] = reason
             refused = replace(log, kind=EntryKind.SYMLINK, size_in_bytes=0, allocated_bytes=None, link=None, refused=reason)
             segments.append(replace(segment, log=refused))
             irregular.append(refused)
@@ -384,21 +400,21 @@ def _logs_once(
 def _keepers(opened: list[OpenedPath]) -> dict[object, tuple[OpenedPath, LogDirectory]]:
     """From which source each log directory is read. Raises UsageError for one that was given two names."""
     kept: dict[object, tuple[OpenedPath, LogDirectory]] = {}
-    for one in opened:
-        for directory in one.found.log_directories:
-            key = _key(one, directory.entry)
+    for opened_path in opened:
+        for directory in opened_path.found.log_directories:
+            key = _key(opened_path, directory.entry)
             if key is None:
                 continue
-            rival, of_rival = kept.setdefault(key, (one, directory))
-            if rival is one:
+            rival, of_rival = kept.setdefault(key, (opened_path, directory))
+            if rival is opened_path:
                 if _is_link(of_rival.entry) and not _is_link(directory.entry):
-                    kept[key] = one, directory
+                    kept[key] = opened_path, directory
                 continue
-            if one.given is None or rival.given == one.given:
+            if opened_path.given is None or rival.given == opened_path.given:
                 continue
             if rival.given is not None:
-                raise _two_names(typed_path(one.source, directory.path), rival.given, one.given)
-            kept[key] = one, directory
+                raise _two_names(typed_path(opened_path.source, directory.path), rival.given, opened_path.given)
+            kept[key] = opened_path, directory
     return kept
 
 
@@ -421,29 +437,29 @@ def _partition_places(opened: list[OpenedPath]) -> tuple[dict[object, _Reading],
     """Partition directories within log directories, and those that were given by themselves."""
     held: dict[object, _Reading] = {}
     alone: dict[object, _Reading] = {}
-    for one in opened:
-        for directory in one.found.log_directories:
+    for opened_path in opened:
+        for directory in opened_path.found.log_directories:
             for part in directory.partitions:
                 places = alone if is_alone(directory) else held
-                reading = _Reading(typed_path(one.source, part.path), _rank(directory, link=_is_link(part.entry)))
-                _take(places, _key(one, part.entry), reading)
+                reading = _Reading(typed_path(opened_path.source, part.path), _rank(directory, link=_is_link(part.entry)))
+                _take(places, _key(opened_path, part.entry), reading)
     return held, alone
 
 
 def _log_places(opened: list[OpenedPath], held: dict[object, _Reading]) -> dict[object, _Reading]:
     """By what name each `.log` file is read to which a link leads; those in directories that are not read here left out."""
     every: list[tuple[OpenedPath, LogDirectory, Entry]] = []
-    for one in opened:
-        for directory in one.found.log_directories:
+    for opened_path in opened:
+        for directory in opened_path.found.log_directories:
             for part in directory.partitions:
-                reading = held.get(_key(one, part.entry))
-                if reading is None or reading.place == typed_path(one.source, part.path):
-                    every += [(one, directory, entry) for entry in _logs(part)]
-    linked = {_key(one, entry) for one, _, entry in every if _is_link(entry)}
+                reading = held.get(_key(opened_path, part.entry))
+                if reading is None or reading.place == typed_path(opened_path.source, part.path):
+                    every += [(opened_path, directory, entry) for entry in _logs(part)]
+    linked = {_key(opened_path, entry) for opened_path, _, entry in every if _is_link(entry)}
     found: dict[object, _Reading] = {}
-    for one, directory, entry in every if linked else ():
-        if (key := _key(one, entry)) in linked:
-            _take(found, key, _Reading(typed_path(one.source, entry.path), _rank(directory, link=_is_link(entry))))
+    for opened_path, directory, entry in every if linked else ():
+        if (key := _key(opened_path, entry)) in linked:
+            _take(found, key, _Reading(typed_path(opened_path.source, entry.path), _rank(directory, link=_is_link(entry))))
     return found
 
 
@@ -462,18 +478,18 @@ def _is_link(entry: Entry | None) -> bool:
 
 
 def _logs(part: PartitionDirectory) -> list[Entry]:
-    return [one.log for one in part.segments if one.log is not None and one.log.unreadable is None]
+    return [segment.log for segment in part.segments if segment.log is not None and segment.log.unreadable is None]
 
 
 def _entries(*entries: Entry | None) -> list[Entry]:
     return [entry for entry in entries if entry is not None]
 
 
-def _key(one: OpenedPath, entry: Entry | None) -> object:
+def _key(opened_path: OpenedPath, entry: Entry | None) -> object:
     """What all names of a directory or file have in common: device and inode, in an archive its own name; None of nothing."""
     if entry is None:
         return None
-    return entry.identity or (id(one.source), directory_key(entry))
+    return entry.identity or (id(opened_path.source), directory_key(entry))
 
 
 def _parent(source: ByteSource) -> Identity | None:

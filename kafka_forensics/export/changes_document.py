@@ -29,10 +29,10 @@ def lines(result: SnapshotsResult, shape: Shape | None = None) -> Iterator[str]:
     shape = shape or Shape()
     for name, scan in result.snapshots.items():
         yield _line("snapshot", _snapshot(name, scan, shape))
-    for one in shape.changes(map(_change, result.changes)):
-        yield _line("change", one)
-    for found in result.findings:
-        yield _line("finding", finding_object(found))
+    for change in shape.changes(map(_change, result.changes)):
+        yield _line("change", change)
+    for finding in result.findings:
+        yield _line("finding", finding_object(finding))
     for note in result.notes:
         yield _line("note", {"note": note})
     for snapshot, gap in incomplete_rows(result):
@@ -48,8 +48,8 @@ def incomplete_rows(result: SnapshotsResult) -> Iterator[tuple[str | None, Incom
     yield from ((None, gap) for gap in result.incomplete if gap not in known)
 
 
-def _change(one: Change) -> dict[str, object]:
-    return {**change_values(one), "evidence": with_twins(one.evidence)}
+def _change(change: Change) -> dict[str, object]:
+    return {**change_values(change), "evidence": with_twins(change.evidence)}
 
 
 def _tool(result: SnapshotsResult) -> dict[str, object]:
@@ -60,7 +60,7 @@ def _snapshot(name: str, scan: ScanResult, shape: Shape) -> dict[str, object]:
     return {
         "snapshot": name,
         "verdict": shape.verdict(scan.verdict, scan.findings),
-        "brokers": [{"broker": one.broker, "log_dirs": one.log_dirs} for one in scan.brokers],
+        "brokers": [{"broker": broker_summary.broker, "log_dirs": broker_summary.log_dirs} for broker_summary in scan.brokers],
         "partitions": len(scan.partitions),
         "replicas": len(scan.replicas),
         "bytes_total": scan.totals.bytes_total,
@@ -69,7 +69,7 @@ def _snapshot(name: str, scan: ScanResult, shape: Shape) -> dict[str, object]:
 
 
 def _summary(result: SnapshotsResult, shape: Shape) -> dict[str, object]:
-    counts = Counter(one.kind for one in result.changes)
+    counts = Counter(change.kind for change in result.changes)
     return {
         "verdict": shape.verdict(result.verdict, result.judged),
         "snapshots": len(result.snapshots),

@@ -64,14 +64,14 @@ class _Manifest:
 
     def begin(self, reader: FactReader) -> None:
         """What made it, and of what."""
-        asked = reader.options
+        scan_options = reader.options
         options = {
-            "topic": asked.topic_glob,
-            "partition": asked.partition,
-            "broker": asked.broker,
-            "as_of_ms": asked.as_of_ms,
-            "live": asked.live,
-            "copied": None if asked.copied is None else asked.copied.value,
+            "topic": scan_options.topic_glob,
+            "partition": scan_options.partition,
+            "broker": scan_options.broker,
+            "as_of_ms": scan_options.as_of_ms,
+            "live": scan_options.live,
+            "copied": None if scan_options.copied is None else scan_options.copied.value,
             "deep": reader.result.totals.records_decoded,
             "payloads": reader.payloads,
         }
@@ -86,8 +86,11 @@ class _Manifest:
 
     def end(self, reader: FactReader) -> None:
         """Sums, and what could not be read."""
-        sums = {one.fact: {"rows": one.rows, "files": one.files, "bytes": one.size_in_bytes} for one in self.datasets}
-        gaps = [asdict(one) for one in reader.gaps()]
+        sums = {
+            dataset.fact: {"rows": dataset.rows, "files": dataset.files, "bytes": dataset.size_in_bytes}
+            for dataset in self.datasets
+        }
+        gaps = [asdict(incomplete) for incomplete in reader.gaps()]
         self._put(f'],\n "datasets": {json.dumps(sums)},\n "incomplete": {json.dumps(gaps)}}}\n')
 
     def _put(self, piece: str) -> None:

@@ -45,7 +45,8 @@ def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
     yield from _list(' "input": {"brokers"', map(broker_object, result.brokers), "},\n")
     yield f' "summary": {json_text(summary_object(result, shape))},\n'
     partitions = (
-        {**partition_object(each), "replicas": [replica_object(one) for one in each.replicas]} for each in result.partitions
+        {**partition_object(partition), "replicas": [replica_object(replica) for replica in partition.replicas]}
+        for partition in result.partitions
     )
     yield from _list(' "partitions"', shape.partitions(partitions), ",\n")
     yield from _list(' "findings"', map(finding_object, result.findings), ",\n")
@@ -55,8 +56,8 @@ def document(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
 def lines(result: ScanResult, shape: Shape | None = None) -> Iterator[str]:
     """The same as JSON Lines, an object with its `type` each: brokers, every partition and what is its own, the summary."""
     shape = shape or Shape()
-    for each in result.brokers:
-        yield _line("broker", broker_object(each))
+    for broker_summary in result.brokers:
+        yield _line("broker", broker_object(broker_summary))
     partitions = {(each.topic, each.partition): each for each in result.partitions}
     findings: dict[tuple[str, int], list[Finding]] = {}
     for finding in result.findings:

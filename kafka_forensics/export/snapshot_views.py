@@ -76,16 +76,16 @@ def with_views(
 ) -> SnapshotsResult:
     """The answer with what shows it in other forms; so are the scans in it."""
     readers = {}
-    for one in compared.snapshots:
-        result = compared.result.snapshots[one.name]
-        readers[one.name] = reader = FactReader(one.inputs, options, result, one.witnesses, words)
+    for snapshot in compared.snapshots:
+        result = compared.result.snapshots[snapshot.name]
+        readers[snapshot.name] = reader = FactReader(snapshot.inputs, options, result, snapshot.witnesses, words)
         result.views = ScanViews(reader, scan_document)
     compared.result.views = SnapshotsViews(readers, compared.result, changes_document)
     return compared.result
 
 
 def _page(result: SnapshotsResult, rows: int) -> str:
-    changed = [one for one in result.changes if one.kind is not ChangeKind.UNCHANGED]
+    changed = [change for change in result.changes if change.kind is not ChangeKind.UNCHANGED]
     sums = (
         f"{len(result.snapshots):,} snapshots; {len(changed):,} changes, {len(result.changes) - len(changed):,} replicas unchanged"
     )
@@ -94,20 +94,20 @@ def _page(result: SnapshotsResult, rows: int) -> str:
     scans = [
         [
             html_cell(name),
-            html_severity(one.verdict),
-            *(f"{count:,}" for count in (len(one.partitions), len(one.replicas), len(one.findings))),
+            html_severity(scan_result.verdict),
+            *(f"{count:,}" for count in (len(scan_result.partitions), len(scan_result.replicas), len(scan_result.findings))),
         ]
-        for name, one in result.snapshots.items()
+        for name, scan_result in result.snapshots.items()
     ]
     pieces.append(html_table("snapshots", _SNAPSHOT_HEADS, scans[:rows], len(scans)))
-    worst = sorted(result.findings, key=lambda one: -one.severity.rank)
+    worst = sorted(result.findings, key=lambda finding: -finding.severity.rank)
     pieces.append(html_table("findings between snapshots", _FINDING_HEADS, list(map(finding_cells, worst[:rows])), len(worst)))
-    first = sorted(changed, key=lambda one: one.kind in _QUIET)
-    pieces.append(html_table("changes", _CHANGE_HEADS, [_change(one) for one in first[:rows]], len(changed)))
+    first = sorted(changed, key=lambda change: change.kind in _QUIET)
+    pieces.append(html_table("changes", _CHANGE_HEADS, [_change(change) for change in first[:rows]], len(changed)))
     return "".join(pieces) + "</div>"
 
 
-def _change(one: Change) -> list[str]:
-    place = f"{one.topic}-{one.partition}", str(one.broker), one.from_snapshot, one.to_snapshot
-    offsets = offset_range(one.offset_start, one.offset_end) if one.has_offsets else "not known"
-    return [html_cell(each) for each in (*place, offsets, change_words(one))]
+def _change(change: Change) -> list[str]:
+    place = f"{change.topic}-{change.partition}", str(change.broker), change.from_snapshot, change.to_snapshot
+    offsets = offset_range(change.offset_start, change.offset_end) if change.has_offsets else "not known"
+    return [html_cell(each) for each in (*place, offsets, change_words(change))]

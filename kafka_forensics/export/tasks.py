@@ -93,7 +93,7 @@ def common(reader: FactReader, token: str, path: str, *, compiled: bool) -> Comm
 
 def known_transactions(reader: FactReader) -> bytes:
     """What the scan and the coordinators' log say of single transactions, which every task about them is told."""
-    about = [one for one in reader.result.findings if one.kind.startswith("TXN_")]
+    about = [finding for finding in reader.result.findings if finding.kind.startswith("TXN_")]
     return pack((reader.witnesses.transaction_log, about))
 
 
@@ -102,7 +102,7 @@ def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYT
     found: list[Task] = []
     for name in names:
         if name == "transactions":
-            found += [Task(name, one) for one in _transaction_tasks(reader, split_bytes)]
+            found += [Task(name, task) for task in _transaction_tasks(reader, split_bytes)]
         elif name in BY_TASKS:
             size = min(split_bytes, RECORDS_BYTES) if name == "records" else split_bytes
             query = FactQuery(name, tuple(FACTS[name].schema.names), split_bytes=size)
@@ -156,7 +156,7 @@ def write_task(packed: str, known: bytes, task: Task, *, strict: bool) -> Iterat
     for keys, batches in read(shared, known, task, gaps, strict=strict):
         for one in write_part(fact.own, batches, target.temporary, names, keys):
             yield json.dumps(asdict(one))
-    yield from (json.dumps({"gap": [one.path, one.reason]}) for one in gaps)
+    yield from (json.dumps({"gap": [incomplete.path, incomplete.reason]}) for incomplete in gaps)
 
 
 def look(packed: str) -> str | None:
@@ -193,23 +193,23 @@ def _pieces(shared: Common, _: bytes, task: Task, gaps: list[Incomplete], *, str
     opened = _opener(shared)
 
     def rows(of_one: Iterable[Piece]) -> "Iterator[pa.RecordBatch]":
-        for one in of_one:
-            yield from piece_facts(one, opened(one.source), query, gaps.append, deep=deep, strict=strict)
+        for piece in of_one:
+            yield from piece_facts(piece, opened(piece.source), query, gaps.append, deep=deep, strict=strict)
 
-    for (topic, partition, broker), of_one in groupby(pieces, key=lambda one: (one.topic, one.partition, str(one.broker))):
+    for (topic, partition, broker), of_one in groupby(pieces, key=lambda piece: (piece.topic, piece.partition, str(piece.broker))):
         yield folder_of(FACTS[task.fact], topic, partition, broker)[1], rows(of_one)
 
 
 def _transactions(shared: Common, known: bytes, task: Task, gaps: list[Incomplete], *, strict: bool) -> Iterator[Rows]:
     """Replica by replica the transactions."""
     opened = _opener(shared)
-    told = KnownTransactions(*unpack(known))
+    transactions = KnownTransactions(*unpack(known))
     for plan, stable in unpack(task.work, lambda _, place: opened(place)):
         context = plan.context
         missing: list[Incomplete] = []
         reading = Reading(plan, missing.append, lambda _: None)
         _, keys = folder_of(FACTS[task.fact], context.topic, context.partition, str(context.broker))
-        yield keys, transaction_facts(reading, stable, told)
+        yield keys, transaction_facts(reading, stable, transactions)
         if missing and strict:
             raise SourceError(missing[0].path, missing[0].reason)
         gaps += missing
@@ -232,11 +232,11 @@ def told(answers: Iterable[tuple[Task, list[str]]], target: Place) -> tuple[dict
     for name, files in written.items():
         files.sort(key=_order)
         used: dict[str, Iterator[int]] = {}
-        for one in files:
-            folder, _ = folder_of(FACTS[name], **one.keys)
+        for file in files:
+            folder, _ = folder_of(FACTS[name], **file.keys)
             path = name_of(folder, next(used.setdefault(folder, count())))
-            target.adopt(one.path, path)
-            one.path = path
+            target.adopt(file.path, path)
+            file.path = path
     return written, list(gaps)
 
 

@@ -37,8 +37,10 @@ class ScanViews:
         reader = self._reader
         reader.incomplete = []
         table = reader.table(fact)
-        known = {(one.path, one.reason) for one in reader.result.incomplete}
-        reader.result.incomplete += [one for one in reader.gaps() if (one.path, one.reason) not in known]
+        known = {(incomplete.path, incomplete.reason) for incomplete in reader.result.incomplete}
+        reader.result.incomplete += [
+            incomplete for incomplete in reader.gaps() if (incomplete.path, incomplete.reason) not in known
+        ]
         return table
 
     def json(self) -> str:
@@ -74,13 +76,17 @@ def _page(result: ScanResult, rows: int) -> str:
     if result.incomplete:
         first = result.incomplete[0]
         pieces.append(f"<p>incomplete: {len(result.incomplete):,} inputs, {html_cell(f'{first.path}: {first.reason}')}</p>")
-    judged = [one for one in result.partitions if one.verdict not in ("clean", "info") or one.not_read]
+    judged = [partition for partition in result.partitions if partition.verdict not in ("clean", "info") or partition.not_read]
     pieces.append(
-        html_table("partitions that are not clean", _PARTITION_HEADS, [_partition(one) for one in judged[:rows]], len(judged))
+        html_table(
+            "partitions that are not clean", _PARTITION_HEADS, [_partition(partition) for partition in judged[:rows]], len(judged)
+        )
     )
-    worst = sorted(result.findings, key=lambda one: -one.severity.rank)
-    told = [one for one in worst if one.severity is not Severity.INFO] or worst
-    pieces.append(html_table("findings, worst first", _FINDING_HEADS, [finding_cells(one) for one in told[:rows]], len(told)))
+    worst = sorted(result.findings, key=lambda finding: -finding.severity.rank)
+    findings = [finding for finding in worst if finding.severity is not Severity.INFO] or worst
+    pieces.append(
+        html_table("findings, worst first", _FINDING_HEADS, [finding_cells(finding) for finding in findings[:rows]], len(findings))
+    )
     return "".join(pieces) + "</div>"
 
 
@@ -88,13 +94,13 @@ _PARTITION_HEADS: Final = ("partition", "verdict", "agreement", "log ends", "hig
 _FINDING_HEADS: Final = ("kind", "severity", "confidence", "what", "advice")
 
 
-def _partition(one: PartitionSummary) -> list[str]:
-    ends = ", ".join(f"{replica.broker}: {_end(replica)}" for replica in one.replicas)
-    least = "" if one.high_watermark_at_least is None else str(one.high_watermark_at_least)
+def _partition(partition: PartitionSummary) -> list[str]:
+    ends = ", ".join(f"{replica.broker}: {_end(replica)}" for replica in partition.replicas)
+    least = "" if partition.high_watermark_at_least is None else str(partition.high_watermark_at_least)
     return [
-        html_cell(f"{one.topic}-{one.partition}"),
-        html_severity(one.verdict) + html_cell(" of what could be read" if one.not_read else ""),
-        *map(html_cell, (one.agreement.kind, ends, least)),
+        html_cell(f"{partition.topic}-{partition.partition}"),
+        html_severity(partition.verdict) + html_cell(" of what could be read" if partition.not_read else ""),
+        *map(html_cell, (partition.agreement.kind, ends, least)),
     ]
 
 
@@ -105,10 +111,14 @@ def _end(replica: ReplicaSummary) -> str:
     return "not read" if replica.read_end_offset is None else f"read to {replica.read_end_offset}"
 
 
-def finding_cells(one: Finding) -> list[str]:
+def finding_cells(finding: Finding) -> list[str]:
     """Cells of a row about a finding: kind, severity, confidence, what, advice."""
-    said, do = words(one)
-    return [html_cell(one.kind), html_severity(one.severity.value), *map(html_cell, (one.confidence.value, said, do or ""))]
+    said, do = words(finding)
+    return [
+        html_cell(finding.kind),
+        html_severity(finding.severity.value),
+        *map(html_cell, (finding.confidence.value, said, do or "")),
+    ]
 
 
 def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
@@ -118,7 +128,7 @@ def html_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], 
     more = f" (the first {len(rows):,} of {count:,})" if len(rows) < count else ""
     head = "".join(f"<th>{html_cell(each)}</th>" for each in heads)
     cells = ("".join(f"<td style='text-align:left'>{each}</td>" for each in row) for row in rows)
-    body = "".join(f"<tr>{each}</tr>" for each in cells)
+    body = "".join(f"<tr>{cell}</tr>" for cell in cells)
     return f"<p>{html_cell(title)}{more}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

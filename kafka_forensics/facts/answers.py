@@ -162,18 +162,42 @@ def group_facts(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -
 
 
 def _group_rows(witnesses: Witnesses, options: ScanOptions, *, payloads: bool) -> Iterator[tuple[Any, ...]]:
-    for log in [] if witnesses.groups is None else sorted(witnesses.groups.logs, key=lambda one: (one.partition, str(one.broker))):
-        for one in sorted(log.committed, key=lambda each: (each.group, each.topic, each.partition)):
-            if fits((one.topic, one.partition), options):
-                told = _commit(one.last, payloads=payloads)
-                place = one.topic, one.partition, str(log.broker), one.group, *_about(log, one.group)
-                rest = one.in_transaction, None, log.partition, one.record_offset, one.unknown_after
+    for log in (
+        []
+        if witnesses.groups is None
+        else sorted(witnesses.groups.logs, key=lambda group_log: (group_log.partition, str(group_log.broker)))
+    ):
+        for committed_offset in sorted(log.committed, key=lambda each: (each.group, each.topic, each.partition)):
+            if fits((committed_offset.topic, committed_offset.partition), options):
+                told = _commit(committed_offset.last, payloads=payloads)
+                place = (
+                    committed_offset.topic,
+                    committed_offset.partition,
+                    str(log.broker),
+                    committed_offset.group,
+                    *_about(log, committed_offset.group),
+                )
+                rest = (
+                    committed_offset.in_transaction,
+                    None,
+                    log.partition,
+                    committed_offset.record_offset,
+                    committed_offset.unknown_after,
+                )
                 yield *place, "committed", *told, *rest
-        for each in sorted(log.pending, key=lambda one: (one.group, one.topic, one.partition, one.record_offset)):
-            if fits((each.topic, each.partition), options):
-                told = _commit(each.commit, payloads=payloads)
-                place = each.topic, each.partition, str(log.broker), each.group, *_about(log, each.group)
-                yield *place, "pending", *told, True, each.producer_id, log.partition, each.record_offset, None
+        for commit in sorted(
+            log.pending,
+            key=lambda pending_commit: (
+                pending_commit.group,
+                pending_commit.topic,
+                pending_commit.partition,
+                pending_commit.record_offset,
+            ),
+        ):
+            if fits((commit.topic, commit.partition), options):
+                told = _commit(commit.commit, payloads=payloads)
+                place = commit.topic, commit.partition, str(log.broker), commit.group, *_about(log, commit.group)
+                yield *place, "pending", *told, True, commit.producer_id, log.partition, commit.record_offset, None
 
 
 def _about(log: GroupLog, group: str) -> tuple[str, str | None]:

@@ -22,14 +22,14 @@ CHANGE_COLUMNS: Final = (*_OWN, *(f"from_{name}" for name in _AT), *(f"to_{name}
 """Columns of the fact `changes`, in their order."""
 
 
-def change_values(one: Change) -> dict[str, Any]:
+def change_values(change: Change) -> dict[str, Any]:
     """The values of a row by column, as JSON knows them."""
-    values: dict[str, Any] = {name: getattr(one, name) for name in _OWN}
-    values |= {"kind": one.kind.value, "leader_epochs": list(one.leader_epochs), "held_by": list(one.held_by)}
-    values |= {} if one.has_offsets else {"offset_start": None, "offset_end": None}
-    for prefix, at in (("from", one.before), ("to", one.after)):
+    values: dict[str, Any] = {name: getattr(change, name) for name in _OWN}
+    values |= {"kind": change.kind.value, "leader_epochs": list(change.leader_epochs), "held_by": list(change.held_by)}
+    values |= {} if change.has_offsets else {"offset_start": None, "offset_end": None}
+    for prefix, at in (("from", change.before), ("to", change.after)):
         values |= {f"{prefix}_{name}": None if at is None else getattr(at, name) for name in _AT}
-    return values | {"evidence": one.evidence}
+    return values | {"evidence": change.evidence}
 
 
 def change_batches(changes: "Iterable[Change]") -> "Iterator[pa.RecordBatch]":
@@ -39,9 +39,13 @@ def change_batches(changes: "Iterable[Change]") -> "Iterator[pa.RecordBatch]":
     return record_batches(CHANGES_FACT.schema, map(_row, changes))
 
 
-def _row(one: Change) -> tuple[Any, ...]:
-    values = change_values(one)
-    values |= {"broker": str(one.broker), "held_by": [str(each) for each in one.held_by], "evidence": json_text(one.evidence)}
+def _row(change: Change) -> tuple[Any, ...]:
+    values = change_values(change)
+    values |= {
+        "broker": str(change.broker),
+        "held_by": [str(each) for each in change.held_by],
+        "evidence": json_text(change.evidence),
+    }
     return tuple(values[name] for name in CHANGE_COLUMNS)
 
 
@@ -53,5 +57,5 @@ def between_batches(findings: "Iterable[Finding]", row: "Callable[[Finding], tup
     from kafka_forensics.model.schemas.changes import SNAPSHOT
 
     schema = FACTS["findings"].schema
-    rows = ((str(one.evidence["to_snapshot"]), *row(one)) for one in findings)
+    rows = ((str(finding.evidence["to_snapshot"]), *row(finding)) for finding in findings)
     yield from record_batches(pa.schema([SNAPSHOT, *schema]), rows)

@@ -79,7 +79,8 @@ def read_records(path: str, storage_options: "Given" = None) -> Batches:
                 batch = file.read_at(position, int(columns[BatchColumn.SIZE_IN_BYTES, row]))
                 transaction = txn_facts(columns[:, row])
                 rows = (
-                    record_row(one, position, states.state(*transaction, position)) for one in decode_batch(batch).iter_records()
+                    record_row(record, position, states.state(*transaction, position))
+                    for record in decode_batch(batch).iter_records()
                 )
                 yield from record_batches(RECORDS, rows)
 
@@ -142,9 +143,9 @@ class FactReader:
     def stable_offsets(self) -> dict[Replica, int | None]:
         """The last stable offset of each replica, as the scan has it."""
         return {
-            (partition.topic, partition.partition, one.broker, one.log_dir): one.last_stable_offset
+            (partition.topic, partition.partition, replica.broker, replica.log_dir): replica.last_stable_offset
             for partition in self.result.partitions
-            for one in partition.replicas
+            for replica in partition.replicas
         }
 
     def batches(self, name: str) -> Batches:
@@ -174,12 +175,14 @@ class FactReader:
 
     def changed(self) -> list[Incomplete]:
         """Files that are no longer what they were when the scan ended."""
-        known = {(one.place.log_dir, one.place.file) for one in self.result.findings if one.kind == "EVIDENCE_CHANGED"}
-        places = [one.place for one in changed_findings(self.inputs)]
+        known = {
+            (finding.place.log_dir, finding.place.file) for finding in self.result.findings if finding.kind == "EVIDENCE_CHANGED"
+        }
+        places = [finding.place for finding in changed_findings(self.inputs)]
         return [
-            Incomplete("/".join(filter(None, (one.log_dir, one.file))), "changed while facts were read from it")
-            for one in places
-            if (one.log_dir, one.file) not in known
+            Incomplete("/".join(filter(None, (place.log_dir, place.file))), "changed while facts were read from it")
+            for place in places
+            if (place.log_dir, place.file) not in known
         ]
 
     def _reading(self, plan: ReplicaPlan) -> Reading:
@@ -207,17 +210,17 @@ class FactReader:
     def gaps(self) -> list[Incomplete]:
         """What could not be read, when the scan was made and since."""
         every = [*self.result.incomplete, *attributed(self.incomplete, self.inputs.log_dirs)]
-        seen = {(one.path, one.reason): one for one in every}
+        seen = {(incomplete.path, incomplete.reason): incomplete for incomplete in every}
         return [seen[key] for key in sorted(seen)]
 
-    def finding_row(self, one: Finding) -> tuple[object, ...]:
+    def finding_row(self, finding: Finding) -> tuple[object, ...]:
         """The row of `findings` about a finding."""
-        place = one.place
-        message, advice = self.words(one)
+        place = finding.place
+        message, advice = self.words(finding)
         return (
-            one.kind,
-            one.severity.value,
-            one.confidence.value,
+            finding.kind,
+            finding.severity.value,
+            finding.confidence.value,
             place.topic,
             place.partition,
             None if place.broker is None else str(place.broker),
@@ -228,7 +231,7 @@ class FactReader:
             place.offset_start,
             place.offset_end,
             message,
-            json_text(one.evidence),
+            json_text(finding.evidence),
             advice,
         )
 

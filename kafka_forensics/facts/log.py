@@ -112,10 +112,10 @@ def batch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
 
     schema = FACTS["batches"].own
     assert schema.names[2:] == BATCHES.names
-    for one in log_chunks(reading):
-        rows = one.chunk.rows
-        places = [repeated(name, rows) for name in one.place]
-        yield pa.RecordBatch.from_arrays([*places, *batch_arrays(one.chunk.columns)], schema=schema)
+    for chunk in log_chunks(reading):
+        rows = chunk.chunk.rows
+        places = [repeated(name, rows) for name in chunk.place]
+        yield pa.RecordBatch.from_arrays([*places, *batch_arrays(chunk.chunk.columns)], schema=schema)
 
 
 def record_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
@@ -145,23 +145,23 @@ def record_row(record: Record, batch_position: int, txn_state: str, *, payloads:
 def _record_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
     states: RecordStates | None = None
     of_segment: SegmentFiles | None = None
-    for one in log_chunks(reading):
-        if states is None or one.segment is not of_segment:
-            of_segment = one.segment
-            states = reading.states(one.segment, one.file)
-        columns = one.chunk.columns
-        for row in np.flatnonzero(one.good()):
+    for chunk in log_chunks(reading):
+        if states is None or chunk.segment is not of_segment:
+            of_segment = chunk.segment
+            states = reading.states(chunk.segment, chunk.file)
+        columns = chunk.chunk.columns
+        for row in np.flatnonzero(chunk.good()):
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             if size > MAX_BATCH_BYTES:
-                reading.incomplete(_too_large(one, position, size))
+                reading.incomplete(_too_large(chunk, position, size))
                 continue
             state = states.state(*txn_facts(columns[:, row]), position)
-            for record in decode_batch(one.file.read_at(position, size), position=position).iter_records():
-                yield *one.place, *record_row(record, position, state, payloads=reading.payloads)
+            for record in decode_batch(chunk.file.read_at(position, size), position=position).iter_records():
+                yield *chunk.place, *record_row(record, position, state, payloads=reading.payloads)
 
 
-def _too_large(one: LogChunk, position: int, size: int) -> Incomplete:
-    return Incomplete("/".join(one.place), f"a batch of {size} bytes at byte {position} is too large to open")
+def _too_large(chunk: LogChunk, position: int, size: int) -> Incomplete:
+    return Incomplete("/".join(chunk.place), f"a batch of {size} bytes at byte {position} is too large to open")
 
 
 def control_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
@@ -170,15 +170,15 @@ def control_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
 
 
 def _control_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
-    for one in log_chunks(reading):
-        columns = one.chunk.columns
+    for chunk in log_chunks(reading):
+        columns = chunk.chunk.columns
         control = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (columns[BatchColumn.MAGIC] >= 2)
-        for row in np.flatnonzero(one.good() & control):
+        for row in np.flatnonzero(chunk.good() & control):
             position, size = int(columns[BatchColumn.POSITION, row]), int(columns[BatchColumn.SIZE_IN_BYTES, row])
             if size > MAX_BATCH_BYTES:
-                reading.incomplete(_too_large(one, position, size))
+                reading.incomplete(_too_large(chunk, position, size))
                 continue
-            batch = decode_batch(one.file.read_at(position, size), position=position)
+            batch = decode_batch(chunk.file.read_at(position, size), position=position)
             header = batch.header
             of_batch = (
                 (NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -186,18 +186,18 @@ def _control_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
                 else (header.partition_leader_epoch, header.producer_id, header.producer_epoch)
             )
             for record in batch.iter_records():
-                told = parse_control_record(record.key, record.value)
-                fields = json_text(dict(told.fields)) if told.fields else None
+                control_record = parse_control_record(record.key, record.value)
+                fields = json_text(dict(control_record.fields)) if control_record.fields else None
                 yield (
-                    *one.place,
+                    *chunk.place,
                     position,
                     record.offset,
                     record.timestamp,
                     *of_batch,
-                    told.type,
-                    told.name,
-                    told.version,
-                    told.coordinator_epoch,
+                    control_record.type,
+                    control_record.name,
+                    control_record.version,
+                    control_record.coordinator_epoch,
                     fields,
-                    told.problem,
+                    control_record.problem,
                 )

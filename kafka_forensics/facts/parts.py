@@ -88,9 +88,9 @@ class PieceReading(Reading):
             raise SourceError(entry.path, f"has {file.size_in_bytes} bytes now, and had {entry.size_in_bytes} when it was listed")
 
     def _require_sound(self, entry: "Entry", chunk: BatchChunk) -> None:
-        for one in chunk.damage:
-            if one.kind not in _HARMLESS:
-                raise FormatError(one.kind, path=typed_path(self.plan.log_dir.source, entry.path), position=one.position)
+        for damage in chunk.damage:
+            if damage.kind not in _HARMLESS:
+                raise FormatError(damage.kind, path=typed_path(self.plan.log_dir.source, entry.path), position=damage.position)
 
     def _asked(self, columns: "np.ndarray[Any, np.dtype[np.int64]]") -> "np.ndarray[Any, np.dtype[np.bool_]]":
         """Rows that may hold what is asked for."""
@@ -127,7 +127,9 @@ class PieceReading(Reading):
                 following = _landing(self.reader(segment, file), behind, piece.end)
         gave_up = False
         for chunk in reader.chunks(landed, end) if landed < end else ():
-            gave_up |= any(one.kind == "BUDGET_EXCEEDED" and one.position + one.size_in_bytes >= size for one in chunk.damage)
+            gave_up |= any(
+                damage.kind == "BUDGET_EXCEEDED" and damage.position + damage.size_in_bytes >= size for damage in chunk.damage
+            )
             yield _until(chunk, following) if gave_up else chunk
         ended = reader.landed if landed < end else landed
         if gave_up:

@@ -39,7 +39,7 @@ class Piece:
 
 def encode(pieces: list[Piece], *, deep: bool) -> str:
     """A task: pieces as one line of ASCII; `deep` is what `Reading.deep` is."""
-    return json.dumps({"deep": deep, "pieces": [_packed(one) for one in pieces]}, separators=(",", ":"))
+    return json.dumps({"deep": deep, "pieces": [_packed(piece) for piece in pieces]}, separators=(",", ":"))
 
 
 def decode(task: str) -> tuple[list[Piece], bool]:
@@ -56,7 +56,10 @@ def _packed(piece: Piece) -> list[Any]:
         piece.topic,
         piece.partition,
         piece.directory,
-        [[one.base_offset, *map(_file, (one.log, one.index, one.time_index, one.transaction_index))] for one in piece.segments],
+        [
+            [segment.base_offset, *map(_file, (segment.log, segment.index, segment.time_index, segment.transaction_index))]
+            for segment in piece.segments
+        ],
         [[offset, _file(entry)] for offset, entry in piece.snapshots],
         {name: _file(entry) for name, entry in piece.entries.items()},
         piece.next_base_offset,

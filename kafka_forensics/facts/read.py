@@ -95,7 +95,7 @@ def projected(batch: "pa.RecordBatch", query: FactQuery) -> "pa.RecordBatch":
 
 
 def _log_bytes(piece: Piece) -> int:
-    size = sum(one.log.size_in_bytes for one in piece.segments if one.log is not None)
+    size = sum(segment.log.size_in_bytes for segment in piece.segments if segment.log is not None)
     return min(size, (piece.end or size) - piece.start) if piece.is_part else size
 
 
@@ -136,10 +136,10 @@ def piece_facts(
 
 
 def _reading(piece: Piece, source: "ByteSource", query: FactQuery, *, deep: bool) -> PieceReading:
-    def note(one: Incomplete) -> None:
+    def note(incomplete: Incomplete) -> None:
         if query.strict:
-            raise FormatError(one.reason, path=one.path)
-        logging.getLogger(__name__).warning("%s: %s", one.path, one.reason)
+            raise FormatError(incomplete.reason, path=incomplete.path)
+        logging.getLogger(__name__).warning("%s: %s", incomplete.path, incomplete.reason)
 
     payloads = query.payloads and not _PAYLOADS.isdisjoint(query.columns)
     return PieceReading(_plan(piece, source), note, lambda _: None, payloads=payloads, deep=deep, piece=piece, query=query)
@@ -165,7 +165,7 @@ def _plan(piece: Piece, source: "ByteSource") -> ReplicaPlan:
     )
     context = ReplicaContext(piece.topic, piece.partition, piece.broker, piece.log_dir, piece.directory)
     following = [] if piece.next_base_offset is None else [piece.next_base_offset]
-    context.segment_base_offsets = [*(one.base_offset for one in piece.segments if one.log is not None), *following]
+    context.segment_base_offsets = [*(segment.base_offset for segment in piece.segments if segment.log is not None), *following]
     return ReplicaPlan(log_dir, directory, context, _log_bytes(piece))
 
 
@@ -197,10 +197,10 @@ def _checkpoints(piece: Piece, source: "ByteSource", query: FactQuery) -> Batche
 def _require_sound_files(piece: Piece, source: "ByteSource") -> None:
     """Raise FormatError at the first bad byte of the small files of a piece."""
     parsers: list[tuple[Entry | None, Callable[[ByteFile], Any]]] = []
-    for one in piece.segments:
-        parsers.append((one.index, partial(parse_offset_index, base_offset=one.base_offset)))
-        parsers.append((one.time_index, partial(parse_time_index, base_offset=one.base_offset)))
-        parsers.append((one.transaction_index, parse_transaction_index))
+    for segment in piece.segments:
+        parsers.append((segment.index, partial(parse_offset_index, base_offset=segment.base_offset)))
+        parsers.append((segment.time_index, partial(parse_time_index, base_offset=segment.base_offset)))
+        parsers.append((segment.transaction_index, parse_transaction_index))
     parsers += [(entry, partial(parse_producer_snapshot, offset=offset)) for offset, entry in piece.snapshots]
     parsers += [(entry, parse_leader_epochs) for entry in piece.entries.values()]
     for entry, parse in parsers:

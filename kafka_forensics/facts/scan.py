@@ -46,7 +46,7 @@ def read_scan(
     if not told.get("checked"):  # what is asked for may be in other snapshots
         require_brokers(inputs, query)
     keep_wanted(inputs, query)
-    use_compiled(worth_compiling(sum(one.bytes for one in [*inputs.replicas, *inputs.internal])))
+    use_compiled(worth_compiling(sum(replica_plan.bytes for replica_plan in [*inputs.replicas, *inputs.internal])))
     incomplete: list[Incomplete] = []
     fields: list[Any] = [FACTS[query.fact].schema.field(name) for name in query.columns]
     wanted = (projected(wanted_rows(batch, query), query) for batch in _batches(inputs, query, options, words, incomplete))
@@ -80,7 +80,9 @@ def options_of(query: FactQuery, storage_options: tuple[tuple[str, str], ...]) -
 
 def keep_wanted(inputs: Inputs, query: FactQuery) -> None:
     """Leave out topics and partitions that are not asked for."""
-    inputs.replicas = [one for one in inputs.replicas if query.wants(one.context.topic, one.context.partition)]
+    inputs.replicas = [
+        replica_plan for replica_plan in inputs.replicas if query.wants(replica_plan.context.topic, replica_plan.context.partition)
+    ]
     inputs.aside = {where: found for where, found in inputs.aside.items() if query.wants(*where)}
 
 

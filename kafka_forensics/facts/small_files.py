@@ -79,16 +79,16 @@ def _aborted_batches(reading: Reading, entry: "Entry") -> "Iterator[pa.RecordBat
         (
             *place,
             "transaction",
-            one.position,
+            txn.position,
             None,
             None,
             None,
-            one.producer_id,
-            one.first_offset,
-            one.last_offset,
-            one.last_stable_offset,
+            txn.producer_id,
+            txn.first_offset,
+            txn.last_offset,
+            txn.last_stable_offset,
         )
-        for one in (() if index is None else index.entries)
+        for txn in (() if index is None else index.entries)
     )
     return record_batches(FACTS["index_entries"].own, rows)
 
@@ -100,7 +100,7 @@ def epoch_facts(reading: Reading) -> "Iterator[pa.RecordBatch]":
     if entry is None or parsed is None:
         return iter(())
     place = reading.place(entry)
-    rows = ((*place, row, one.leader_epoch, one.start_offset) for row, one in enumerate(parsed.entries))
+    rows = ((*place, row, epoch_entry.leader_epoch, epoch_entry.start_offset) for row, epoch_entry in enumerate(parsed.entries))
     return record_batches(FACTS["epoch_entries"].own, rows)
 
 
@@ -113,19 +113,19 @@ def _producer_rows(reading: Reading) -> Iterator[tuple[Any, ...]]:
     for offset, entry in reading.plan.directory.snapshots:
         snapshot = _parsed(reading, entry, partial(parse_producer_snapshot, offset=offset))
         place = reading.place(entry)
-        for row, one in enumerate(() if snapshot is None else snapshot.entries):
+        for row, producer_entry in enumerate(() if snapshot is None else snapshot.entries):
             yield (
                 *place,
                 offset,
                 _SNAPSHOT_HEADER_SIZE + row * PRODUCER_SNAPSHOT_ENTRY_SIZE,
-                one.producer_id,
-                one.producer_epoch,
-                one.last_sequence,
-                one.last_offset,
-                one.offset_delta,
-                one.timestamp,
-                one.coordinator_epoch,
-                one.current_txn_first_offset,
+                producer_entry.producer_id,
+                producer_entry.producer_epoch,
+                producer_entry.last_sequence,
+                producer_entry.last_offset,
+                producer_entry.offset_delta,
+                producer_entry.timestamp,
+                producer_entry.coordinator_epoch,
+                producer_entry.current_txn_first_offset,
             )
 
 
@@ -135,11 +135,11 @@ def checkpoint_facts(inputs: Inputs, options: ScanOptions) -> "Iterator[pa.Recor
 
 
 def _checkpoint_rows(inputs: Inputs, options: ScanOptions) -> Iterator[tuple[Any, ...]]:
-    for one in sorted(inputs.log_dirs, key=lambda each: (broker_order(each.broker), each.name)):
-        if options.broker is not None and str(one.broker) != options.broker:
+    for log_dir in sorted(inputs.log_dirs, key=lambda each: (broker_order(each.broker), each.name)):
+        if options.broker is not None and str(log_dir.broker) != options.broker:
             continue
         for file in CHECKPOINTS:
-            checkpoint = one.checkpoints.get(file)
+            checkpoint = log_dir.checkpoints.get(file)
             for (topic, partition), offset in sorted({} if checkpoint is None else checkpoint.offsets.items()):
                 if fits((topic, partition), options):
-                    yield topic, partition, str(one.broker), one.name, file, offset
+                    yield topic, partition, str(log_dir.broker), log_dir.name, file, offset

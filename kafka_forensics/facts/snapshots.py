@@ -51,7 +51,7 @@ def plan_snapshots(snapshots: Mapping[str, list[str]], query: FactQuery, storage
 
 
 def _together(gathered: Mapping[str, Inputs]) -> Inputs:
-    return Inputs([one for inputs in gathered.values() for one in inputs.log_dirs])
+    return Inputs([log_dir for inputs in gathered.values() for log_dir in inputs.log_dirs])
 
 
 def read_snapshots(task: str, query: FactQuery, words: Words, storage_options: Pairs = ()) -> "Iterator[pa.RecordBatch]":
@@ -78,8 +78,8 @@ def _named(batch: "pa.RecordBatch", query: FactQuery, name: str) -> "pa.RecordBa
     import pyarrow as pa
 
     of_snapshot = repeated(name, batch.num_rows)
-    columns: list[Any] = [of_snapshot if one == _NAME else batch.column(one) for one in query.columns]
-    fields: list[Any] = [SNAPSHOT if one == _NAME else batch.schema.field(one) for one in query.columns]
+    columns: list[Any] = [of_snapshot if column == _NAME else batch.column(column) for column in query.columns]
+    fields: list[Any] = [SNAPSHOT if column == _NAME else batch.schema.field(column) for column in query.columns]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
@@ -116,7 +116,9 @@ def _compared_batches(
         yield from change_batches(result.changes)
         return
     every = replace(query, columns=(_NAME, *fact_named(query.fact).schema.names))
-    for one in found.snapshots:
-        reader = FactReader(one.inputs, options, result.snapshots[one.name], one.witnesses, words, query.payloads, incomplete)
-        yield from (_named(batch, every, one.name) for batch in reader.batches("findings"))
+    for snapshot in found.snapshots:
+        reader = FactReader(
+            snapshot.inputs, options, result.snapshots[snapshot.name], snapshot.witnesses, words, query.payloads, incomplete
+        )
+        yield from (_named(batch, every, snapshot.name) for batch in reader.batches("findings"))
     yield from between_batches(result.findings, reader.finding_row)

@@ -131,13 +131,13 @@ def _tiled(spans: Iterator[Span], extent: Callable[[], tuple[int, int]]) -> Iter
         yield Span(cursor, size, "skipped", detail={"reason": "could not be read"})
 
 
-def _join(last: Span, one: Span) -> bool:
+def _join(last: Span, span: Span) -> bool:
     """Let `last` take in `one` if both are batches with nothing wrong and offsets that rise."""
-    if not last.kind == one.kind == "batches" or last.damage_kind or one.damage_kind or one.base_offset <= last.last_offset:
+    if not last.kind == span.kind == "batches" or last.damage_kind or span.damage_kind or span.base_offset <= last.last_offset:
         return False
-    if last.start // SPAN_BYTES != one.start // SPAN_BYTES:
+    if last.start // SPAN_BYTES != span.start // SPAN_BYTES:
         return False
-    last.end, last.last_offset, last.count = one.end, one.last_offset, last.count + one.count
+    last.end, last.last_offset, last.count = span.end, span.last_offset, last.count + span.count
     return True
 
 
@@ -156,13 +156,15 @@ def _chunk_spans(chunk: BatchChunk) -> Iterator[Span]:
     at = {int(position): row for row, position in enumerate(positions)} if chunk.damage else {}
     inside: dict[int, Damage] = {}
     spans: list[Span] = []
-    for one in chunk.damage:
-        if one.position in at:
-            inside.setdefault(at[one.position], one)
-        elif one.size_in_bytes > 0:
-            kind = _KINDS.get(one.kind, "damaged")
-            end = one.position + one.size_in_bytes
-            spans.append(Span(one.position, end, kind, one.kind, one.base_offset, one.last_offset, detail=dict(one.detail)))
+    for damage in chunk.damage:
+        if damage.position in at:
+            inside.setdefault(at[damage.position], damage)
+        elif damage.size_in_bytes > 0:
+            kind = _KINDS.get(damage.kind, "damaged")
+            end = damage.position + damage.size_in_bytes
+            spans.append(
+                Span(damage.position, end, kind, damage.kind, damage.base_offset, damage.last_offset, detail=dict(damage.detail))
+            )
     bad = columns[BatchColumn.CRC] != columns[BatchColumn.CRC_COMPUTED]
     alone = bad.copy()
     alone[list(inside)] = True

@@ -49,17 +49,21 @@ def plan_tasks(paths: list[str], query: FactQuery, storage_options: tuple[tuple[
 def tasks_of(inputs: Inputs, query: FactQuery) -> list[str]:
     """Tasks of a fact of files in what was gathered, in the same order; none of what is asked for and is not there."""
     if query.fact == "checkpoints":
-        wanted = [one for one in inputs.log_dirs if query.wants_broker(one.broker)]
-        return _tasks([(one.source, [_checkpoints(one)]) for one in wanted], query, deep=False)
+        wanted = [log_dir for log_dir in inputs.log_dirs if query.wants_broker(log_dir.broker)]
+        return _tasks([(log_dir.source, [_checkpoints(log_dir)]) for log_dir in wanted], query, deep=False)
     replicas = _replicas(inputs, query)
     total = sum(_size(segment.log) for _, directory in replicas for segment in directory.segments)
     deep = query.fact == "spans" and (total <= DEEP_BELOW_BYTES if query.deep is None else query.deep)
-    return _tasks(((one[0].source, _units(*one, query)) for one in replicas), query, deep=deep)
+    return _tasks(((replica[0].source, _units(*replica, query)) for replica in replicas), query, deep=deep)
 
 
 def replica_tasks(plans: Iterable[ReplicaPlan], query: FactQuery, *, deep: bool) -> list[str]:
     """Tasks for the replicas that a scan has gathered, in their order; `deep` is what `Reading.deep` is."""
-    return _tasks(((one.log_dir.source, _units(one.log_dir, one.directory, query)) for one in plans), query, deep=deep)
+    return _tasks(
+        ((replica_plan.log_dir.source, _units(replica_plan.log_dir, replica_plan.directory, query)) for replica_plan in plans),
+        query,
+        deep=deep,
+    )
 
 
 def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery, *, deep: bool) -> list[str]:
@@ -79,11 +83,11 @@ def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery,
 
 def require_readable(inputs: Inputs) -> None:
     """Raise SourceError if something could not be listed or read; members of archives that are not read are only told of."""
-    left_out = {(one.path, one.reason) for source in inputs.sources for one in members_left_out(source)}
-    missing = [one for one in inputs.incomplete if (one.path, one.reason) not in left_out]
-    for one in inputs.incomplete:
-        if (one.path, one.reason) in left_out:
-            logging.getLogger(__name__).warning("%s: %s", one.path, one.reason)
+    left_out = {(incomplete.path, incomplete.reason) for source in inputs.sources for incomplete in members_left_out(source)}
+    missing = [incomplete for incomplete in inputs.incomplete if (incomplete.path, incomplete.reason) not in left_out]
+    for incomplete in inputs.incomplete:
+        if (incomplete.path, incomplete.reason) in left_out:
+            logging.getLogger(__name__).warning("%s: %s", incomplete.path, incomplete.reason)
     if missing:
         more = f" (and {len(missing) - 1} more such paths)" if len(missing) > 1 else ""
         raise SourceError(missing[0].path, missing[0].reason + more)
@@ -95,20 +99,22 @@ def require_there(inputs: Inputs, query: FactQuery) -> None:
     if query.fact == "checkpoints":
         return
     every = _every(inputs)
-    topics = sorted({each.topic or "" for _, each in every}, key=lambda topic: (topic.startswith("__"), topic))
+    topics = sorted({directory.topic or "" for _, directory in every}, key=lambda topic: (topic.startswith("__"), topic))
     for glob in query.topics:
         only = FactQuery(query.fact, (), topics=(glob,))
         if not any(only.wants(topic, None) for topic in topics):
             raise _nothing("topics", glob, topics)
-    if query.partitions and not any(query.wants(each.topic, each.partition) for _, each in every):
-        numbers = sorted({each.partition or 0 for _, each in every if FactQuery("", (), topics=query.topics).wants(each.topic, 0)})
+    if query.partitions and not any(query.wants(directory.topic, directory.partition) for _, directory in every):
+        numbers = sorted(
+            {directory.partition or 0 for _, directory in every if FactQuery("", (), topics=query.topics).wants(directory.topic, 0)}
+        )
         asked = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in query.partitions)
         raise _nothing("partitions", asked, [str(number) for number in numbers])
 
 
 def require_brokers(inputs: Inputs, query: FactQuery) -> None:
     """Raise UsageError if a broker that is asked for is not among the copies."""
-    there = [str(one) for one in sorted({one.broker for one in inputs.log_dirs}, key=broker_order)]
+    there = [str(one) for one in sorted({log_dir.broker for log_dir in inputs.log_dirs}, key=broker_order)]
     for asked in query.brokers:
         if asked not in there:
             raise _nothing("brokers", asked, there)
@@ -123,7 +129,12 @@ def _nothing(option: str, asked: str, there: list[str]) -> UsageError:
 
 
 def _every(inputs: Inputs) -> list[tuple[LogDir, PartitionDirectory]]:
-    return [(one, each) for one in inputs.log_dirs for each in one.found.partitions if each.legal and each.suffix is None]
+    return [
+        (log_dir, directory)
+        for log_dir in inputs.log_dirs
+        for directory in log_dir.found.partitions
+        if directory.legal and directory.suffix is None
+    ]
 
 
 def _replicas(inputs: Inputs, query: FactQuery) -> list[tuple[LogDir, PartitionDirectory]]:
@@ -155,7 +166,7 @@ def _units(log_dir: LogDir, directory: PartitionDirectory, query: FactQuery) -> 
     """What the fact needs of a replica."""
     if query.fact in FROM_LOGS:
         logs = [one for one in directory.segments if one.log is not None]
-        following = dict(zip((one.base_offset for one in logs), (one.base_offset for one in logs[1:]), strict=False))
+        following = dict(zip((log.base_offset for log in logs), (log.base_offset for log in logs[1:]), strict=False))
         for segment in directory.segments if query.fact == "spans" else logs:
             yield from _of_segment(log_dir, directory, segment, following.get(segment.base_offset), query)
     if query.fact == "index_entries":
@@ -225,7 +236,7 @@ def _size(entry: Entry | None) -> int:
 
 
 def _weight(files: Iterable[Entry]) -> int:
-    return sum(one.size_in_bytes + FILE_COST for one in files)
+    return sum(entry.size_in_bytes + FILE_COST for entry in files)
 
 
 def _packed(units: Iterable[Unit], query: FactQuery, *, deep: bool) -> list[str]:
@@ -245,16 +256,16 @@ def _packed(units: Iterable[Unit], query: FactQuery, *, deep: bool) -> list[str]
 def _joined(pieces: list[Piece]) -> list[Piece]:
     """Neighbours of one replica in one piece; parts stay alone."""
     joined: list[Piece] = []
-    for one in pieces:
+    for piece in pieces:
         last = joined[-1] if joined else None
-        if last is None or last.is_part or one.is_part or _replica(last) != _replica(one):
-            joined.append(one)
+        if last is None or last.is_part or piece.is_part or _replica(last) != _replica(piece):
+            joined.append(piece)
             continue
-        last.segments += one.segments
-        last.snapshots += one.snapshots
-        last.entries |= one.entries
-        if one.segments:
-            last.next_base_offset = one.next_base_offset
+        last.segments += piece.segments
+        last.snapshots += piece.snapshots
+        last.entries |= piece.entries
+        if piece.segments:
+            last.next_base_offset = piece.next_base_offset
     return joined
 
 

@@ -49,19 +49,19 @@ class SegmentIndexes:
 def read_indexes(plan: ReplicaPlan, segment: SegmentFiles) -> SegmentIndexes:
     """Parse the indexes of a segment; of two that cannot be read, the second is named."""
     source, base_offset = plan.log_dir.source, segment.base_offset
-    found = SegmentIndexes()
+    indexes = SegmentIndexes()
     for entry in (segment.index, segment.time_index):
         if entry is None:
             continue
         try:
             with source.open(entry.path) as file:
                 if entry is segment.index:
-                    found.index = parse_offset_index(file, base_offset)
+                    indexes.index = parse_offset_index(file, base_offset)
                 else:
-                    found.time_index = parse_time_index(file, base_offset)
+                    indexes.time_index = parse_time_index(file, base_offset)
         except SourceError as error:
-            found.incomplete = Incomplete(typed_path(source, entry.path), error.reason)
-    return found
+            indexes.incomplete = Incomplete(typed_path(source, entry.path), error.reason)
+    return indexes
 
 
 class RecentIndexes:

@@ -23,8 +23,14 @@ class SnapshotCheck:
         """Producers with an open transaction, by the newest snapshot read so far."""
         self.newest_offset = -1
         """Offset of that snapshot."""
-        self._indexes = {one.base_offset: one.transaction_index for one in plan.directory.segments if one.transaction_index}
-        copied = {one.base_offset for one in plan.directory.segments if one.index or one.time_index or one.transaction_index}
+        self._indexes = {
+            segment.base_offset: segment.transaction_index for segment in plan.directory.segments if segment.transaction_index
+        }
+        copied = {
+            segment.base_offset
+            for segment in plan.directory.segments
+            if segment.index or segment.time_index or segment.transaction_index
+        }
         self._aborted = IndexCheck(plan.context, copied, self._read_index)
 
     def at(self, offset: int, state: ReplicaState) -> None:
@@ -32,7 +38,7 @@ class SnapshotCheck:
         entry = self._snapshots.pop(offset, None)
         snapshot = None if entry is None else self._read(entry, offset)
         if snapshot is not None:
-            named = [one.producer_id for one in snapshot.entries]
+            named = [producer_entry.producer_id for producer_entry in snapshot.entries]
             producers, transactions = state.producers.view(named), state.transactions.view(named)
             runs = state.producers.runs
             if runs.end_offset != offset and not self._plan.context.compacted:
@@ -65,7 +71,9 @@ class SnapshotCheck:
         snapshot = self.inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
         if snapshot is not None and offset > self.newest_offset:
             self.newest_offset = offset
-            self.open_entries = [one for one in snapshot.entries if one.current_txn_first_offset >= 0]
+            self.open_entries = [
+                producer_entry for producer_entry in snapshot.entries if producer_entry.current_txn_first_offset >= 0
+            ]
         if snapshot is not None and snapshot.damage:
             first = snapshot.damage[0]
             place = plan.context.place(
@@ -81,15 +89,17 @@ def transaction_findings(plan: ReplicaPlan, replica: Replica, snapshots: Snapsho
     """Producers, transactions, `.txnindex` and `.snapshot` of one replica."""
     context, state = replica.context, replica.state
     runs = state.producers.runs
-    found = state.producers.findings(context)
+    findings = state.producers.findings(context)
     if context.topic != CLUSTER_METADATA_TOPIC:
         told = state.transactions.findings(context, runs, replica.log_end_offset)
-        found += [one for one in told if replica.end_is_known or one.kind != "TXN_OPEN"]  # its marker may be in what was not read
-        found += snapshots.aborted(replica)
-        found += _missing_snapshots(plan, replica)
+        findings += [
+            one for one in told if replica.end_is_known or one.kind != "TXN_OPEN"
+        ]  # its marker may be in what was not read
+        findings += snapshots.aborted(replica)
+        findings += _missing_snapshots(plan, replica)
         replica.forgotten = forgotten_transactions(replica, snapshots.open_entries, snapshots.newest_offset)
         replica.snapshot_open = snapshot_open(snapshots.open_entries)
-    return found + snapshots.findings
+    return findings + snapshots.findings
 
 
 def _missing_snapshots(plan: ReplicaPlan, replica: Replica) -> list[Finding]:

@@ -52,7 +52,7 @@ def splits_of(replica: int, plan: ReplicaPlan) -> list[Split]:
 def segments_of(plan: ReplicaPlan) -> list[tuple[SegmentFiles, int | None]]:
     """The segments with a log, each with the base offset of the one that follows."""
     logs = [segment for segment in plan.directory.segments if segment.log is not None]
-    return list(zip_longest(logs, (one.base_offset for one in logs[1:])))
+    return list(zip_longest(logs, (log.base_offset for log in logs[1:])))
 
 
 def split_count(plan: ReplicaPlan, segment: SegmentFiles, split_bytes: int) -> int:

@@ -43,7 +43,7 @@ _MADE_EARLIER: Final = "the other copies were made before that checkpoint was wr
 def ledger_of(inputs: Inputs, controller: ControllerHistory | None, asked: Reading | None = None) -> Ledger:
     """The ledger of all that was gathered; `asked`: how the user says that every log directory was copied."""
     clusters = controllers_clusters(inputs)
-    return Ledger([_given(each, clusters) for each in inputs.log_dirs], controller, asked)
+    return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, asked)
 
 
 def controllers_clusters(inputs: Inputs) -> frozenset[str | None]:
@@ -57,14 +57,16 @@ def _cluster(log_dir: LogDir) -> str | None:
 
 def nodes_given(inputs: Inputs) -> frozenset[int] | None:
     """Ids of the nodes of which a log directory was given; None if a directory does not say whose it is."""
-    nodes = {None if each.meta is None else each.meta.node_id for each in inputs.log_dirs}
+    nodes = {None if log_dir.meta is None else log_dir.meta.node_id for log_dir in inputs.log_dirs}
     known = frozenset(node for node in nodes if node is not None)
     return known if len(known) == len(nodes) else None
 
 
 def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirectory:
     there = {
-        (each.topic or "", each.partition or 0): _case(each) for each in log_dir.found.partitions if each.legal and not each.suffix
+        (directory.topic or "", directory.partition or 0): _case(directory)
+        for directory in log_dir.found.partitions
+        if directory.legal and not directory.suffix
     }
     there |= {(name.topic, name.partition): Case.UNREADABLE for name in log_dir.found.unlisted if name.suffix is None}
     there |= {(name.topic, name.partition): Case.WHOLE for name in log_dir.found.repeated if name.suffix is None}
@@ -79,7 +81,9 @@ def _given(log_dir: LogDir, controllers: frozenset[str | None]) -> GivenDirector
         None if meta is None else meta.directory_id,
         there,
         frozenset(
-            (each.topic or "", each.partition or 0) for each in log_dir.found.partitions if each.suffix in ("delete", "stray")
+            (directory.topic or "", directory.partition or 0)
+            for directory in log_dir.found.partitions
+            if directory.suffix in ("delete", "stray")
         ),
         {} if watermarks is None else watermarks.offsets,
         meta is not None,
@@ -124,19 +128,19 @@ def absence_findings(
     on a broker that was not given, nor `hidden` in what may be another log directory and could not be read.
     """
     rows = list(ledger.without_copy())
-    found = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
-    found = [each for each in found if concerns(each.place, options)]
+    findings = [_missing(row, inputs, ledger) for row in rows if _is_told_missing(row, inputs.controller)]
+    findings = [each for each in findings if concerns(each.place, options)]
     by_key: dict[TopicPartition, list[ExpectedReplica]] = {}
     for row in rows:
         by_key.setdefault(row.key, []).append(row)
     if options.broker is None and not hidden:
-        found += [each for each in _lost_everywhere(inputs, ledger, by_key) if concerns(each.place, options)]
+        findings += [each for each in _lost_everywhere(inputs, ledger, by_key) if concerns(each.place, options)]
     if options.broker is None and not hidden and not options.live:
-        found += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
-    found += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
+        findings += _lost_beyond_copies(inputs, by_key, partitions, incomplete)
+    findings += _readings(ledger, rows, options) + _not_given(inputs, rows, ledger)
     if (options.topic_glob, options.partition, options.broker) == (None, None, None):
-        found += _all_empty(inputs, partitions)
-    return found + _unknown_to_controller(inputs, partitions, options)
+        findings += _all_empty(inputs, partitions)
+    return findings + _unknown_to_controller(inputs, partitions, options)
 
 
 def _is_told_missing(row: ExpectedReplica, controller: ControllerHistory | None) -> bool:
@@ -176,7 +180,9 @@ def _missing(row: ExpectedReplica, inputs: Inputs, ledger: Ledger) -> Finding:
 
 def _aside(row: ExpectedReplica, inputs: Inputs) -> list[str]:
     """Directories of the partition on the same broker that no broker reads: on their way in or out."""
-    return [f"{log_dir.name}/{each.name}" for log_dir, each in inputs.aside.get(row.key, []) if log_dir.broker == row.broker]
+    return [
+        f"{log_dir.name}/{directory.name}" for log_dir, directory in inputs.aside.get(row.key, []) if log_dir.broker == row.broker
+    ]
 
 
 def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedReplica]:
@@ -192,7 +198,7 @@ def _proving(rows: Iterable[ExpectedReplica], inputs: Inputs) -> list[ExpectedRe
 
 def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition, list[ExpectedReplica]]) -> list[Finding]:
     """`COMMITTED_LOST_EVERYWHERE` of partitions that checkpoints of several brokers name and of which no directory is there."""
-    found = []
+    findings = []
     for key, rows in by_key.items():
         if ledger.is_there(key) or any(row.is_deleted for row in rows):
             continue
@@ -212,8 +218,8 @@ def _lost_everywhere(inputs: Inputs, ledger: Ledger, by_key: dict[TopicPartition
         elif inputs.controller is None:
             evidence["harmless_if"] = "the topic was deleted within seconds before the copies were made"
         place = Place(*key, offset_start=0, offset_end=best.high_watermark)
-        found.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
-    return found
+        findings.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence, confidence=Confidence.INFERRED))
+    return findings
 
 
 def _lost_beyond_copies(
@@ -239,10 +245,10 @@ def _lost_beyond_copies(
             continue
         best = max(absent, key=lambda row: row.high_watermark or 0)
         committed, end = best.high_watermark or 0, max(each.log_end_offset or 0 for each in summary.replicas)
-        holders = [each for each in inputs.log_dirs if each.broker in {replica.broker for replica in summary.replicas}]
+        holders = [log_dir for log_dir in inputs.log_dirs if log_dir.broker in {replica.broker for replica in summary.replicas}]
         if committed <= end or not _one_cluster(inputs, best, holders):
             continue
-        running = any(each.clean_shutdown is None for each in holders)
+        running = any(log_dir.clean_shutdown is None for log_dir in holders)
         evidence = {
             "missing": committed - end,
             "high_watermark": committed,
@@ -261,43 +267,43 @@ def _lost_beyond_copies(
 
 def _unread(summary: PartitionSummary, incomplete: Sequence[Incomplete]) -> bool:
     """Whether a copy of the partition could not be read, all of it or in part."""
-    directories = [f"{each.log_dir}/{each.directory}/" for each in summary.replicas]
+    directories = [f"{replica.log_dir}/{replica.directory}/" for replica in summary.replicas]
     return any(each.path.startswith(directory) for each in incomplete for directory in directories)
 
 
 def _one_cluster(inputs: Inputs, witness: ExpectedReplica, holders: list[LogDir]) -> bool:
     """Whether no two cluster ids are known of the witness's log directory and of those that hold copies."""
-    bearing = [each for each in inputs.log_dirs if (each.broker, each.name) == (witness.broker, witness.log_dir)]
-    return len({each.meta.cluster_id for each in [*bearing, *holders] if each.meta is not None} - {None}) < 2
+    bearing = [log_dir for log_dir in inputs.log_dirs if (log_dir.broker, log_dir.name) == (witness.broker, witness.log_dir)]
+    return len({log_dir.meta.cluster_id for log_dir in [*bearing, *holders] if log_dir.meta is not None} - {None}) < 2
 
 
 def _readings(ledger: Ledger, rows: Sequence[ExpectedReplica], options: ScanOptions) -> list[Finding]:
     """What is said of log directories that are not whole: one `PARTIAL_COPY` a broker, one `LOG_DIR_WIPED` a log directory; a
     limited scan counts what it asks for."""
-    asked = [row for row in rows if concerns(Place(row.topic, row.partition, row.broker), options)]
-    found = []
+    replicas = [row for row in rows if concerns(Place(row.topic, row.partition, row.broker), options)]
+    findings = []
     partial: dict[int | str, list[DirectoryReading]] = {}
     for reading in ledger.readings:
         directory = reading.directory
         if reading.reading is Reading.PARTIAL and not directory.is_alone:
             partial.setdefault(directory.broker, []).append(reading)
         elif reading.reading is Reading.WIPED:
-            gone = [row for row in asked if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
+            gone = [row for row in replicas if row.is_wiped and (row.broker, row.log_dir) == (directory.broker, directory.name)]
             place = Place(broker=directory.broker, log_dir=directory.name)
             nothing_to_hold_it_against = not rows and ledger.is_empty
-            found += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against else []
+            findings += [_wiped(reading, place, gone)] if gone or nothing_to_hold_it_against else []
     for broker, readings in partial.items():
-        absent = [row.key for row in asked if row.case is Case.NOT_COPIED and row.broker == broker]
+        absent = [row.key for row in replicas if row.case is Case.NOT_COPIED and row.broker == broker]
         if absent:
             evidence = {
                 "partitions": len(absent),
-                "there": sum(_held(each.directory) for each in readings),
+                "there": sum(_held(directory_reading.directory) for directory_reading in readings),
                 "examples": _examples(absent),
-                "log_dirs": [each.directory.name for each in readings],
-                "reasons": sorted({each.reason for each in readings}),
+                "log_dirs": [directory_reading.directory.name for directory_reading in readings],
+                "reasons": sorted({directory_reading.reason for directory_reading in readings}),
             }
-            found.append(finding("PARTIAL_COPY", Place(broker=broker), evidence))
-    return found
+            findings.append(finding("PARTIAL_COPY", Place(broker=broker), evidence))
+    return findings
 
 
 def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedReplica]) -> Finding:
@@ -313,16 +319,16 @@ def _wiped(reading: DirectoryReading, place: Place, gone: Sequence[ExpectedRepli
 
 def _all_empty(inputs: Inputs, partitions: Sequence[PartitionSummary]) -> list[Finding]:
     """`ALL_LOGS_EMPTY`: no log that was looked at ever got a record, as far as files show, though leaders came and went."""
-    looked_at = [each for each in partitions if each.topic != CLUSTER_METADATA_TOPIC]
-    if any(replica.log_end_offset != 0 for each in looked_at for replica in each.replicas):
+    looked_at = [partition for partition in partitions if partition.topic != CLUSTER_METADATA_TOPIC]
+    if any(replica.log_end_offset != 0 for partition in looked_at for replica in partition.replicas):
         return []
-    keys = {(each.topic, each.partition) for each in looked_at}
+    keys = {(partition.topic, partition.partition) for partition in looked_at}
     contexts = [plan.context for plan in inputs.replicas if (plan.context.topic, plan.context.partition) in keys]
-    begun = [entry for each in contexts if each.leader_epochs for entry in each.leader_epochs.entries]
+    begun = [entry for context in contexts if context.leader_epochs for entry in context.leader_epochs.entries]
     epoch = max((entry.leader_epoch for entry in begun), default=0)
     if epoch <= 0:
         return []
-    clients = sorted({each.topic for each in looked_at} & INTERNAL_TOPICS)
+    clients = sorted({partition.topic for partition in looked_at} & INTERNAL_TOPICS)
     return [
         finding("ALL_LOGS_EMPTY", Place(), {"partitions": len(keys), "leader_epoch": epoch, "internal_topics": clients or None})
     ]
@@ -350,7 +356,7 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) 
     for row in rows:
         if row.case is Case.NOT_GIVEN and row.node is not None and (wanted is None or row.key in wanted):
             by_node.setdefault(row.node, []).append(row)
-    found = []
+    findings = []
     for node, of_node in sorted(by_node.items()):
         states = [controller.partitions[row.key] for row in of_node]
         evidence = {
@@ -361,22 +367,22 @@ def _not_given(inputs: Inputs, rows: Sequence[ExpectedReplica], ledger: Ledger) 
             "led": sum(state.leader == node for state in states),
             "as_of_ms": controller.last_ms,
         } | ({"other_log_dirs": True} if ledger.has_node(node) else {})
-        found.append(
+        findings.append(
             on_premises(
                 finding("REPLICA_NOT_GIVEN", Place(broker=of_node[0].broker), evidence), passed_over(controller.unknown_records)
             )
         )
-    return found
+    return findings
 
 
 def _wanted(inputs: Inputs) -> set[TopicPartition] | None:
     """The partitions that a limited scan reads; None where it is not limited."""
     read = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
     there = {
-        (each.topic or "", each.partition or 0)
+        (directory.topic or "", directory.partition or 0)
         for log_dir in inputs.log_dirs
-        for each in log_dir.found.partitions
-        if each.legal and each.suffix is None and each.topic not in WITNESS_TOPICS
+        for directory in log_dir.found.partitions
+        if directory.legal and directory.suffix is None and directory.topic not in WITNESS_TOPICS
     }
     return None if there <= read else read
 
@@ -388,7 +394,11 @@ def unknown_to_controller(inputs: Inputs) -> dict[tuple[str, int, str], list[int
     if controller is None or not controller.is_complete:
         return {}
     end, clusters = voters_end(controller), controllers_clusters(inputs)
-    known = {(each.context.topic, each.context.partition) for each in inputs.replicas if each.context.topic_id in controller.topics}
+    known = {
+        (replica_plan.context.topic, replica_plan.context.partition)
+        for replica_plan in inputs.replicas
+        if replica_plan.context.topic_id in controller.topics
+    }
     holding: dict[tuple[str, int, str], list[int | str]] = {}
     for plan in inputs.replicas:
         context, meta = plan.context, plan.log_dir.meta
@@ -415,7 +425,7 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
     if controller is None:
         return []
     end = voters_end(controller)
-    found = [] if end is None or options.live else [_old_controller(controller, end)]
+    findings = [] if end is None or options.live else [_old_controller(controller, end)]
     summaries = {(each.topic, each.partition): each for each in partitions}
     sure = end is not None or controller.log_start_offset == 0
     confidence = None if sure else Confidence.SUSPECTED
@@ -427,11 +437,11 @@ def _unknown_to_controller(inputs: Inputs, partitions: Sequence[PartitionSummary
         if not sure:
             evidence["harmless_if"] = _DELETED_LONG_AGO
         place = Place(topic, partition)
-        found.append(finding("TOPIC_UNKNOWN_TO_CONTROLLER", place, evidence, severity=severity, confidence=confidence))
+        findings.append(finding("TOPIC_UNKNOWN_TO_CONTROLLER", place, evidence, severity=severity, confidence=confidence))
         summary = summaries.get((topic, partition))
         if summary is not None and summary.verdict != Severity.CRITICAL.value:
             summary.verdict = severity.value
-    return found
+    return findings
 
 
 def voters_end(controller: ControllerHistory) -> int | None:
@@ -440,7 +450,9 @@ def voters_end(controller: ControllerHistory) -> int | None:
     if not voters or any(voter not in controller.copy_ends for voter in voters):
         return None
     end = max(controller.copy_ends[voter] for voter in voters)
-    changed = (event.offset for topic in controller.topics.values() for each in topic.partitions.values() for event in each.events)
+    changed = (
+        event.offset for topic in controller.topics.values() for history in topic.partitions.values() for event in history.events
+    )
     return end if any(offset >= end for offset in changed) else None
 
 

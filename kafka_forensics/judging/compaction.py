@@ -51,7 +51,7 @@ class Swept:
 
     def counted(self, name: str, start: int, end: int) -> dict[int, int]:
         """How many `records` (visible), `aborted`, `keyless` or `markers` of `[start, end)`, which are ends of pairs, each has."""
-        return {number: within(self.keys.cuts, _counts(one, name), start, end) for number, one in self.parts.items()}
+        return {number: within(self.keys.cuts, _counts(key_part, name), start, end) for number, key_part in self.parts.items()}
 
 
 def sweep(
@@ -90,9 +90,9 @@ def _answered(question: KeyQuestion, plans: list[ReplicaPlan], evidence: list[st
         try:
             for number, log in sorted(question.logs.items()):
                 kept = question.delete_retention_ms
-                one = KeyReader(plans[number], log.decided, number, question.cuts, question.seed, kept, runs)
-                one.read()
-                parts[number] = one.part
+                key_reader = KeyReader(plans[number], log.decided, number, question.cuts, question.seed, kept, runs)
+                key_reader.read()
+                parts[number] = key_reader.part
             keys = question.comparison(parts)
             for block in runs.blocks():
                 keys.step(block)
@@ -129,9 +129,9 @@ def _told(replicas: list[Replica], comparison: Comparison, swept: Swept) -> list
     return compaction_findings(replicas, tally, compared, swept.kept)
 
 
-def _counts(one: KeyPart, name: str) -> "NDArray[np.int64]":
+def _counts(key_part: KeyPart, name: str) -> "NDArray[np.int64]":
     """A count by interval."""
-    counts = one.counts
+    counts = key_part.counts
     states = {"records": State.VISIBLE, "aborted": State.ABORTED}
     if name in states:
         by_interval: NDArray[np.int64] = counts.records[states[name]]

@@ -29,16 +29,16 @@ def counted(findings: Iterable[Finding], read: Collection[tuple[str, int]]) -> l
     seen: dict[_Group, int] = {}
     rest: dict[_Group, list[Finding]] = {}
     kept: list[Finding] = []
-    for one in findings:
-        if not _is_around(one.place, known):
-            kept.append(one)
+    for finding in findings:
+        if not _is_around(finding.place, known):
+            kept.append(finding)
             continue
-        group = (one.kind, one.severity, str(one.place.broker))
+        group = (finding.kind, finding.severity, str(finding.place.broker))
         seen[group] = seen.get(group, 0) + 1
         if seen[group] <= LIMIT:
-            kept.append(one)
+            kept.append(finding)
         else:
-            rest.setdefault(group, []).append(one)
+            rest.setdefault(group, []).append(finding)
     if rest:
         kept += [members[0] if len(members) == 1 else _as_one(members) for members in rest.values()]
         kept.sort(key=Finding.sort_key)
@@ -56,15 +56,17 @@ def _as_one(members: list[Finding]) -> Finding:
     """One finding for several of one kind, severity and broker."""
     first = members[0]
     alike: dict[str, Any] = {
-        name: value for name, value in first.evidence.items() if all(one.evidence.get(name, members) == value for one in members)
+        name: value
+        for name, value in first.evidence.items()
+        if all(finding.evidence.get(name, members) == value for finding in members)
     }
-    examples = [_called(one.place) for one in members[:EXAMPLES]]
-    places = [one.place for one in members]
+    examples = [_called(finding.place) for finding in members[:EXAMPLES]]
+    places = [finding.place for finding in members]
     place = Place(
         broker=first.place.broker,
         log_dir=first.place.log_dir if all(one.log_dir == first.place.log_dir for one in places) else None,
     )
-    confidence = max((one.confidence for one in members), key=_SURENESS.index)
+    confidence = max((finding.confidence for finding in members), key=_SURENESS.index)
     return replace(first, confidence=confidence, place=place, evidence=alike | {"counted": len(members), "examples": examples})
 
 

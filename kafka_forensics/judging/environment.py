@@ -25,38 +25,38 @@ SPARSE_BYTES = 1 << 20
 
 def environment_findings(inputs: Inputs) -> list[Finding]:
     """Everything that is said of log directories rather than of replicas."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for log_dir in inputs.log_dirs:
-        found += _log_dir_findings(log_dir)
-        found += _missing_indexes(log_dir)
+        findings += _log_dir_findings(log_dir)
+        findings += _missing_indexes(log_dir)
     for name, discovery in inputs.discoveries:
-        found += [_irregular(entry, None, name) for entry in discovery.irregular]
-        found += _unknown(discovery.unsearched, None, name)
+        findings += [_irregular(entry, None, name) for entry in discovery.irregular]
+        findings += _unknown(discovery.unsearched, None, name)
     ids: dict[str, str] = {}
     for log_dir in inputs.log_dirs:
         if log_dir.meta is not None and log_dir.meta.cluster_id is not None:
             known = ids.setdefault(str(log_dir.broker), log_dir.meta.cluster_id)
             ids |= {} if known == log_dir.meta.cluster_id else {log_dir.name: log_dir.meta.cluster_id}
     if len(set(ids.values())) > 1:
-        found.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
+        findings.append(finding("CLUSTER_ID_MISMATCH", Place(), {"cluster_ids": ids}))
     for broker, names in inputs.clashes:
-        found.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
+        findings.append(finding("NODE_ID_CLASH", Place(broker=broker), {"node_id": broker, "log_dirs": names}))
     for node, node_ids, names in misnamed(inputs.log_dirs):
         evidence = {"node_ids": node_ids, "named": node, "log_dirs": names}
-        found.append(finding("NODE_ID_MISMATCH", Place(broker=node, log_dir=names[0], file="meta.properties"), evidence))
-    return found
+        findings.append(finding("NODE_ID_MISMATCH", Place(broker=node, log_dir=names[0], file="meta.properties"), evidence))
+    return findings
 
 
 def changed_findings(inputs: Inputs) -> list[Finding]:
     """`EVIDENCE_CHANGED` for each file that is not what it was when first seen; asked for at the end."""
-    found = []
+    findings = []
     for path, before, after in inputs.manifest.changes():
         evidence = {
             "before": {"size": before.size_in_bytes, "mtime_ns": before.mtime_ns},
             "after": None if after is None else {"size": after.size_in_bytes, "mtime_ns": after.mtime_ns},
         }
-        found.append(finding("EVIDENCE_CHANGED", _place_of(path, inputs), evidence))
-    return found
+        findings.append(finding("EVIDENCE_CHANGED", _place_of(path, inputs), evidence))
+    return findings
 
 
 def _place_of(path: str, inputs: Inputs) -> Place:
@@ -69,39 +69,43 @@ def _place_of(path: str, inputs: Inputs) -> Place:
 
 def _log_dir_findings(log_dir: LogDir) -> list[Finding]:
     broker, name = log_dir.broker, log_dir.name
-    found = [_irregular(entry, broker, name) for entry in log_dir.found.irregular]
-    found += _unknown(log_dir.found.unknown, broker, name)
+    findings = [_irregular(entry, broker, name) for entry in log_dir.found.irregular]
+    findings += _unknown(log_dir.found.unknown, broker, name)
     for file in CHECKPOINTS:
         if file in log_dir.checkpoints:
-            found += _malformed(log_dir.checkpoints[file].damage, broker, name, file)
+            findings += _malformed(log_dir.checkpoints[file].damage, broker, name, file)
     if log_dir.meta is not None:
-        found += _malformed(log_dir.meta.damage, broker, name, "meta.properties")
+        findings += _malformed(log_dir.meta.damage, broker, name, "meta.properties")
     if log_dir.clean_shutdown is not None:
-        found += _malformed(log_dir.clean_shutdown.damage, broker, name, ".kafka_cleanshutdown")
-    data = [one for one in log_dir.found.partitions if one.legal and one.topic != CLUSTER_METADATA_TOPIC and one.suffix is None]
+        findings += _malformed(log_dir.clean_shutdown.damage, broker, name, ".kafka_cleanshutdown")
+    data = [
+        partition
+        for partition in log_dir.found.partitions
+        if partition.legal and partition.topic != CLUSTER_METADATA_TOPIC and partition.suffix is None
+    ]
     has_files = bool(log_dir.found.entries)
     if data and has_files and "replication-offset-checkpoint" not in log_dir.checkpoints:
         place = Place(broker=broker, log_dir=name, file="replication-offset-checkpoint")
-        found.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
+        findings.append(finding("HW_UNKNOWN", place, {"reason": "missing", "partitions": len(data)}))
     for directory in log_dir.found.partitions:
-        found += _directory_findings(directory, broker, name)
-    return found
+        findings += _directory_findings(directory, broker, name)
+    return findings
 
 
 def _directory_findings(directory: PartitionDirectory, broker: int | str, name: str) -> list[Finding]:
-    found = [_irregular(entry, broker, name) for entry in directory.irregular]
+    findings = [_irregular(entry, broker, name) for entry in directory.irregular]
     if not directory.legal:
         evidence: dict[str, Any] = {"name": directory.name, "refused": not loads_as_partition(directory.name)}
-        found.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), evidence))
-    found += _unknown(directory.unknown, broker, name)
+        findings.append(finding("DIR_NAME_ILLEGAL", Place(None, None, broker, name, directory.name), evidence))
+    findings += _unknown(directory.unknown, broker, name)
     for segment in directory.segments:
         log = segment.log
         if log is None or log.allocated_bytes is None or log.size_in_bytes - log.allocated_bytes < SPARSE_BYTES:
             continue
         evidence = {"allocated_bytes": log.allocated_bytes, "size_in_bytes": log.size_in_bytes}
         where = Place(directory.topic, directory.partition, broker, name, f"{directory.name}/{log.name}")
-        found.append(finding("SPARSE_FILE", where, evidence))
-    return found
+        findings.append(finding("SPARSE_FILE", where, evidence))
+    return findings
 
 
 def _missing_indexes(log_dir: LogDir) -> list[Finding]:
@@ -179,12 +183,12 @@ def _among(ids: list[str | None]) -> list[object]:
 def replica_file_findings(plan: ReplicaPlan) -> list[Finding]:
     """Damage in the small files of one replica's directory."""
     context = plan.context
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if context.leader_epochs is not None and context.leader_epochs.damage:
         place = context.place(EPOCHS_FILE)
         file = "" if context.topic == CLUSTER_METADATA_TOPIC else EPOCHS_FILE
-        found += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, file, place)
-    return found
+        findings += _malformed(context.leader_epochs.damage, context.broker, context.log_dir, file, place)
+    return findings
 
 
 def missing_epochs(plan: ReplicaPlan, replica: Replica) -> list[Finding]:

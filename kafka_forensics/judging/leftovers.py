@@ -32,10 +32,10 @@ def leftovers_judged(
 def lone_leftovers(inputs: Inputs) -> list[Finding]:
     """The same for partitions of which no broker has a live replica."""
     live = {(plan.context.topic, plan.context.partition) for plan in inputs.replicas}
-    found = []
+    findings = []
     for key in sorted(inputs.aside.keys() - live):
-        found += leftovers_judged(key, [], inputs, [], inputs.incomplete)
-    return found
+        findings += leftovers_judged(key, [], inputs, [], inputs.incomplete)
+    return findings
 
 
 def _held(
@@ -45,10 +45,12 @@ def _held(
     entry = directory.entries.get("partition.metadata")
     metadata = None if entry is None else inputs.read(log_dir.source, entry, parse_partition_metadata)
     files: list[tuple[Entry, int, str]] = [
-        (one.entry, one.base_offset or 0, one.suffix) for one in directory.leftovers if one.kind is FileKind.LOG
+        (leftover_file.entry, leftover_file.base_offset or 0, leftover_file.suffix)
+        for leftover_file in directory.leftovers
+        if leftover_file.kind is FileKind.LOG
     ]
     if directory.suffix is not None:
-        files += [(one.log, one.base_offset, directory.suffix) for one in directory.segments if one.log is not None]
+        files += [(segment.log, segment.base_offset, directory.suffix) for segment in directory.segments if segment.log is not None]
     held = []
     for log, base_offset, suffix in sorted(files, key=lambda row: row[0].path):
         fold, batches = ContinuityFold(base_offset), 0
@@ -68,18 +70,18 @@ def _held(
 
 def lone_indexes_judged(plan: ReplicaPlan, replica: Replica, inputs: Inputs, findings: list[Finding]) -> list[Finding]:
     """Findings about index files without their `.log`; those beside which the log lies under another name say nothing."""
-    aside = {one.base_offset for one in plan.directory.leftovers if one.kind is FileKind.LOG}
+    aside = {file.base_offset for file in plan.directory.leftovers if file.kind is FileKind.LOG}
     gone = [one for one in plan.directory.segments if one.log is None and one.base_offset not in aside]
     lone = [_lone(segment, plan, inputs) for segment in gone]
     return lone_index_findings(replica, lone, findings)
 
 
 def _lone(segment: SegmentFiles, plan: ReplicaPlan, inputs: Inputs) -> LoneIndex:
-    entries = [one for one in (segment.index, segment.time_index, segment.transaction_index) if one is not None]
+    entries = [entry for entry in (segment.index, segment.time_index, segment.transaction_index) if entry is not None]
     last_offset = None
     if segment.index is not None:
         base_offset = segment.base_offset
         parsed = inputs.read(plan.log_dir.source, segment.index, lambda file: parse_offset_index(file, base_offset))
         if parsed is not None and parsed.offsets.size:
             last_offset = int(parsed.offsets.max())
-    return LoneIndex(segment.base_offset, tuple(one.name for one in entries), last_offset)
+    return LoneIndex(segment.base_offset, tuple(entry.name for entry in entries), last_offset)

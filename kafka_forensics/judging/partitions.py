@@ -69,16 +69,18 @@ def judge_partition(
         group = [number for number in group if replicas[number].read is not Read.NONE]
         members = [replicas[number] for number in group]
         compared = _compared(members, every, reader)
-        if any(one.context.compacted for one in members):
+        if any(member.context.compacted for member in members):
             from kafka_forensics.judging.compaction import compacted_findings  # few partitions pay for it
 
             compared.findings += compacted_findings(
                 [plans[number] for number in group], members, compared, reader, snapshots[0].inputs.evidence
             )
         of_groups = group_findings(members, reader, compared, every) if len(groups) == 1 and members else []
-        problems = [damage_finding(which, one.kind, segment, one, last=False, count=1) for which, segment, one in reader.problems]
+        problems = [
+            damage_finding(which, damage.kind, segment, damage, last=False, count=1) for which, segment, damage in reader.problems
+        ]
         reader.problems.clear()
-        found = [*(one for number in group for one in own[number]), *compared.findings, *problems, *of_groups]
+        found = [*(finding for number in group for finding in own[number]), *compared.findings, *problems, *of_groups]
         held = with_holders(members, found, compared, all_read=all(one.read is Read.WHOLE for one in every))
         known = compared.high_watermark, compared.witness
         judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs), known)
@@ -91,10 +93,10 @@ def judge_partition(
     inputs = snapshots[0].inputs
     findings += leftovers_judged((context.topic, context.partition), replicas, inputs, findings, reader.incomplete)
     if any(one.context.live for one in replicas):
-        findings = [_capped(one) for one in findings]
+        findings = [_capped(finding) for finding in findings]
     findings += partition_matches(plans, replicas, snapshots, reader, findings)
     if len(replicas) == 1:
-        findings = [replace(one, alone=True) for one in findings]
+        findings = [replace(finding, alone=True) for finding in findings]
     findings.sort(key=Finding.sort_key)
     ids = {plan.context.topic_id for plan in plans} - {None}
     summary = PartitionSummary(
@@ -112,9 +114,9 @@ def judge_partition(
     summary.judge(findings)
     framings = [one.state.framing for one in replicas]
     counted = (
-        sum(one.bytes_decoded for one in framings),
-        sum(one.bytes_damaged for one in framings),
-        sum(one.bytes_skipped for one in framings),
+        sum(fold.bytes_decoded for fold in framings),
+        sum(fold.bytes_damaged for fold in framings),
+        sum(fold.bytes_skipped for fold in framings),
     )
     return PartitionResult(summary, findings, counted, reader.incomplete)
 
@@ -124,9 +126,9 @@ def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:
     What was committed is told of the present topic, which is one of them."""
     if len(comparisons) == 1:
         return comparisons[0]
-    told = comparisons[present]
+    comparison = comparisons[present]
     conflict = next((one.agreement for one in comparisons if one.agreement.kind == "conflict"), Agreement("not_compared"))
-    return Comparison(conflict, [], told.high_watermark, told.witness)
+    return Comparison(conflict, [], comparison.high_watermark, comparison.witness)
 
 
 def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -> Comparison:
@@ -138,7 +140,7 @@ def _compared(members: list[Replica], every: list[Replica], reader: LogReader) -
     if not members:
         return Comparison(Agreement("not_compared"))
     compared = compare(members, reader)
-    unread = any(one.read is not Read.WHOLE for one in every) or bool(reader.incomplete)
+    unread = any(replica.read is not Read.WHOLE for replica in every) or bool(reader.incomplete)
     if unread and len(every) > 1 and compared.agreement.kind in ("identical", "prefix", "compacted"):
         compared.agreement = Agreement("not_compared")
     return compared
@@ -152,7 +154,9 @@ def summarise(replica: Replica) -> ReplicaSummary:
     counts = state.transactions.counts()
     stable = state.transactions.last_stable_offset(context.high_watermark, replica.log_end_offset)
     whole = replica.read is Read.WHOLE
-    gaps = sum(one.end - one.start for one in replica.course.irregularities if one.kind == "OFFSET_GAP")
+    gaps = sum(
+        irregularity.end - irregularity.start for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_GAP"
+    )
     return ReplicaSummary(
         context.broker,
         context.log_dir,
@@ -201,21 +205,21 @@ def _unread(replica: Replica) -> ReplicaSummary:
 def _once(findings: list[Finding]) -> list[Finding]:
     """Drop a finding that says what another of its kind said of the same bytes (neighbours and replicas may both see it)."""
     seen: dict[tuple[object, ...], Finding] = {}
-    for one in findings:
-        place = one.place
+    for finding in findings:
+        place = finding.place
         key = (
-            (one.kind, str(place.broker), place.file, place.byte_start, place.offset_start)
+            (finding.kind, str(place.broker), place.file, place.byte_start, place.offset_start)
             if place.byte_start is not None
-            else (id(one),)
+            else (id(finding),)
         )
         if key in seen:
             merged = dict(seen[key].evidence)
-            merged |= {name: value for name, value in one.evidence.items() if name not in merged}
-            if "witnesses" in one.evidence:
-                merged["witnesses"] = [*dict.fromkeys([*merged["witnesses"], *one.evidence["witnesses"]])]
+            merged |= {name: value for name, value in finding.evidence.items() if name not in merged}
+            if "witnesses" in finding.evidence:
+                merged["witnesses"] = [*dict.fromkeys([*merged["witnesses"], *finding.evidence["witnesses"]])]
             seen[key].evidence.update(merged)
         else:
-            seen[key] = one
+            seen[key] = finding
     return list(seen.values())
 
 
@@ -233,8 +237,8 @@ _TAIL_OF_LIVE_COPY = frozenset(
 )
 
 
-def _capped(one: Finding) -> Finding:
+def _capped(finding: Finding) -> Finding:
     """Of a live copy, what concerns the tail is at most `info`: the files are of different moments."""
-    if one.kind in _TAIL_OF_LIVE_COPY and one.severity.rank > 0:
-        return Finding(one.kind, Severity.INFO, one.confidence, one.place, one.evidence | {"capped_by": "--live"})
-    return one
+    if finding.kind in _TAIL_OF_LIVE_COPY and finding.severity.rank > 0:
+        return Finding(finding.kind, Severity.INFO, finding.confidence, finding.place, finding.evidence | {"capped_by": "--live"})
+    return finding

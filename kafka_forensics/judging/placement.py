@@ -70,13 +70,13 @@ class TopicPlacements:
         exact = topic in self._exact
         placement = judge_topic(topic, partitions, self._count(topic), exact_count=exact)
         self.placements.append(placement)
-        one = placement_finding(placement, partitions, _BY_CONTROLLER if exact else _BY_DIRECTORIES)
-        self._found += [] if one is None else [one]
+        finding = placement_finding(placement, partitions, _BY_CONTROLLER if exact else _BY_DIRECTORIES)
+        self._found += [] if finding is None else [finding]
 
 
 def partition_keys(replicas: Iterable[Replica]) -> PartitionKeys | None:
     """What was looked at of a partition, in its fullest copy; None if nothing was."""
-    fullest = max(replicas, key=lambda one: one.state.framing.records)
+    fullest = max(replicas, key=lambda replica: replica.state.framing.records)
     keys, records = fullest.state.keys, fullest.state.framing.records
     return PartitionKeys(keys.samples(), keys.records, keys.keyless, records) if keys.records else None
 

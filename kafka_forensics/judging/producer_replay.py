@@ -43,7 +43,9 @@ def producer_faults(
         one for one, behind in zip(segments, [*bases[1:], facts.end_offset], strict=True) if behind > first or one is segments[-1]
     ]
     size = sum(one.log.size_in_bytes for one in wanted if one.log is not None)
-    over = facts.clean_shutdown and any(one.sound and one.offset == facts.end_offset for one in facts.snapshots)
+    over = facts.clean_shutdown and any(
+        snapshot_facts.sound and snapshot_facts.offset == facts.end_offset for snapshot_facts in facts.snapshots
+    )
     if over or first >= facts.end_offset or not (suspect or (transactions and size <= MAX_REPLAYED_BYTES)):
         return ()
     replay = ProducerReplay(_open_producers(plan, inputs, first))
@@ -64,7 +66,11 @@ def _open_producers(plan: "ReplicaPlan", inputs: "Inputs", offset: int) -> set[i
     """Producers with an open transaction by the snapshot of that offset, none if there is no such."""
     entry = dict(plan.directory.snapshots).get(offset)
     parsed = None if entry is None else inputs.read(plan.log_dir.source, entry, lambda file: parse_producer_snapshot(file, offset))
-    return set() if parsed is None else {one.producer_id for one in parsed.entries if one.current_txn_first_offset >= 0}
+    return (
+        set()
+        if parsed is None
+        else {producer_entry.producer_id for producer_entry in parsed.entries if producer_entry.current_txn_first_offset >= 0}
+    )
 
 
 def _batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch | None]":
@@ -72,7 +78,7 @@ def _batches(file: "ByteFile", first: int) -> "Iterator[ReplayedBatch | None]":
     for chunk in SegmentReader(file).chunks():
         columns = chunk.columns
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-        stop = min([one.position for one in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist(), default=None)
+        stop = min([damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist(), default=None)
         wanted = (columns[BatchColumn.PRODUCER_ID] >= 0) & (columns[BatchColumn.MAGIC] >= 2)
         wanted &= columns[BatchColumn.LAST_OFFSET] >= first
         if stop is not None:
@@ -104,5 +110,5 @@ def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> Marker:
     record = next(batch.iter_records(), None)
     if record is None:
         return Marker.INVALID if batch.problems else Marker.EMPTY
-    told = parse_control_record(record.key, record.value)
-    return Marker.INVALID if kind is None or told.problem is not None else kind
+    control_record = parse_control_record(record.key, record.value)
+    return Marker.INVALID if kind is None or control_record.problem is not None else kind

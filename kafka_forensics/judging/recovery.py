@@ -49,12 +49,16 @@ def recovery_judged(
     """
     if not plan.log_dir.found.entries or replica.state.unread:
         return []  # a directory by itself does not say how its broker ended
-    corrupt = {one.place.file for one in findings if one.kind == "PRODUCER_SNAPSHOT_CORRUPT" and one.place.byte_start is not None}
+    corrupt = {
+        finding.place.file
+        for finding in findings
+        if finding.kind == "PRODUCER_SNAPSHOT_CORRUPT" and finding.place.byte_start is not None
+    }
     loader = _Loader(plan, replica, inputs, corrupt)
     try:
         facts = loader.facts()
         held = replica.state.transactions.counts().total
-        kinds = {one.kind for one in findings}
+        kinds = {finding.kind for finding in findings}
         facts = replace(facts, faults=producer_faults(plan, facts, inputs, kinds, transactions=held))
     except SourceError as error:
         incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
@@ -79,7 +83,7 @@ class _Loader:
         self._replica = replica
         self._inputs = inputs
         self._corrupt = corrupt
-        self._leftovers = frozenset(one.entry.name for one in plan.directory.leftovers)
+        self._leftovers = frozenset(file.entry.name for file in plan.directory.leftovers)
         self.swapped: dict[int, list[Run]] = {}
         """Offsets in the `.swap` files, by base offset."""
 
@@ -88,7 +92,7 @@ class _Loader:
         directory, context = self._plan.directory, self._replica.context
         logs = [segment for segment in directory.segments if segment.log is not None]
         kraft = context.topic == CLUSTER_METADATA_TOPIC
-        swaps = [one for one in directory.leftovers if one.kind is FileKind.LOG and one.suffix == "swap"]
+        swaps = [file for file in directory.leftovers if file.kind is FileKind.LOG and file.suffix == "swap"]
         return LogFacts(
             segments=tuple(self._segment(segment, last=segment is logs[-1]) for segment in logs),
             end_offset=self._replica.log_end_offset,
@@ -96,7 +100,7 @@ class _Loader:
             recovery_point=0 if kraft else context.recovery_point,
             log_start=0 if kraft else context.log_start_checkpoint,
             high_watermark=context.high_watermark,
-            swaps=tuple(self._swap(one.entry, one.base_offset or 0) for one in swaps),
+            swaps=tuple(self._swap(file.entry, file.base_offset or 0) for file in swaps),
             files=tuple(sorted(_names(directory))),
             snapshots=tuple(
                 SnapshotFacts(offset, f"{directory.name}/{entry.name}" not in self._corrupt)
@@ -109,8 +113,8 @@ class _Loader:
 
     def _epochs(self, *, kraft: bool) -> tuple[EpochEntry, ...]:
         """Leader epochs by the checkpoint; of the controller's log, which is always walked, those of its batches as well."""
-        told = self._replica.context.leader_epochs
-        entries = [] if told is None else told.entries
+        epochs = self._replica.context.leader_epochs
+        entries = [] if epochs is None else epochs.entries
         return (*entries, *(self._replica.epochs if kraft else ()))
 
     def _unreadable(self) -> list[str]:
@@ -129,7 +133,7 @@ class _Loader:
             next_offset = replica.written_end(base_offset, totals.last_offset + 1)
         odd = regresses(replica, base_offset)
         if last and segment.index is not None:
-            bad = any(one.file_kind == "index" and one.segment == base_offset for one in replica.state.bad_entries)
+            bad = any(entry.file_kind == "index" and entry.segment == base_offset for entry in replica.state.bad_entries)
             if bad or odd or base_offset in replica.state.recovery.ends:
                 next_offset = self._next_offset(segment.log, segment.index, base_offset)
         return segment_facts(
@@ -156,9 +160,9 @@ class _Loader:
             return "sound"
         parsed = self._inputs.read(self._plan.log_dir.source, segment.transaction_index, parse_transaction_index)
         entries = [] if parsed is None else parsed.entries
-        if any(one.version >> 8 for one in entries):
+        if any(txn.version >> 8 for txn in entries):
             return "version"
-        return "below_base" if any(one.last_offset < segment.base_offset for one in entries) else "sound"
+        return "below_base" if any(txn.last_offset < segment.base_offset for txn in entries) else "sound"
 
     def _regression(self, log: Entry, base_offset: int) -> Stop | None:
         """Where building the segment's indexes anew meets an offset that is not above its last entry: there it throws."""
@@ -195,7 +199,7 @@ class _Loader:
 
 def _names(directory: PartitionDirectory) -> list[str]:
     """Names of all regular files of a partition directory."""
-    names = [one.entry.name for one in directory.leftovers] + list(directory.entries)
+    names = [file.entry.name for file in directory.leftovers] + list(directory.entries)
     names += [entry.name for _, entry in directory.snapshots] + [entry.name for _, _, entry in directory.metadata_snapshots]
     names += [entry.name for entry in directory.unknown if entry.kind is EntryKind.FILE]
     for segment in directory.segments:

@@ -102,7 +102,7 @@ class Scan:
         result = answer.result
         self.partitions.append(result.summary)
         several = self.ledger.copies((result.summary.topic, result.summary.partition)) > 1  # though --broker leaves one of them
-        self.findings += [replace(one, alone=False) for one in result.findings] if several else result.findings
+        self.findings += [replace(finding, alone=False) for finding in result.findings] if several else result.findings
         self.incomplete += result.incomplete
         self._across.take(answer.transactions)
         self._placements.take(result.summary.topic, result.summary.partition, answer.keys)
@@ -111,13 +111,13 @@ class Scan:
     def finish(self) -> ScanResult:
         """The answer, once every partition has been taken."""
         inputs, controller = self.inputs, self.witnesses.controller
-        around = [one for one in environment_findings(inputs) if concerns(one.place, self.options)]
+        around = [finding for finding in environment_findings(inputs) if concerns(finding.place, self.options)]
         gaps = [*inputs.incomplete, *self.incomplete]
         hidden = may_hide_log_directory(inputs)
         absent = absence_findings(inputs, self.ledger, self.partitions, self.options, gaps, hidden=hidden)
         findings = around + absent + self.witnesses.findings + self.findings
         if hidden:
-            findings = [_unless_hidden(one) for one in findings]
+            findings = [_unless_hidden(finding) for finding in findings]
         findings = self._across.finish(findings, self.partitions) + self._placements.finish()
         self._placements.tell(self.partitions)
         topics = {plan.context.topic for plan in inputs.replicas}
@@ -125,12 +125,12 @@ class Scan:
         findings += changed_findings(inputs)
         findings += scan_matches(findings, inputs)
         findings.sort(key=Finding.sort_key)
-        findings = counted(findings, {(one.topic, one.partition) for one in self.partitions})
+        findings = counted(findings, {(partition.topic, partition.partition) for partition in self.partitions})
         brokers = _brokers(inputs)
-        self._totals.brokers = sum(self.options.broker in (None, str(one.broker)) for one in brokers)
+        self._totals.brokers = sum(self.options.broker in (None, str(broker_summary.broker)) for broker_summary in brokers)
         broken = [Incomplete(source.name, problem) for source in inputs.sources for problem in source.problems]
         seen = {(one.path, one.reason): one for one in [*inputs.incomplete, *self.incomplete, *broken]}
-        not_read = {one.path for one in inputs.not_read}
+        not_read = {read.path for read in inputs.not_read}
         ordered = sorted(seen, key=lambda each: (each[0] not in not_read, each))
         incomplete = attributed([seen[each] for each in ordered], inputs.log_dirs)
         return ScanResult(self.engine, brokers, self.partitions, findings, self._totals, incomplete)
@@ -150,19 +150,19 @@ class Scan:
         totals.bytes_total += decoded + damaged + skipped
 
 
-def _unless_hidden(one: Finding) -> Finding:
+def _unless_hidden(finding: Finding) -> Finding:
     """What no copy holds, as suspected where something that may hold a copy was not read."""
-    if one.kind != "COMMITTED_LOST_EVERYWHERE":
-        return one
-    evidence = {**one.evidence, "harmless_if": "a copy in what could not be read holds them"}
-    return replace(one, confidence=Confidence.SUSPECTED, evidence=evidence)
+    if finding.kind != "COMMITTED_LOST_EVERYWHERE":
+        return finding
+    evidence = {**finding.evidence, "harmless_if": "a copy in what could not be read holds them"}
+    return replace(finding, confidence=Confidence.SUSPECTED, evidence=evidence)
 
 
 def _brokers(inputs: Inputs) -> list[BrokerSummary]:
     by_broker: dict[int | str, BrokerSummary] = {}
-    for one in inputs.log_dirs:
-        cluster = None if one.meta is None else one.meta.cluster_id
-        summary = by_broker.setdefault(one.broker, BrokerSummary(one.broker, cluster, [], clean_shutdown=True))
-        summary.log_dirs.append(one.name)
-        summary.clean_shutdown &= one.clean_shutdown is not None
+    for log_dir in inputs.log_dirs:
+        cluster = None if log_dir.meta is None else log_dir.meta.cluster_id
+        summary = by_broker.setdefault(log_dir.broker, BrokerSummary(log_dir.broker, cluster, [], clean_shutdown=True))
+        summary.log_dirs.append(log_dir.name)
+        summary.clean_shutdown &= log_dir.clean_shutdown is not None
     return [by_broker[broker] for broker in sorted(by_broker, key=broker_order)]

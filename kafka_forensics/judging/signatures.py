@@ -29,15 +29,15 @@ def partition_matches(
     every = zip(plans, replicas, snapshots, strict=True)
     facts = [_facts(*one, reader) for one in every if one[1].read is not Read.NONE]
     features = snapshots[0].inputs.features if snapshots else {}
-    return matches(Case(findings, facts, features), [one for one in SIGNATURES if not one.whole_scan])
+    return matches(Case(findings, facts, features), [signature for signature in SIGNATURES if not signature.whole_scan])
 
 
 def scan_matches(findings: "list[Finding]", inputs: "Inputs") -> "list[Finding]":
     """The incidents that partitions match by findings made when all partitions were judged."""
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
-    for one in findings:
-        by_partition.setdefault((one.place.topic, one.place.partition), []).append(one)
-    signatures = [one for one in SIGNATURES if one.whole_scan]
+    for finding in findings:
+        by_partition.setdefault((finding.place.topic, finding.place.partition), []).append(finding)
+    signatures = [signature for signature in SIGNATURES if signature.whole_scan]
     return [
         found for of_partition in by_partition.values() for found in matches(Case(of_partition, [], inputs.features), signatures)
     ]
@@ -47,14 +47,14 @@ def _facts(plan: "ReplicaPlan", replica: "Replica", snapshots: "SnapshotCheck", 
     directory, log_dir = plan.directory, plan.log_dir
     inputs, context, meta = snapshots.inputs, plan.context, plan.log_dir.meta
     forgotten = {
-        one.producer_id: one.current_txn_first_offset
-        for one in snapshots.open_entries
-        if one.current_txn_first_offset < replica.log_start_offset
+        entry.producer_id: entry.current_txn_first_offset
+        for entry in snapshots.open_entries
+        if entry.current_txn_first_offset < replica.log_start_offset
     }
     return ReplicaFacts(
         replica,
-        {one.base_offset: one.log.size_in_bytes for one in directory.segments if one.log is not None},
-        sum(one.suffix == "deleted" for one in directory.leftovers),
+        {segment.base_offset: segment.log.size_in_bytes for segment in directory.segments if segment.log is not None},
+        sum(file.suffix == "deleted" for file in directory.leftovers),
         has_partition_metadata="partition.metadata" in directory.entries,
         has_snapshots=bool(directory.snapshots),
         meta_version=None if meta is None else meta.version,

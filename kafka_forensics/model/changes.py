@@ -128,16 +128,16 @@ class SnapshotsResult(Answer):
         """The worst of the newest snapshot's own verdict and of the findings between snapshots; at least `unknown` where a
         log could not be compared because it was not read."""
         newest = [scan.verdict for scan in self.snapshots.values()][-1:]
-        unread = any(one.reason == UNREADABLE for one in self.changes)
+        unread = any(change.reason == UNREADABLE for change in self.changes)
         return worst("unknown" if unread else "clean", verdict_of(self.findings), *newest)
 
     @property
     def judged(self) -> list[Finding]:
         """What the verdict and the exit status are of: what was found between snapshots, and in the newest one by itself."""
         newest = list(self.snapshots.values())[-1:]
-        return [*self.findings, *(one for scan in newest for one in scan.findings)]
+        return [*self.findings, *(finding for scan in newest for finding in scan.findings)]
 
     @property
     def is_incomplete(self) -> bool:
         """Whether anything could not be read, in a scan or afterwards."""
-        return bool(self.incomplete) or any(one.incomplete for one in self.snapshots.values())
+        return bool(self.incomplete) or any(scan_result.incomplete for scan_result in self.snapshots.values())

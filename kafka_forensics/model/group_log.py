@@ -217,10 +217,16 @@ class GroupHistory:
     def add(self, log: GroupLog) -> None:
         """Add a partition's log."""
         self.logs.append(log)
-        for one in log.committed:
-            self.by_partition.setdefault((one.topic, one.partition), []).append((log.cluster_id, one))
+        for committed_offset in log.committed:
+            self.by_partition.setdefault((committed_offset.topic, committed_offset.partition), []).append(
+                (log.cluster_id, committed_offset)
+            )
 
     def committed(self, topic: str, partition: int, cluster_id: str | None) -> list[Committed]:
         """What groups committed on a partition of a cluster; a log or a partition that does not tell its cluster is of any."""
         found = self.by_partition.get((topic, partition), [])
-        return [one for cluster, one in found if cluster is None or cluster_id is None or cluster == cluster_id]
+        return [
+            committed_offset
+            for cluster, committed_offset in found
+            if cluster is None or cluster_id is None or cluster == cluster_id
+        ]

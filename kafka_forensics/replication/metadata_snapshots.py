@@ -33,7 +33,7 @@ def snapshot_outcome(log: LogFacts, start: int, end: int) -> SnapshotOutcome:
     if not kept:
         return SnapshotOutcome(tuple(steps))
     epoch, offset, latest = kept[-1]
-    own = max((one.leader_epoch for one in log.epochs if one.start_offset < end), default=0)
+    own = max((entry.leader_epoch for entry in log.epochs if entry.start_offset < end), default=0)
     if epoch < own or (epoch == own and offset <= end):
         return SnapshotOutcome(tuple(steps))
     steps.append(Step(METADATA_SNAPSHOT, "truncate", "", offset))

@@ -79,7 +79,7 @@ def foretell(log: LogFacts) -> Forecast:
     refused = _name_or_size(loading) or _load_segments(loading)
     if not refused and not log.clean_shutdown:
         refused = _recover(loading)
-    elif not refused and any(one.sound for one in log.snapshots):
+    elif not refused and any(snapshot_facts.sound for snapshot_facts in log.snapshots):
         refused = _replay_refused(loading, _newest_snapshot(log, log.end_offset), log.end_offset)
     if refused or loading.unknown:
         return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused)
@@ -125,10 +125,20 @@ def swap_steps(log: LogFacts) -> tuple[list[Step], list[SegmentFacts]]:
     swaps = [name for name in files if name.endswith(".swap")]
     invalid = {name for name in swaps if smallest is not None and (_number(name) or 0) >= smallest}
     steps += [Step(CLEANED_FILE, "delete", name) for name in [*sorted(invalid), *cleaned]]
-    kept = {one.base_offset: one for one in log.swaps if segment_file(one.base_offset, "log.swap") not in invalid}
+    kept = {
+        segment_facts.base_offset: segment_facts
+        for segment_facts in log.swaps
+        if segment_file(segment_facts.base_offset, "log.swap") not in invalid
+    }
     going = {step.file for step in steps}
     start = min(kept, default=0)
-    end = max((one.next_offset if one.next_offset is not None else one.base_offset for one in kept.values()), default=0)
+    end = max(
+        (
+            segment_facts.next_offset if segment_facts.next_offset is not None else segment_facts.base_offset
+            for segment_facts in kept.values()
+        ),
+        default=0,
+    )
     doomed = []
     if kept:
         doomed = [name for name in files if name not in going and not name.endswith(".swap") and start <= _in_range(name) < end]
@@ -136,11 +146,17 @@ def swap_steps(log: LogFacts) -> tuple[list[Step], list[SegmentFacts]]:
     renamed = [name for name in swaps if name not in invalid]
     steps += [Step(SWAP_FILE, "rename", name, to=name.removesuffix(".swap")) for name in renamed]
     gone = set(doomed)
-    segments = {one.base_offset: one for one in log.segments if segment_file(one.base_offset) not in gone}
-    for base_offset, one in kept.items():
+    segments = {
+        segment_facts.base_offset: segment_facts
+        for segment_facts in log.segments
+        if segment_file(segment_facts.base_offset) not in gone
+    }
+    for base_offset, segment_facts in kept.items():
         index = segment_file(base_offset, "index") in log.files and segment_file(base_offset, "index") not in gone
         times = segment_file(base_offset, "timeindex") in log.files and segment_file(base_offset, "timeindex") not in gone
-        segments[base_offset] = replace(one, has_index=one.has_index or index, has_time_index=one.has_time_index or times)
+        segments[base_offset] = replace(
+            segment_facts, has_index=segment_facts.has_index or index, has_time_index=segment_facts.has_time_index or times
+        )
     return steps, [segments[base_offset] for base_offset in sorted(segments)]
 
 
@@ -161,11 +177,11 @@ def _name_or_size(loading: _Loading) -> bool:
         if name.endswith((".log", ".index", ".timeindex", ".txnindex")) and _number(name) is None:
             loading.steps.append(Step(LOG_NAME_OR_SIZE, "refuse", name))
             return True
-    for one in loading.segments:
-        if one.size_in_bytes > MAX_SEGMENT_BYTES:
-            loading.steps.append(Step(LOG_NAME_OR_SIZE, "refuse", segment_file(one.base_offset)))
+    for segment_facts in loading.segments:
+        if segment_facts.size_in_bytes > MAX_SEGMENT_BYTES:
+            loading.steps.append(Step(LOG_NAME_OR_SIZE, "refuse", segment_file(segment_facts.base_offset)))
             return True
-    bases = {one.base_offset for one in loading.segments}
+    bases = {segment_facts.base_offset for segment_facts in loading.segments}
     gone = {step.file for step in loading.steps}
     loading.steps += [
         Step(INDEX_WITHOUT_LOG, "delete", name)
@@ -180,27 +196,27 @@ def _load_segments(loading: _Loading) -> bool:
 
     A cut made here deletes nothing behind it, so that it leaves a hole.
     """
-    for number, one in enumerate(loading.segments):
-        name = segment_file(one.base_offset)
-        if one.transaction_index == "version":
-            loading.steps.append(Step(TRANSACTION_INDEX, "refuse", segment_file(one.base_offset, "txnindex")))
+    for number, segment_facts in enumerate(loading.segments):
+        name = segment_file(segment_facts.base_offset)
+        if segment_facts.transaction_index == "version":
+            loading.steps.append(Step(TRANSACTION_INDEX, "refuse", segment_file(segment_facts.base_offset, "txnindex")))
             return True
-        if not one.has_time_index:
-            loading.steps.append(Step(INDEX_FILE_MISSING, "create", segment_file(one.base_offset, "timeindex")))
-        if one.has_index and one.transaction_index == "sound":
+        if not segment_facts.has_time_index:
+            loading.steps.append(Step(INDEX_FILE_MISSING, "create", segment_file(segment_facts.base_offset, "timeindex")))
+        if segment_facts.has_index and segment_facts.transaction_index == "sound":
             continue
-        check = TRANSACTION_INDEX if one.has_index else INDEX_FILE_MISSING
+        check = TRANSACTION_INDEX if segment_facts.has_index else INDEX_FILE_MISSING
         loading.steps.append(Step(check, "recover", name))
         loading.recovered.add(number)
-        if one.stop is None:
+        if segment_facts.stop is None:
             continue
-        if one.stop.check == OFFSET_OVERFLOW:
-            return _split(loading, one)
-        if one.stop.check == OFFSET_REGRESSION:
+        if segment_facts.stop.check == OFFSET_OVERFLOW:
+            return _split(loading, segment_facts)
+        if segment_facts.stop.check == OFFSET_REGRESSION:
             loading.steps.append(Step(OFFSET_REGRESSION, "refuse", name))
             return True
         behind = loading.segments[number + 1].base_offset if number + 1 < len(loading.segments) else loading.log.end_offset
-        _cut(loading, number, one.stop, behind, ())
+        _cut(loading, number, segment_facts.stop, behind, ())
     return False
 
 
@@ -212,12 +228,22 @@ def replayed_from(log: LogFacts) -> int:
 
 def _newest_snapshot(log: LogFacts, bound: int) -> int:
     start = log.log_start or 0
-    return max((one.offset for one in log.snapshots if one.sound and start < one.offset <= bound), default=start)
+    return max(
+        (
+            snapshot_facts.offset
+            for snapshot_facts in log.snapshots
+            if snapshot_facts.sound and start < snapshot_facts.offset <= bound
+        ),
+        default=start,
+    )
 
 
 def _floor(log: LogFacts, segments: Sequence[SegmentFacts]) -> int | None:
     """Base offset of the first segment that is walked after a crash; None: all are."""
-    return max((one.base_offset for one in segments if one.base_offset <= (log.recovery_point or 0)), default=None)
+    return max(
+        (segment_facts.base_offset for segment_facts in segments if segment_facts.base_offset <= (log.recovery_point or 0)),
+        default=None,
+    )
 
 
 def _replay_refused(loading: _Loading, first: int, bound: int) -> bool:
@@ -229,35 +255,37 @@ def _replay_refused(loading: _Loading, first: int, bound: int) -> bool:
     return False
 
 
-def _walk_refused(loading: _Loading, one: SegmentFacts) -> bool:
+def _walk_refused(loading: _Loading, segment_facts: SegmentFacts) -> bool:
     """Whether replaying the producers of a segment that is walked ends the start, before its walk ends."""
     for fault in loading.log.faults:
-        if fault.segment == one.base_offset and (one.stop is None or fault.position < one.stop.position):
-            loading.steps.append(Step(fault.check, "refuse", segment_file(one.base_offset)))
+        if fault.segment == segment_facts.base_offset and (
+            segment_facts.stop is None or fault.position < segment_facts.stop.position
+        ):
+            loading.steps.append(Step(fault.check, "refuse", segment_file(segment_facts.base_offset)))
             return True
     return False
 
 
-def _split(loading: _Loading, one: SegmentFacts) -> bool:
+def _split(loading: _Loading, segment_facts: SegmentFacts) -> bool:
     """A segment with an offset that its indexes cannot hold. True: the broker does not start.
 
     It is split, and loading begins anew, only if its last batch overflows; else the split finds nothing to do and throws
     (LocalLog.splitOverflowedSegment, measured with 4.3.0).
     """
-    name = segment_file(one.base_offset)
-    loading.unknown = one.end_offset - one.base_offset > MAX_RELATIVE_OFFSET
+    name = segment_file(segment_facts.base_offset)
+    loading.unknown = segment_facts.end_offset - segment_facts.base_offset > MAX_RELATIVE_OFFSET
     loading.steps.append(Step(OFFSET_OVERFLOW, "split" if loading.unknown else "refuse", name))
     return not loading.unknown
 
 
 def _cut(loading: _Loading, number: int, stop: Stop, end_offset: int, deleted: tuple[int, ...]) -> None:
     """Cut a segment at its stop: all of it if its offsets go back."""
-    one = loading.segments[number]
+    segment_facts = loading.segments[number]
     whole = stop.check == OFFSET_REGRESSION
-    position, end = (0, one.base_offset) if whole else (stop.position, stop.end_offset)
-    loading.steps.append(Step(stop.check, "truncate", segment_file(one.base_offset), end))
-    loading.cuts.append(Cut(one.base_offset, position, stop.check, end, max(end_offset, end), deleted))
-    loading.segments[number] = replace(one, size_in_bytes=position, end_offset=end, next_offset=end, stop=None)
+    position, end = (0, segment_facts.base_offset) if whole else (stop.position, stop.end_offset)
+    loading.steps.append(Step(stop.check, "truncate", segment_file(segment_facts.base_offset), end))
+    loading.cuts.append(Cut(segment_facts.base_offset, position, stop.check, end, max(end_offset, end), deleted))
+    loading.segments[number] = replace(segment_facts, size_in_bytes=position, end_offset=end, next_offset=end, stop=None)
 
 
 def _recover(loading: _Loading) -> bool:
@@ -268,19 +296,19 @@ def _recover(loading: _Loading) -> bool:
     floor = _floor(loading.log, loading.segments)
     if floor is not None and _replay_refused(loading, _newest_snapshot(loading.log, floor), floor):
         return True
-    for number, one in enumerate(loading.segments):
-        if floor is not None and one.base_offset < floor:
+    for number, segment_facts in enumerate(loading.segments):
+        if floor is not None and segment_facts.base_offset < floor:
             continue
-        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(one.base_offset)))
+        loading.steps.append(Step(SEGMENT_WALKED, "recover", segment_file(segment_facts.base_offset)))
         loading.recovered.add(number)
-        if _walk_refused(loading, one):
+        if _walk_refused(loading, segment_facts):
             return True
-        if one.stop is None:
+        if segment_facts.stop is None:
             continue
-        if one.stop.check == OFFSET_OVERFLOW:
-            return _split(loading, one)
+        if segment_facts.stop.check == OFFSET_OVERFLOW:
+            return _split(loading, segment_facts)
         behind = loading.segments[number + 1 :]
-        _cut(loading, number, one.stop, loading.log.end_offset, tuple(each.base_offset for each in behind))
+        _cut(loading, number, segment_facts.stop, loading.log.end_offset, tuple(each.base_offset for each in behind))
         loading.steps += [Step(SEGMENTS_BEHIND_CUT, "delete", segment_file(each.base_offset)) for each in behind]
         del loading.segments[number + 1 :]
         break
@@ -299,12 +327,18 @@ def _offsets(loading: _Loading) -> Forecast:
         if end is None:
             loading.steps.append(Step(NEXT_OFFSET, "refuse", segment_file(last.base_offset)))
             return Forecast(None, None, None, None, tuple(loading.cuts), tuple(loading.steps), refused=True)
-        if end < log.end_offset and last.base_offset == max(one.base_offset for one in log.segments) and not _cut_at_end(loading):
+        if (
+            end < log.end_offset
+            and last.base_offset == max(segment_facts.base_offset for segment_facts in log.segments)
+            and not _cut_at_end(loading)
+        ):
             loading.steps.append(Step(NEXT_OFFSET, "set", segment_file(last.base_offset), end))
             loading.cuts.append(Cut(last.base_offset, None, NEXT_OFFSET, end, log.end_offset))
         if end < log_start:
-            loading.steps += [Step(END_BELOW_START, "delete", segment_file(one.base_offset)) for one in segments]
-            bases = tuple(one.base_offset for one in segments)
+            loading.steps += [
+                Step(END_BELOW_START, "delete", segment_file(segment_facts.base_offset)) for segment_facts in segments
+            ]
+            bases = tuple(segment_facts.base_offset for segment_facts in segments)
             loading.cuts.append(Cut(bases[0], 0, END_BELOW_START, bases[0], end, bases))
             emptied = True
     if emptied or not segments:
@@ -320,7 +354,7 @@ def _offsets(loading: _Loading) -> Forecast:
     if high_watermark != (log.high_watermark or 0):
         loading.steps.append(Step(HIGH_WATERMARK, "set", HIGH_WATERMARK_FILE, high_watermark))
     point = end if clean else min(log.recovery_point or 0, end)
-    bases = tuple(one.base_offset for one in segments)
+    bases = tuple(segment_facts.base_offset for segment_facts in segments)
     return Forecast(start, end, point, high_watermark, tuple(loading.cuts), tuple(loading.steps), segments=bases)
 
 
@@ -331,17 +365,21 @@ def _cut_at_end(loading: _Loading) -> bool:
 
 def _epoch_steps(log: LogFacts, end: int) -> list[Step]:
     """Epochs that begin at or behind the log's end are forgotten."""
-    gone = [one.start_offset for one in log.epochs if one.start_offset >= end]
+    gone = [entry.start_offset for entry in log.epochs if entry.start_offset >= end]
     return [Step(LEADER_EPOCHS, "forget", EPOCHS_FILE, min(gone))] if gone else []
 
 
 def _snapshot_steps(loading: _Loading, segments: list[SegmentFacts], start: int, end: int) -> list[Step]:
     """Snapshots that belong to no segment go, but for the largest above all segments; of the rest the newest that can be read is
     loaded, those that cannot go as they are met (ProducerStateManager.removeStraySnapshots, truncateAndReload)."""
-    bases = {one.base_offset for one in segments}
+    bases = {segment_facts.base_offset for segment_facts in segments}
     log = loading.log
     gone = {step.file for step in loading.steps if step.action == "delete"}
-    sound = {one.offset: one.sound for one in log.snapshots if segment_file(one.offset, "snapshot") not in gone}
+    sound = {
+        snapshot_facts.offset: snapshot_facts.sound
+        for snapshot_facts in log.snapshots
+        if segment_file(snapshot_facts.offset, "snapshot") not in gone
+    }
     there = sorted(sound)
     if log.clean_shutdown and not there:
         return [Step(NO_SNAPSHOT, "create", segment_file(end, "snapshot"), end)]

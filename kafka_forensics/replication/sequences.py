@@ -47,7 +47,9 @@ def judged(batch: NumberedBatch, epoch: int | None, known: Sequence[NumberedBatc
     """
     if epoch is not None and batch.producer_epoch < epoch:
         return Verdict.FENCED
-    of_epoch = [one for one in known[-BATCHES_REMEMBERED:] if one.producer_epoch == batch.producer_epoch]
+    of_epoch = [
+        numbered_batch for numbered_batch in known[-BATCHES_REMEMBERED:] if numbered_batch.producer_epoch == batch.producer_epoch
+    ]
     if batch in of_epoch:
         return Verdict.DUPLICATE
     if not of_epoch:

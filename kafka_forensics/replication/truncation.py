@@ -129,7 +129,7 @@ def _kip_101_end(leader: Log, asked: int) -> int | None:
         return leader.log_end_offset
     if not known or asked < known[0].leader_epoch:
         return None
-    return next((one.start_offset for one in known if one.leader_epoch > asked), None)
+    return next((entry.start_offset for entry in known if entry.leader_epoch > asked), None)
 
 
 def _out_of_range(log: Log, leader: Log, questions: tuple[Question, ...]) -> Truncated:

@@ -82,5 +82,9 @@ class Transaction:
 def last_stable_offset(high_watermark: int, transactions: Iterable[Transaction]) -> int:
     """Where readers of committed data stop: before the first offset of any transaction that is open, or whose marker is not below
     the high watermark yet (ProducerStateManager.firstUnstableOffset, UnifiedLog.fetchLastStableOffsetMetadata)."""
-    unstable = (one.first_offset for one in transactions if one.last_offset is None or one.last_offset >= high_watermark)
+    unstable = (
+        transaction.first_offset
+        for transaction in transactions
+        if transaction.last_offset is None or transaction.last_offset >= high_watermark
+    )
     return min(high_watermark, min(unstable, default=high_watermark))

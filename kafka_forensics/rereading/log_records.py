@@ -65,5 +65,5 @@ def _good(segment: int, chunk: BatchChunk, lost: list[tuple[int, int]]) -> "NDAr
     good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
     good &= columns[BatchColumn.SIZE_IN_BYTES] <= MAX_BATCH_BYTES
     lost += [(segment, int(one)) for one in columns[BatchColumn.POSITION, ~good]]
-    lost += [(segment, one.position) for one in chunk.damage if one.kind not in HARMLESS_TAILS]
+    lost += [(segment, damage.position) for damage in chunk.damage if damage.kind not in HARMLESS_TAILS]
     return np.flatnonzero(good)

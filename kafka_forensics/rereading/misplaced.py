@@ -38,7 +38,7 @@ def with_right_offsets(merged: "Sequence[Merged]", key: "NDArray[np.int64]", *, 
     """
     found = list(merged)
     for _ in range(_ROUNDS):
-        wrong = [one.in_doubt() for _, one, _ in found]
+        wrong = [replica.in_doubt() for _, replica, _ in found]
         found = [_folded_again(one, batches, key, deep=deep) if batches else one for one, batches in zip(found, wrong, strict=True)]
         if not any(wrong):
             break
@@ -49,9 +49,9 @@ def with_right_offsets(merged: "Sequence[Merged]", key: "NDArray[np.int64]", *, 
     return found
 
 
-def _folded_again(one: "Merged", batches: list[Misplaced], key: "NDArray[np.int64]", *, deep: bool) -> "Merged":
+def _folded_again(merged: "Merged", batches: list[Misplaced], key: "NDArray[np.int64]", *, deep: bool) -> "Merged":
     """The replica folded with these batches put right as well."""
-    plan, replica, snapshot = one
+    plan, replica, snapshot = merged
     misplaced = (*replica.misplaced, *batches)
 
     def refold(split: Split) -> Iterator[Folded]:
@@ -71,7 +71,7 @@ def _last(found: "Sequence[Merged]", number: int, key: "NDArray[np.int64]") -> M
         return None
     heard = witnessed_by(plan, last)
     others = [other for index, (_, other, _) in enumerate(found) if index != number]
-    reader = LogReader([each for each, _, _ in found], key)
+    reader = LogReader([replica_plan for replica_plan, _, _ in found], key)
     _hear_replicas(heard, reader, replica, others, last)
     return at_end(last, heard, cleaned=replica.context.compacted)
 

@@ -47,7 +47,7 @@ class LogReader:
     def batches(self, replica: Replica, start: int, end: int) -> "NDArray[np.int64]":
         """Batches that hold an offset of `[start, end)`, with their segment in a last row, in file order."""
         plan = self._plans[id(replica.context)]
-        moved = {one.place: one.offset for one in replica.misplaced}
+        moved = {misplaced.place: misplaced.offset for misplaced in replica.misplaced}
         found = [np.empty((BATCH_COLUMNS + 1, 0), np.int64)]
         logs = [segment for segment in plan.directory.segments if segment.log is not None]
         for segment, following in zip(logs, [*logs[1:], None], strict=False):
@@ -146,13 +146,13 @@ class LogReader:
         decoded = self.decoded(replica, row)
         if decoded is None or not decoded.problems:
             return decoded
-        self.problems += [(replica, int(row[BATCH_COLUMNS]), one) for one in decoded.problems]
+        self.problems += [(replica, int(row[BATCH_COLUMNS]), damage) for damage in decoded.problems]
         return None
 
     def undecodable(self, replica: Replica, row: "NDArray[np.int64]") -> bool:
         """Whether a batch was read and cannot be decoded, see `BatchReader`."""
         decoded = self.decoded(replica, row)
-        return decoded is not None and any(one.kind not in _LYING_HEADERS for one in decoded.problems)
+        return decoded is not None and any(damage.kind not in _LYING_HEADERS for damage in decoded.problems)
 
     def decoded(self, replica: Replica, row: "NDArray[np.int64]") -> DecodedBatch | None:
         """A batch that `batches` gave, opened; None if it is too large to be, or cannot be read."""
@@ -173,7 +173,7 @@ class LogReader:
         except SourceError as error:
             self.incomplete.append(Incomplete(typed_path(source, segment.log.path), error.reason))
             return None
-        moved = next((one for one in replica.misplaced if one.place == (segment.base_offset, position)), None)
+        moved = next((misplaced for misplaced in replica.misplaced if misplaced.place == (segment.base_offset, position)), None)
         return decode_batch(data if moved is None else moved.rewritten(data), position=position)
 
 

@@ -54,7 +54,7 @@ class RecordStates:
         for chunk in _chunks(file, start, end, unended):
             columns = chunk.columns
             good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
-            broken += [one.position for one in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
+            broken += [damage.position for damage in chunk.damage] + columns[BatchColumn.POSITION, ~good].tolist()
             control = columns[BatchColumn.CONTROL_RECORD_TYPE]
             is_marker = (columns[BatchColumn.ATTRIBUTES] & CONTROL_MASK != 0) & (control <= CONTROL_COMMIT)
             is_marker &= columns[BatchColumn.PRODUCER_ID] >= 0
@@ -148,7 +148,7 @@ def later_segments(source: "ByteSource") -> bool:
     except (PathMissingError, SourceError):
         return False
     found = (_log(entry.name) for entry in beside)
-    return any(one is not None and one.offset is not None and one.offset > own.offset for one in found)
+    return any(file_name is not None and file_name.offset is not None and file_name.offset > own.offset for file_name in found)
 
 
 def _log(name: str) -> FileName | None:

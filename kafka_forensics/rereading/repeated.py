@@ -55,4 +55,7 @@ def _records(replica: "Replica", reader: "LogReader", row: "Batches") -> list[tu
     decoded = reader.decoded(replica, row)
     if decoded is None or decoded.problems:
         return None
-    return [(one.key, one.value, one.headers, one.timestamp, one.key_length, one.value_length) for one in decoded.iter_records()]
+    return [
+        (record.key, record.value, record.headers, record.timestamp, record.key_length, record.value_length)
+        for record in decoded.iter_records()
+    ]

@@ -57,7 +57,9 @@ def leading(cluster: Cluster, partition: Partition) -> Replica | None:
 
 def leader_state(cluster: Cluster, partition: Partition, leader: Replica) -> LeaderState:
     """A leader's view, as the rules of watermarks and acknowledgements take it."""
-    ends = {one: leader.followers[one].log_end_offset if one in leader.followers else -1 for one in partition.replicas}
+    ends = {
+        replica: leader.followers[replica].log_end_offset if replica in leader.followers else -1 for replica in partition.replicas
+    }
     del ends[leader.broker]
     return LeaderState(
         leader.broker,

@@ -199,12 +199,14 @@ class Cluster:
     def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
         """A new partition, led by the first of its assignment, everyone in sync and aware of it."""
         order = assignment or self.brokers
-        one = Partition(topic, number, order, order[0], 0, 0, frozenset(order), min_insync_replicas=min_insync_replicas)
-        self.partitions[one.name] = one
-        self.committed[one.name] = set()
-        one.replicas = {broker: Replica(broker) for broker in order}
-        self.changes.append(Change(self.now_ms, one.name, order[0], 0, order, (), recovering=False, elected=True, kind="created"))
-        return one
+        partition = Partition(topic, number, order, order[0], 0, 0, frozenset(order), min_insync_replicas=min_insync_replicas)
+        self.partitions[partition.name] = partition
+        self.committed[partition.name] = set()
+        partition.replicas = {broker: Replica(broker) for broker in order}
+        self.changes.append(
+            Change(self.now_ms, partition.name, order[0], 0, order, (), recovering=False, elected=True, kind="created")
+        )
+        return partition
 
     @property
     def epochs_known(self) -> bool:
@@ -242,21 +244,21 @@ class Cluster:
         for name in ("dead", "frozen", "fenced", "clean", "acknowledged", "changes"):
             setattr(other, name, getattr(self, name).copy())
         other.committed = {name: set(ids) for name, ids in self.committed.items()}
-        other.partitions = {name: _copied(one) for name, one in self.partitions.items()}
+        other.partitions = {name: _copied(partition) for name, partition in self.partitions.items()}
         return other
 
 
 _PLAIN: Final = ("brokers", "protocol", "elr_enabled", "unclean", "replica_lag_time_max_ms", "now_ms", "next_id", "next_marker")
 
 
-def _copied(one: Partition) -> Partition:
-    values = {name: getattr(one, name) for name in one.__slots__}
-    values["replicas"] = {broker: _copied_replica(replica) for broker, replica in one.replicas.items()}
+def _copied(partition: Partition) -> Partition:
+    values = {name: getattr(partition, name) for name in partition.__slots__}
+    values["replicas"] = {broker: _copied_replica(replica) for broker, replica in partition.replicas.items()}
     return Partition(**values)
 
 
-def _copied_replica(one: Replica) -> Replica:
-    values = {name: getattr(one, name) for name in one.__slots__}
+def _copied_replica(replica: Replica) -> Replica:
+    values = {name: getattr(replica, name) for name in replica.__slots__}
     for name in ("batches", "epochs", "followers"):
         values[name] = values[name].copy()
     values["waiting"] = []

@@ -51,7 +51,7 @@ def tell(cluster: Cluster, partition: Partition, hears: Iterable[int] | None = N
     told = partition.assignment if hears is None else tuple(hears)
     order = sorted(told, key=lambda one: one != partition.leader)  # the leader first
     cuts = [hear(cluster, partition, one) for one in order if cluster.runs(one)]
-    return [one for one in cuts if one is not None]
+    return [cut for cut in cuts if cut is not None]
 
 
 def fence(cluster: Cluster, broker: int, *, hears: Iterable[int] | None = None) -> None:
@@ -143,7 +143,7 @@ def start(cluster: Cluster, broker: int, *, lossy: bool = False, hears: Iterable
             tell(cluster, partition, hears)
         if replica.leader_epoch != partition.leader_epoch or not replica.leads:
             cuts.append(hear(cluster, partition, broker, again=True))
-    return [one for one in cuts if one is not None]
+    return [cut for cut in cuts if cut is not None]
 
 
 def _trust_no_more(cluster: Cluster, partition: Partition, broker: int) -> None:
@@ -193,7 +193,7 @@ def thaw(cluster: Cluster, broker: int, *, hears: bool = True) -> list[Cut]:
             run_election(cluster, partition)
         if hears:
             cuts.append(hear(cluster, partition, broker))
-    return [one for one in cuts if one is not None]
+    return [cut for cut in cuts if cut is not None]
 
 
 def _forget(cluster: Cluster, broker: int) -> None:

@@ -87,15 +87,15 @@ class History:
         if self.coordinator is not None:
             complete(cluster, self.coordinator)
         started = cluster.changes[0].timestamp_ms if cluster.changes else cluster.now_ms
-        moments = tuple(moment(cluster, one) for one in cluster.partitions.values())
+        moments = tuple(moment(cluster, partition) for partition in cluster.partitions.values())
         self.events.append(Event(len(self.events) + 1, cluster.now_ms - started, what, moments))
         cluster.tick()
 
     def create(self, topic: str, number: int = 0, assignment: tuple[int, ...] = (), *, min_insync_replicas: int = 1) -> Partition:
         """A partition, led by the first of its assignment."""
-        one = self.cluster.create(topic, number, assignment, min_insync_replicas=min_insync_replicas)
-        control.tell(self.cluster, one)
-        return one
+        partition = self.cluster.create(topic, number, assignment, min_insync_replicas=min_insync_replicas)
+        control.tell(self.cluster, partition)
+        return partition
 
     def produce(
         self,
@@ -168,7 +168,7 @@ class History:
         who, cuts = tuple(brokers), list[Cut]()
         for one in who:
             cuts += control.lose_power(self.cluster, one, noticed=noticed)
-        gone = "; ".join(f"{named(one.ids)} of broker {one.broker} had not reached the disk" for one in cuts)
+        gone = "; ".join(f"{named(cut.ids)} of broker {cut.broker} had not reached the disk" for cut in cuts)
         self.tell(f"{_who(who)} {'loses' if len(who) == 1 else 'lose'} power{f': {gone}' if gone else ''}{note}")
         return cuts
 
@@ -179,9 +179,13 @@ class History:
 
     def start(self, broker: int, *, lossy: bool = False, note: str = "") -> list[Cut]:
         """A dead broker comes back."""
-        before = {name: one.leader_epoch for name, one in self.cluster.partitions.items()}
+        before = {name: partition.leader_epoch for name, partition in self.cluster.partitions.items()}
         cuts = control.start(self.cluster, broker, lossy=lossy)
-        led = [one for name, one in self.cluster.partitions.items() if one.leader_epoch > before[name] and one.leader == broker]
+        led = [
+            partition
+            for name, partition in self.cluster.partitions.items()
+            if partition.leader_epoch > before[name] and partition.leader == broker
+        ]
         leads = f" and leads in epoch {led[0].leader_epoch}" if led else ""
         cut = "".join(f", cutting {named(one.ids)} at its high watermark {one.end_offset}" for one in cuts)
         self.tell(f"broker {broker} starts{leads}{cut}{note}")
@@ -224,13 +228,13 @@ class History:
         """The end: consumers read once more; then the controller is stopped, so that nobody is elected any more, and every broker
         that runs is shut down cleanly."""
         cluster = self.cluster
-        self.readings = [read(cluster, one) for one in cluster.partitions.values()]
-        for one in cluster.brokers:
-            if cluster.runs(one):
-                actions.checkpoint_high_watermarks(cluster, one)
-                actions.flush(cluster, one)
-                cluster.clean.add(one)
-                cluster.dead.add(one)
+        self.readings = [read(cluster, partition) for partition in cluster.partitions.values()]
+        for broker in cluster.brokers:
+            if cluster.runs(broker):
+                actions.checkpoint_high_watermarks(cluster, broker)
+                actions.flush(cluster, broker)
+                cluster.clean.add(broker)
+                cluster.dead.add(broker)
 
     def expect(
         self,
@@ -256,14 +260,14 @@ class History:
     def _new_leaders(self, *, noticed: bool) -> str:
         if not noticed:
             return ", which nobody notices yet"
-        last = {one.topic_partition: one for one in self.events[-1].partitions} if self.events else {}
+        last = {partition.topic_partition: partition for partition in self.events[-1].partitions} if self.events else {}
         said = []
-        for name, one in self.cluster.partitions.items():
-            if name in last and one.leader_epoch > last[name].leader_epoch:
-                where = self._which(one)
+        for name, partition in self.cluster.partitions.items():
+            if name in last and partition.leader_epoch > last[name].leader_epoch:
+                where = self._which(partition)
                 new = (
-                    f"broker {one.leader} leads{where} in epoch {one.leader_epoch}"
-                    if one.leader != NO_LEADER
+                    f"broker {partition.leader} leads{where} in epoch {partition.leader_epoch}"
+                    if partition.leader != NO_LEADER
                     else f"nobody leads{where}"
                 )
                 said.append(new)
@@ -277,9 +281,11 @@ class History:
 def moment(cluster: Cluster, partition: Partition) -> Moment:
     """How a partition stands."""
     views = []
-    for broker, one in sorted(partition.replicas.items()):
+    for broker, replica in sorted(partition.replicas.items()):
         state = _state(cluster, partition, broker)
-        views.append(View(broker, state, one.log_end_offset, one.high_watermark, one.leader_epoch, tuple(one.batches)))
+        views.append(
+            View(broker, state, replica.log_end_offset, replica.high_watermark, replica.leader_epoch, tuple(replica.batches))
+        )
     isr, elr = (tuple(one for one in partition.assignment if one in members) for members in (partition.isr, partition.elr))
     return Moment(partition.name, partition.leader, partition.leader_epoch, isr, elr, tuple(views))
 
@@ -289,7 +295,7 @@ def named(ids: Iterable[int]) -> str:
     given = list(ids)
     records = [one for one in given if one >= 0]
     markers = len(given) - len(records)
-    said = " ".join(f"r{one}" for one in records)
+    said = " ".join(f"r{record}" for record in records)
     if len(records) > 2 and records == list(range(records[0], records[-1] + 1)):
         said = f"r{records[0]}..r{records[-1]}"
     counted = "" if not markers else "a marker" if markers == 1 else f"{markers} markers"
@@ -342,7 +348,7 @@ def _fetched(partition: Partition, done: Fetched, *, answered: bool) -> str:
         parts.append(f"asks broker {done.leader}; the answer is lost")
     elif done.end > done.start:
         held = partition.replicas[done.leader].batches
-        ids = [each for one in held if done.start <= one.base_offset < done.end for each in one.ids]
+        ids = [each for batch in held if done.start <= batch.base_offset < done.end for each in batch.ids]
         parts.append(f"fetches {named(ids)} from broker {done.leader}")
     else:
         parts.append(f"asks broker {done.leader} and gets nothing new")

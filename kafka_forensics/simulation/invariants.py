@@ -26,7 +26,7 @@ def leader_in_isr(state: State) -> bool:
 
 def epoch_monotone(state: State) -> bool:
     """Within a log, epochs never go down."""
-    return all(one.leader_epoch <= two.leader_epoch for replica in state.replicas for one, two in pairwise(replica.log))
+    return all(record.leader_epoch <= two.leader_epoch for replica in state.replicas for record, two in pairwise(replica.log))
 
 
 def settled_agreement(state: State) -> bool:
@@ -35,20 +35,22 @@ def settled_agreement(state: State) -> bool:
     if leader is None:
         return True
     own = state.replicas[leader]
-    return all(_agree(own, one) for one in state.replicas if one.leader_epoch == own.leader_epoch)
+    return all(_agree(own, replica) for replica in state.replicas if replica.leader_epoch == own.leader_epoch)
 
 
 def log_matching(state: State) -> bool:
     """Two replicas agree below the lower of their high watermarks."""
-    return all(_agree(one, two, min(one.high_watermark, two.high_watermark)) for one, two in combinations(state.replicas, 2))
+    return all(
+        _agree(replica, two, min(replica.high_watermark, two.high_watermark)) for replica, two in combinations(state.replicas, 2)
+    )
 
 
 def same_epoch_agreement(state: State) -> bool:
     """Two replicas never hold different records of one epoch at one offset."""
     return not any(
         own != their and own.leader_epoch == their.leader_epoch
-        for one, two in combinations(state.replicas, 2)
-        for own, their in zip(one.log, two.log, strict=False)
+        for replica, two in combinations(state.replicas, 2)
+        for own, their in zip(replica.log, two.log, strict=False)
     )
 
 
@@ -95,8 +97,8 @@ def _all_hold(state: State, leader: Replica, isr: frozenset[int]) -> bool:
     return whole and all(state.replicas[one].log[: leader.high_watermark] == below for one in isr)
 
 
-def _agree(one: Replica, two: Replica, end: int | None = None) -> bool:
-    return all(own == their for own, their in zip(one.log[:end], two.log[:end], strict=False))
+def _agree(replica: Replica, two: Replica, end: int | None = None) -> bool:
+    return all(own == their for own, their in zip(replica.log[:end], two.log[:end], strict=False))
 
 
 def _numbers(replica: Replica) -> frozenset[int]:

@@ -70,7 +70,7 @@ def topic_id(topic: str) -> str:
 
 def log_bytes(cluster: Cluster, batches: list[Batch]) -> bytes:
     """A replica's segment: format 2, or format 1 without epochs where brokers are of Kafka 0.10."""
-    return b"".join(_legacy(one) if not cluster.epochs_known else _batch(one) for one in batches)
+    return b"".join(_legacy(batch) if not cluster.epochs_known else _batch(batch) for batch in batches)
 
 
 def _write_broker(cluster: Cluster, broker: int, log_dir: Path, coordinator: Coordinator | None) -> None:
@@ -120,35 +120,35 @@ def _write_replica(cluster: Cluster, replica: Replica, directory: Path, *, clean
     (directory / "leader-epoch-checkpoint").write_bytes(write_leader_epochs(replica.epochs))
 
 
-def _batch(one: Batch) -> bytes:
-    if one.marker is not None:
+def _batch(batch: Batch) -> bytes:
+    if batch.marker is not None:
         return write_marker(
-            one.marker == "COMMIT",
-            base_offset=one.base_offset,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
-            coordinator_epoch=one.coordinator_epoch,
-            timestamp=one.timestamp_ms,
-            partition_leader_epoch=one.leader_epoch,
+            batch.marker == "COMMIT",
+            base_offset=batch.base_offset,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            coordinator_epoch=batch.coordinator_epoch,
+            timestamp=batch.timestamp_ms,
+            partition_leader_epoch=batch.leader_epoch,
         )
     return write_batch(
-        [RecordToWrite(record_key(each).encode(), record_value(each).encode()) for each in one.ids],
-        base_offset=one.base_offset,
-        base_timestamp=one.timestamp_ms,
-        partition_leader_epoch=one.leader_epoch,
-        producer_id=one.producer_id,
-        producer_epoch=one.producer_epoch,
-        base_sequence=one.base_sequence,
-        is_transactional=one.is_transactional,
+        [RecordToWrite(record_key(each).encode(), record_value(each).encode()) for each in batch.ids],
+        base_offset=batch.base_offset,
+        base_timestamp=batch.timestamp_ms,
+        partition_leader_epoch=batch.leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        is_transactional=batch.is_transactional,
     )
 
 
-def _legacy(one: Batch) -> bytes:
+def _legacy(batch: Batch) -> bytes:
     return b"".join(
         write_legacy_entry(
-            record_key(each).encode(), record_value(each).encode(), offset=offset, magic=1, timestamp=one.timestamp_ms
+            record_key(each).encode(), record_value(each).encode(), offset=offset, magic=1, timestamp=batch.timestamp_ms
         )
-        for offset, each in enumerate(one.ids, one.base_offset)
+        for offset, each in enumerate(batch.ids, batch.base_offset)
     )
 
 

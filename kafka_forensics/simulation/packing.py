@@ -67,7 +67,9 @@ def layout_of(sizes: Sizes, *, history: bool) -> Layout:
         shift=np.array([[places[field][1] for field in row] for row in target], np.int64),
         kind=np.array([kind for _, kind in parts], np.int64),
         mask=np.array([2 ** largest.bit_length() - 1 for largest, _ in parts], np.int64),
-        isr_map=np.array([[bits_of(names[one] for one in members(bits)) for bits in range(2**replicas)] for names in renamings]),
+        isr_map=np.array(
+            [[bits_of(names[member] for member in members(bits)) for bits in range(2**replicas)] for names in renamings]
+        ),
         leader_map=np.array([[0, *(name + 1 for name in names)] for names in renamings]),
         words=words,
         max_successors=2 * replicas + replicas * (requests + 2) + 3 * replicas * replicas,

@@ -52,7 +52,7 @@ def svg(history: History, title: str) -> str:
     y = _MARGIN + 20
     body.append(_text(_MARGIN, y, title, _HEADING))
     y += 26
-    body += [_text(one.left, y, _heading(one, several=len(last.partitions) > 1), _HEADING) for one in lanes]
+    body += [_text(lane.left, y, _heading(lane, several=len(last.partitions) > 1), _HEADING) for lane in lanes]
     y += 14
     for event in history.events:
         rows, y = _event(event, lanes, y, width, missing)
@@ -73,8 +73,8 @@ def svg(history: History, title: str) -> str:
 
 def _batches(history: History) -> Iterator[Batch]:
     for event in history.events:
-        for one in event.partitions:
-            for view in one.replicas:
+        for moment in event.partitions:
+            for view in moment.replicas:
                 yield from view.batches
 
 
@@ -83,19 +83,24 @@ def _lanes(history: History) -> tuple[list[_Lane], int]:
     x = _MARGIN + 24 + _TEXT_WIDTH + _GAP
     lanes = []
     several = len(history.events[-1].partitions) > 1
-    for one in history.events[-1].partitions:
-        moments = [each for event in history.events for each in event.partitions if each.topic_partition == one.topic_partition]
+    for moment in history.events[-1].partitions:
+        moments = [
+            partition
+            for event in history.events
+            for partition in event.partitions
+            if partition.topic_partition == moment.topic_partition
+        ]
         longest = max(view.log_end_offset for each in moments for view in each.replicas)
         label = max(len(_label(view, in_isr=view.broker in each.isr)) for each in moments for view in each.replicas)
-        for view in one.replicas:
-            lane = _Lane(one.topic_partition, view.broker, x)
+        for view in moment.replicas:
+            lane = _Lane(moment.topic_partition, view.broker, x)
             lanes.append(lane)
             x += max(longest * _BOX, int(label * _SMALL_LETTER), int(len(_heading(lane, several=several)) * _LETTER)) + _GAP
     return lanes, x
 
 
 def _views(event: Event, where: TopicPartition) -> Sequence[View]:
-    return next((one.replicas for one in event.partitions if one.topic_partition == where), ())
+    return next((moment.replicas for moment in event.partitions if moment.topic_partition == where), ())
 
 
 def _heading(lane: _Lane, *, several: bool) -> str:
@@ -110,7 +115,7 @@ def _event(event: Event, lanes: Sequence[_Lane], y: int, width: int, missing: fr
     rows = [f'<line {_RULE} x1="{_MARGIN}" x2="{width - _MARGIN}" y1="{y}" y2="{y}"/>']
     rows.append(_text(_MARGIN + 16, y + 20, str(event.step), _NUMBER))
     rows += [_text(_MARGIN + 26, y + 20 + number * _LINE, line) for number, line in enumerate(lines)]
-    isrs = {one.topic_partition: one.isr for one in event.partitions}
+    isrs = {moment.topic_partition: moment.isr for moment in event.partitions}
     for lane in lanes:
         view = next((one for one in _views(event, lane.topic_partition) if one.broker == lane.broker), None)
         if view is not None:
@@ -186,7 +191,7 @@ def _meanings(history: History, missing: frozenset[int]) -> Iterator[tuple[str, 
     if any(batch.is_transactional for batch in batches):
         yield box % ("#fff", _DASHED), "record of a transaction; C and A: its COMMIT or ABORT marker"
     record = f'<text x="{{mark}}" y="{{line}}" {_IN_BOX}%s>r</text>'
-    logs = [view.batches for event in history.events for one in event.partitions for view in one.replicas]
+    logs = [view.batches for event in history.events for moment in event.partitions for view in moment.replicas]
     if any(_is_aborted(batch, log[number + 1 :]) for log in logs for number, batch in enumerate(log)):
         yield record % _ABORTED, "record of an aborted transaction"
     if missing & {one for batch in batches for one in batch.ids}:

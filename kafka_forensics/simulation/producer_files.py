@@ -21,41 +21,41 @@ def aborted_transactions(batches: Iterable[Batch]) -> list[AbortedTxn]:
 def _replayed(batches: Iterable[Batch]) -> tuple[dict[int, ProducerEntry], list[AbortedTxn]]:
     producers: dict[int, ProducerEntry] = {}
     aborted: list[AbortedTxn] = []
-    for one in batches:
-        if one.producer_id < 0:
+    for batch in batches:
+        if batch.producer_id < 0:
             continue
-        known = producers.get(one.producer_id)
-        if one.marker is None:
-            producers[one.producer_id] = _with_data(known, one)
+        known = producers.get(batch.producer_id)
+        if batch.marker is None:
+            producers[batch.producer_id] = _with_data(known, batch)
             continue
         first = -1 if known is None else known.current_txn_first_offset
-        producers[one.producer_id] = _with_marker(known, one)
-        if one.marker == ABORT and first >= 0:
-            still_open = [each.current_txn_first_offset for each in producers.values() if each.current_txn_first_offset >= 0]
-            stable = min(still_open, default=one.end_offset)
-            aborted.append(AbortedTxn(one.producer_id, first, one.base_offset, stable))
+        producers[batch.producer_id] = _with_marker(known, batch)
+        if batch.marker == ABORT and first >= 0:
+            still_open = [entry.current_txn_first_offset for entry in producers.values() if entry.current_txn_first_offset >= 0]
+            stable = min(still_open, default=batch.end_offset)
+            aborted.append(AbortedTxn(batch.producer_id, first, batch.base_offset, stable))
     return producers, aborted
 
 
-def _with_data(known: ProducerEntry | None, one: Batch) -> ProducerEntry:
+def _with_data(known: ProducerEntry | None, batch: Batch) -> ProducerEntry:
     first = -1 if known is None else known.current_txn_first_offset
     return ProducerEntry(
-        one.producer_id,
-        one.producer_epoch,
-        (one.base_sequence + len(one.ids) - 1) & MAX_SEQUENCE,
-        one.end_offset - 1,
-        len(one.ids) - 1,
-        one.timestamp_ms,
+        batch.producer_id,
+        batch.producer_epoch,
+        (batch.base_sequence + len(batch.ids) - 1) & MAX_SEQUENCE,
+        batch.end_offset - 1,
+        len(batch.ids) - 1,
+        batch.timestamp_ms,
         -1 if known is None else known.coordinator_epoch,
-        one.base_offset if one.is_transactional and first < 0 else first,
+        batch.base_offset if batch.is_transactional and first < 0 else first,
     )
 
 
-def _with_marker(known: ProducerEntry | None, one: Batch) -> ProducerEntry:
+def _with_marker(known: ProducerEntry | None, batch: Batch) -> ProducerEntry:
     """A marker of a later epoch begins that epoch, in which the producer has written nothing yet."""
     nothing = ProducerEntry(
-        one.producer_id, one.producer_epoch, -1, -1, 0, one.timestamp_ms, one.coordinator_epoch, current_txn_first_offset=-1
+        batch.producer_id, batch.producer_epoch, -1, -1, 0, batch.timestamp_ms, batch.coordinator_epoch, current_txn_first_offset=-1
     )
-    if known is None or known.producer_epoch != one.producer_epoch:
+    if known is None or known.producer_epoch != batch.producer_epoch:
         return nothing
-    return replace(known, timestamp=one.timestamp_ms, coordinator_epoch=one.coordinator_epoch, current_txn_first_offset=-1)
+    return replace(known, timestamp=batch.timestamp_ms, coordinator_epoch=batch.coordinator_epoch, current_txn_first_offset=-1)

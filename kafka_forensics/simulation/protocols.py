@@ -104,5 +104,5 @@ KIP_320: Final = Protocol(
     COMMON | Guard.EPOCH_START_REACHED | Guard.TRUNCATION_FENCED,
 )
 
-PROTOCOLS: Final = {one.name: one for one in (TRUNCATE_TO_HW, KIP_101, KIP_279, KIP_320_FIRST_TRY, KIP_320)}
+PROTOCOLS: Final = {protocol.name: protocol for protocol in (TRUNCATE_TO_HW, KIP_101, KIP_279, KIP_320_FIRST_TRY, KIP_320)}
 """All by name, oldest first."""

@@ -92,8 +92,8 @@ class _Player:
             self.coordinator = Coordinator(version=rng.choice((0, transactions.TV2)), verifies=rng.random() < 0.5)
         for each in range(2 if with_transactions and rng.random() < 0.5 else 1):
             order = tuple(rng.sample(brokers, len(brokers)))
-            one = self.cluster.create("t", each, order, min_insync_replicas=rng.randint(1, min(2, len(brokers))))
-            control.tell(self.cluster, one)
+            partition = self.cluster.create("t", each, order, min_insync_replicas=rng.randint(1, min(2, len(brokers))))
+            control.tell(self.cluster, partition)
         self.partitions = list(self.cluster.partitions.values())
         self.producers = [Producer()]
         if self.has("idempotent"):
@@ -116,7 +116,7 @@ class _Player:
             kind: _Kind = _start
             if not self.cluster.dead or self.rng.random() >= 0.15:
                 (kind,) = self.rng.choices([one for one, _ in self.kinds], [weight for _, weight in self.kinds])
-            if kind in _MAY_ELECT and max(one.leader_epoch for one in self.partitions) > _SETTLED:
+            if kind in _MAY_ELECT and max(partition.leader_epoch for partition in self.partitions) > _SETTLED:
                 continue
             what = kind(self)
             if self.coordinator is not None:
@@ -142,7 +142,7 @@ class _Player:
         """Who learns at once of an election: everybody, unless some are deaf."""
         if not self.has("deaf") or self.rng.random() < 0.5:
             return None
-        return tuple(one for one in self.cluster.brokers if self.rng.random() < 0.5)
+        return tuple(broker for broker in self.cluster.brokers if self.rng.random() < 0.5)
 
     def answered(self) -> bool:
         """Whether an answer arrives."""
@@ -154,214 +154,216 @@ class _Player:
 
     def asked(self, partition: Partition) -> int | None:
         """Whom a producer takes for the leader, if not the controller's: one who only takes itself for it."""
-        stale = [one.broker for one in partition.replicas.values() if one.leads and one.broker != partition.leader]
+        stale = [replica.broker for replica in partition.replicas.values() if replica.leads and replica.broker != partition.leader]
         return self.rng.choice(stale) if stale and self.rng.random() < 0.3 else None
 
 
-def _produce(one: _Player) -> str:
-    if one.room() < 1:
+def _produce(player: _Player) -> str:
+    if player.room() < 1:
         return ""
-    partition, producer = one.partition(), one.rng.choice(one.producers)
-    count, acks = one.rng.randint(1, one.room()), one.rng.choice(one.acks)
-    sent = produce(one.cluster, partition, producer, count, acks=acks, leader=one.asked(partition), answered=one.answered())
-    one.sent.append((producer, sent))
+    partition, producer = player.partition(), player.rng.choice(player.producers)
+    count, acks = player.rng.randint(1, player.room()), player.rng.choice(player.acks)
+    sent = produce(
+        player.cluster, partition, producer, count, acks=acks, leader=player.asked(partition), answered=player.answered()
+    )
+    player.sent.append((producer, sent))
     return f"produce {partition.number} {sent.ids} acks={acks} at {sent.leader}: {sent.answer}"
 
 
-def _resend(one: _Player) -> str:
+def _resend(player: _Player) -> str:
     """Send again what was sent before, as it was."""
-    if not one.sent:
+    if not player.sent:
         return ""
-    producer, sent = one.rng.choice(one.sent[-3:])
-    partition = one.cluster.partitions[sent.topic_partition]
+    producer, sent = player.rng.choice(player.sent[-3:])
+    partition = player.cluster.partitions[sent.topic_partition]
     if producer.transactional_id is None:
-        done = produce(one.cluster, partition, producer, acks=sent.acks, leader=one.asked(partition), again=sent)
-    elif one.coordinator is not None and sent.ids in producer.numbered:
-        done = transactions.write(one.cluster, one.coordinator, partition, producer, again=sent)
+        done = produce(player.cluster, partition, producer, acks=sent.acks, leader=player.asked(partition), again=sent)
+    elif player.coordinator is not None and sent.ids in producer.numbered:
+        done = transactions.write(player.cluster, player.coordinator, partition, producer, again=sent)
     else:
         return ""
     return f"again {sent.ids} at {done.leader}: {done.answer}"
 
 
-def _fetch(one: _Player) -> str:
-    partition, broker = one.partition(), one.broker(running=True)
+def _fetch(player: _Player) -> str:
+    partition, broker = player.partition(), player.broker(running=True)
     if broker is None or partition.replicas[broker].leads:
         return ""
-    limit = one.rng.choice((None, None, 1))
-    done = actions.fetch(one.cluster, partition, broker, answered=one.answered(), limit=limit)
+    limit = player.rng.choice((None, None, 1))
+    done = actions.fetch(player.cluster, partition, broker, answered=player.answered(), limit=limit)
     return f"fetch {partition.number} by {broker} of {done.leader}: cut {done.cut}, [{done.start}, {done.end}) {done.failure}"
 
 
-def _settle(one: _Player) -> str:
+def _settle(player: _Player) -> str:
     """Some fetch, in some order."""
-    partition = one.partition()
-    who = [broker for broker in one.rng.sample(one.cluster.brokers, len(one.cluster.brokers)) if one.rng.random() < 0.7]
-    done = [actions.fetch(one.cluster, partition, broker) for broker in who if not partition.replicas[broker].leads]
-    return f"fetch {partition.number} by {who}" if any(each.end > each.start or each.cut for each in done) else ""
+    partition = player.partition()
+    who = [broker for broker in player.rng.sample(player.cluster.brokers, len(player.cluster.brokers)) if player.rng.random() < 0.7]
+    done = [actions.fetch(player.cluster, partition, broker) for broker in who if not partition.replicas[broker].leads]
+    return f"fetch {partition.number} by {who}" if any(fetched.end > fetched.start or fetched.cut for fetched in done) else ""
 
 
-def _checkpoint(one: _Player) -> str:
-    broker = one.broker(running=True)
+def _checkpoint(player: _Player) -> str:
+    broker = player.broker(running=True)
     if broker is None:
         return ""
-    if all(each.replicas[broker].checkpointed == each.replicas[broker].high_watermark for each in one.partitions):
+    if all(partition.replicas[broker].checkpointed == partition.replicas[broker].high_watermark for partition in player.partitions):
         return ""
-    actions.checkpoint_high_watermarks(one.cluster, broker)
+    actions.checkpoint_high_watermarks(player.cluster, broker)
     return f"checkpoint {broker}"
 
 
-def _flush(one: _Player) -> str:
-    broker = one.broker(running=True)
+def _flush(player: _Player) -> str:
+    broker = player.broker(running=True)
     if broker is None:
         return ""
-    if all(each.replicas[broker].flushed == each.replicas[broker].log_end_offset for each in one.partitions):
+    if all(partition.replicas[broker].flushed == partition.replicas[broker].log_end_offset for partition in player.partitions):
         return ""
-    actions.flush(one.cluster, broker)
+    actions.flush(player.cluster, broker)
     return f"flush {broker}"
 
 
-def _hear(one: _Player) -> str:
+def _hear(player: _Player) -> str:
     """A broker learns what it did not hear of when it happened."""
-    partition, broker = one.partition(), one.broker(running=True)
+    partition, broker = player.partition(), player.broker(running=True)
     if broker is None or partition.replicas[broker].leader_epoch == partition.leader_epoch:
         return ""
-    actions.hear(one.cluster, partition, broker)
+    actions.hear(player.cluster, partition, broker)
     return f"hear {partition.number} {broker}"
 
 
-def _kill(one: _Player) -> str:
-    broker, noticed = one.broker(running=True), one.noticed()
+def _kill(player: _Player) -> str:
+    broker, noticed = player.broker(running=True), player.noticed()
     if broker is None:
         return ""
-    control.kill(one.cluster, broker, noticed=noticed)
+    control.kill(player.cluster, broker, noticed=noticed)
     return f"kill {broker} noticed={noticed}"
 
 
-def _lose_power(one: _Player) -> str:
-    broker, noticed = one.broker(running=True), one.noticed()
+def _lose_power(player: _Player) -> str:
+    broker, noticed = player.broker(running=True), player.noticed()
     if broker is None:
         return ""
-    cuts = control.lose_power(one.cluster, broker, noticed=noticed)
+    cuts = control.lose_power(player.cluster, broker, noticed=noticed)
     return f"power {broker} noticed={noticed}: {[cut.ids for cut in cuts]}"
 
 
-def _stop(one: _Player) -> str:
-    broker = one.broker(running=True)
+def _stop(player: _Player) -> str:
+    broker = player.broker(running=True)
     if broker is None:
         return ""
-    control.stop(one.cluster, broker)
+    control.stop(player.cluster, broker)
     return f"stop {broker}"
 
 
-def _start(one: _Player) -> str:
-    broker = one.broker(running=False)
+def _start(player: _Player) -> str:
+    broker = player.broker(running=False)
     if broker is None:
         return ""
-    lossy = broker not in one.cluster.clean
-    control.start(one.cluster, broker, lossy=lossy, hears=one.hears())
+    lossy = broker not in player.cluster.clean
+    control.start(player.cluster, broker, lossy=lossy, hears=player.hears())
     return f"start {broker}"
 
 
-def _freeze(one: _Player) -> str:
-    broker, noticed = one.broker(running=True), one.noticed()
+def _freeze(player: _Player) -> str:
+    broker, noticed = player.broker(running=True), player.noticed()
     if broker is None:
         return ""
-    control.freeze(one.cluster, broker, noticed=noticed)
+    control.freeze(player.cluster, broker, noticed=noticed)
     return f"freeze {broker} noticed={noticed}"
 
 
-def _thaw(one: _Player) -> str:
-    frozen = sorted(one.cluster.frozen)
+def _thaw(player: _Player) -> str:
+    frozen = sorted(player.cluster.frozen)
     if not frozen:
         return ""
-    broker, hears = one.rng.choice(frozen), not one.has("deaf") or one.rng.random() < 0.5
-    control.thaw(one.cluster, broker, hears=hears)
+    broker, hears = player.rng.choice(frozen), not player.has("deaf") or player.rng.random() < 0.5
+    control.thaw(player.cluster, broker, hears=hears)
     return f"thaw {broker} hears={hears}"
 
 
-def _notice(one: _Player) -> str:
+def _notice(player: _Player) -> str:
     """The controller sees that a broker is gone."""
-    gone = sorted((one.cluster.dead | one.cluster.frozen) - one.cluster.fenced)
+    gone = sorted((player.cluster.dead | player.cluster.frozen) - player.cluster.fenced)
     if not gone:
         return ""
-    broker = one.rng.choice(gone)
-    control.fence(one.cluster, broker, hears=one.hears())
+    broker = player.rng.choice(gone)
+    control.fence(player.cluster, broker, hears=player.hears())
     return f"notice {broker}"
 
 
-def _elect_uncleanly(one: _Player) -> str:
+def _elect_uncleanly(player: _Player) -> str:
     """An operator's election, of whoever is alive first or of one broker."""
-    partition = one.partition()
-    leader = one.rng.choice((None, *one.cluster.brokers))
-    done = control.run_election(one.cluster, partition, unclean=True, leader=leader, hears=one.hears())
+    partition = player.partition()
+    leader = player.rng.choice((None, *player.cluster.brokers))
+    done = control.run_election(player.cluster, partition, unclean=True, leader=leader, hears=player.hears())
     return "" if done.kind in _NOTHING else f"elect {partition.number} uncleanly: {done.leader} {done.kind}"
 
 
-def _elect_preferred(one: _Player) -> str:
-    partition = one.partition()
-    done = control.run_election(one.cluster, partition, unclean=False, preferred=True, hears=one.hears())
+def _elect_preferred(player: _Player) -> str:
+    partition = player.partition()
+    done = control.run_election(player.cluster, partition, unclean=False, preferred=True, hears=player.hears())
     return "" if done.kind in _NOTHING else f"elect {partition.number} preferred: {done.leader}"
 
 
-def _shrink(one: _Player) -> str:
+def _shrink(player: _Player) -> str:
     """Half a minute passes, and leaders put laggards out."""
-    one.cluster.tick(one.cluster.replica_lag_time_max_ms + 1)
-    gone = [actions.shrink_isr(one.cluster, partition) for partition in one.partitions]
+    player.cluster.tick(player.cluster.replica_lag_time_max_ms + 1)
+    gone = [actions.shrink_isr(player.cluster, partition) for partition in player.partitions]
     return f"shrink {[sorted(each) for each in gone]}" if any(gone) else ""
 
 
-def _begin(one: _Player) -> str:
-    assert one.coordinator is not None
-    app = one.rng.choice(one.apps)
-    if app.idempotent and one.rng.random() < 0.8:
+def _begin(player: _Player) -> str:
+    assert player.coordinator is not None
+    app = player.rng.choice(player.apps)
+    if app.idempotent and player.rng.random() < 0.8:
         return ""
-    done = transactions.init_producer_id(one.cluster, one.coordinator, app)
+    done = transactions.init_producer_id(player.cluster, player.coordinator, app)
     return f"begin {app.transactional_id}: {done} {app.producer_epoch}"
 
 
-def _write(one: _Player) -> str:
-    assert one.coordinator is not None
-    app, partition = one.rng.choice(one.apps), one.partition()
-    if one.room() < 1 or not app.idempotent:
-        return _begin(one)
-    if one.rng.random() < 0.9:
-        transactions.add_partitions(one.cluster, one.coordinator, app, [partition.name])
-    count = one.rng.randint(1, one.room())
-    if one.rng.random() < 0.2:  # the network keeps it; `_resend` delivers it
-        sent = Sent(partition.name, one.cluster.new_ids(count), promises.ALL, partition.leader, partition.leader_epoch)
+def _write(player: _Player) -> str:
+    assert player.coordinator is not None
+    app, partition = player.rng.choice(player.apps), player.partition()
+    if player.room() < 1 or not app.idempotent:
+        return _begin(player)
+    if player.rng.random() < 0.9:
+        transactions.add_partitions(player.cluster, player.coordinator, app, [partition.name])
+    count = player.rng.randint(1, player.room())
+    if player.rng.random() < 0.2:  # the network keeps it; `_resend` delivers it
+        sent = Sent(partition.name, player.cluster.new_ids(count), promises.ALL, partition.leader, partition.leader_epoch)
         number(app, partition, sent.ids)
     else:
-        sent = transactions.write(one.cluster, one.coordinator, partition, app, count, answered=one.answered())
-    one.sent.append((app, sent))
+        sent = transactions.write(player.cluster, player.coordinator, partition, app, count, answered=player.answered())
+    player.sent.append((app, sent))
     return f"write {app.transactional_id} {partition.number} {sent.ids}: {sent.answer}"
 
 
-def _end(one: _Player) -> str:
+def _end(player: _Player) -> str:
     """A transaction ends; or, its request being late, one of the same epoch does."""
-    assert one.coordinator is not None
-    app, commit = one.rng.choice(one.apps), one.rng.random() < 0.5
+    assert player.coordinator is not None
+    app, commit = player.rng.choice(player.apps), player.rng.random() < 0.5
     name = str(app.transactional_id)
     if not app.idempotent:
         return ""
-    if one.rng.random() < 0.15:
-        one.ends.append((name, app.producer_epoch))
+    if player.rng.random() < 0.15:
+        player.ends.append((name, app.producer_epoch))
         return f"end {name} is late"
     epoch = app.producer_epoch
-    if one.ends and one.rng.random() < 0.3:
-        name, epoch = one.ends.pop()
-    done = transactions.end_transaction(one.cluster, one.coordinator, name, epoch, commit=commit)
+    if player.ends and player.rng.random() < 0.3:
+        name, epoch = player.ends.pop()
+    done = transactions.end_transaction(player.cluster, player.coordinator, name, epoch, commit=commit)
     if name == app.transactional_id:
-        transactions.begin_next(one.coordinator, app)
+        transactions.begin_next(player.coordinator, app)
     return f"end {name} commit={commit}: {done}"
 
 
-def _markers(one: _Player) -> str:
+def _markers(player: _Player) -> str:
     """The coordinator tries again to write markers, and aborts what is open for too long."""
-    assert one.coordinator is not None
-    due = sorted(name for name, left in one.coordinator.unmarked.items() if left)
+    assert player.coordinator is not None
+    due = sorted(name for name, left in player.coordinator.unmarked.items() if left)
     for name in due:
-        transactions.write_markers(one.cluster, one.coordinator, name)
-    late = transactions.time_out(one.cluster, one.coordinator)
+        transactions.write_markers(player.cluster, player.coordinator, name)
+    late = transactions.time_out(player.cluster, player.coordinator)
     return f"markers {due}, timed out {late}" if due or late else ""
 
 

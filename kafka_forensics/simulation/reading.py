@@ -26,15 +26,17 @@ def read(cluster: Cluster, partition: Partition) -> Reading:
 
 def visible(batches: list[Batch], high_watermark: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Ids that read_uncommitted and read_committed show of a log, whole batches below the watermark."""
-    below = [one for one in batches if one.end_offset <= high_watermark]
-    stable = last_stable_offset(high_watermark, [Transaction(one.first_offset, one.last_offset) for one in transactions(batches)])
-    aborted = [one for one in transactions(batches) if one.aborted]
-    uncommitted = tuple(each for one in below if one.marker is None for each in one.ids)
+    below = [batch for batch in batches if batch.end_offset <= high_watermark]
+    stable = last_stable_offset(
+        high_watermark, [Transaction(ended.first_offset, ended.last_offset) for ended in transactions(batches)]
+    )
+    aborted = [ended for ended in transactions(batches) if ended.aborted]
+    uncommitted = tuple(each for batch in below if batch.marker is None for each in batch.ids)
     committed = tuple(
         each
-        for one in below
-        if one.marker is None and one.end_offset <= stable and not any(_belongs(one, other) for other in aborted)
-        for each in one.ids
+        for batch in below
+        if batch.marker is None and batch.end_offset <= stable and not any(_belongs(batch, other) for other in aborted)
+        for each in batch.ids
     )
     return uncommitted, committed
 
@@ -51,19 +53,19 @@ class Ended(NamedTuple):
 def transactions(batches: list[Batch]) -> list[Ended]:
     """Every transaction of a log that has records, in the order of their beginnings."""
     open_ones: dict[int, int] = {}
-    found = []
-    for one in batches:
-        if not one.is_transactional:
+    endeds = []
+    for batch in batches:
+        if not batch.is_transactional:
             continue
-        if one.marker is None:
-            open_ones.setdefault(one.producer_id, one.base_offset)
-        elif one.producer_id in open_ones:
-            found.append(Ended(one.producer_id, open_ones.pop(one.producer_id), one.base_offset, one.marker == ABORT))
-    found += [Ended(producer_id, first, None, aborted=False) for producer_id, first in open_ones.items()]
-    return sorted(found, key=lambda one: one.first_offset)
+        if batch.marker is None:
+            open_ones.setdefault(batch.producer_id, batch.base_offset)
+        elif batch.producer_id in open_ones:
+            endeds.append(Ended(batch.producer_id, open_ones.pop(batch.producer_id), batch.base_offset, batch.marker == ABORT))
+    endeds += [Ended(producer_id, first, None, aborted=False) for producer_id, first in open_ones.items()]
+    return sorted(endeds, key=lambda ended: ended.first_offset)
 
 
-def _belongs(batch: Batch, one: Ended) -> bool:
+def _belongs(batch: Batch, ended: Ended) -> bool:
     """Whether a batch is of an ended transaction."""
-    ours = batch.is_transactional and batch.producer_id == one.producer_id
-    return ours and one.first_offset <= batch.base_offset and (one.last_offset is None or batch.base_offset < one.last_offset)
+    ours = batch.is_transactional and batch.producer_id == ended.producer_id
+    return ours and ended.first_offset <= batch.base_offset and (ended.last_offset is None or batch.base_offset < ended.last_offset)

@@ -10,7 +10,7 @@ from kafka_forensics.simulation.scenarios_replication import REPLICATION
 from kafka_forensics.simulation.scenarios_transactions import TRANSACTIONS
 from kafka_forensics.simulation.transactions import Coordinator
 
-SCENARIOS: Final[dict[str, Scenario]] = {one.name: one for one in (*REPLICATION, *TRANSACTIONS)}
+SCENARIOS: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in (*REPLICATION, *TRANSACTIONS)}
 """In the order in which they are listed."""
 
 

@@ -160,8 +160,8 @@ def _two_partitions(h: History) -> tuple[Partition, Partition, Producer]:
 
 
 def _settle(h: History, *partitions: Partition) -> None:
-    for one in partitions:
-        h.settle(one, quiet=True)
+    for partition in partitions:
+        h.settle(partition, quiet=True)
     h.tell("followers fetch until nothing is left to copy")
 
 

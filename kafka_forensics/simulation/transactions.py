@@ -191,9 +191,9 @@ def time_out(cluster: Cluster, coordinator: Coordinator) -> list[str]:
 def open_since(replica: Replica, producer_id: int) -> int | None:
     """First offset of a producer's open transaction in a log, None without one."""
     first = None
-    for one in replica.batches:
-        if one.producer_id == producer_id and one.is_transactional:
-            first = None if one.marker else one.base_offset if first is None else first
+    for batch in replica.batches:
+        if batch.producer_id == producer_id and batch.is_transactional:
+            first = None if batch.marker else batch.base_offset if first is None else first
     return first
 
 

@@ -34,11 +34,11 @@ def truth(history: History, name: str) -> dict[str, Any]:
     return {
         "scenario": name,
         "protocol": cluster.protocol,
-        "steps": [{"step": one.step, "after_ms": one.after_ms, "what": one.what} for one in history.events],
+        "steps": [{"step": event.step, "after_ms": event.after_ms, "what": event.what} for event in history.events],
         "acknowledged": sorted(acknowledged(cluster)),
         "lost": sorted(lost(cluster)),
-        "partitions": [_partition(history, one) for one in cluster.partitions.values()],
-        "findings": [_finding(one) for one in history.expected],
+        "partitions": [_partition(history, partition) for partition in cluster.partitions.values()],
+        "findings": [_finding(expected) for expected in history.expected],
         "remarks": history.remarks,
     }
 
@@ -62,13 +62,13 @@ def not_read(history: History) -> set[int]:
 
 def at_the_end(history: History) -> Iterator[str]:
     """What consumers read at the end, and which acknowledged records are missing, in sentences."""
-    for one in history.readings:
-        where = f"{one.topic_partition[0]}-{one.topic_partition[1]}"
-        if one.read_uncommitted is None or one.read_committed is None:
+    for reading in history.readings:
+        where = f"{reading.topic_partition[0]}-{reading.topic_partition[1]}"
+        if reading.read_uncommitted is None or reading.read_committed is None:
             yield f"{where}: nobody leads, so nothing can be read."
             continue
-        yield f"{where}: read_uncommitted reads {named(one.read_uncommitted)}."
-        yield f"{where}: read_committed reads {named(one.read_committed)}."
+        yield f"{where}: read_uncommitted reads {named(reading.read_uncommitted)}."
+        yield f"{where}: read_committed reads {named(reading.read_committed)}."
     gone, hidden = sorted(lost(history.cluster)), sorted(not_read(history))
     if gone:
         yield f"Acknowledged, and on no broker any more: {named(gone)}."
@@ -103,7 +103,7 @@ def _elected(world: Cluster, where: TopicPartition, leader: int) -> Outcome:
     world.dead.update(world.brokers)
     world.fenced.update(world.brokers)
     partition.leader, partition.isr, partition.elr, partition.last_known_leader = -1, frozenset({leader}), frozenset(), None
-    logs = {broker: list(one.batches) for broker, one in partition.replicas.items()}
+    logs = {broker: list(replica.batches) for broker, replica in partition.replicas.items()}
     start(world, leader)
     if partition.leader != leader:
         run_election(world, partition, leader=leader, unclean=True)
@@ -124,7 +124,7 @@ def _follow(world: Cluster, partition: Partition, broker: int) -> int:
     before = replica.log_end_offset
     cuts = [*start(world, broker), hear(world, partition, broker)]
     done = fetch(world, partition, broker, limit=0)
-    ends = [one.end_offset for one in [*cuts, done.cut] if isinstance(one, Cut) and one.broker == broker]
+    ends = [cut.end_offset for cut in [*cuts, done.cut] if isinstance(cut, Cut) and cut.broker == broker]
     return min([before, *ends])
 
 
@@ -139,35 +139,40 @@ def _partition(history: History, partition: Partition) -> dict[str, Any]:
         "read_uncommitted": None if reading is None else reading.read_uncommitted,
         "read_committed": None if reading is None else reading.read_committed,
         "forks": [{"brokers": list(pair), "offset": offset} for pair, offset in forks(partition).items()],
-        "replicas": [_replica(one, history.cluster) for _, one in sorted(partition.replicas.items())],
+        "replicas": [_replica(replica, history.cluster) for _, replica in sorted(partition.replicas.items())],
         "elections": [
             {
-                "leader": one.leader,
+                "leader": outcome.leader,
                 "followers": [
                     {
-                        "broker": each.broker,
-                        "truncation_offset": each.truncation_offset,
-                        "lost": each.lost,
-                        "records": each.lost_ids,
+                        "broker": truncation.broker,
+                        "truncation_offset": truncation.truncation_offset,
+                        "lost": truncation.lost,
+                        "records": truncation.lost_ids,
                     }
-                    for each in one.followers
+                    for truncation in outcome.followers
                 ],
             }
-            for one in elections(history.cluster, partition.name)
+            for outcome in elections(history.cluster, partition.name)
         ],
     }
 
 
-def _replica(one: Replica, cluster: Cluster) -> dict[str, Any]:
+def _replica(replica: Replica, cluster: Cluster) -> dict[str, Any]:
     return {
-        "broker": one.broker,
-        "clean_shutdown": one.broker in cluster.clean,
-        "log_end_offset": one.log_end_offset,
-        "high_watermark": one.checkpointed,
-        "leader_epochs": [[each.leader_epoch, each.start_offset] for each in one.epochs],
+        "broker": replica.broker,
+        "clean_shutdown": replica.broker in cluster.clean,
+        "log_end_offset": replica.log_end_offset,
+        "high_watermark": replica.checkpointed,
+        "leader_epochs": [[entry.leader_epoch, entry.start_offset] for entry in replica.epochs],
         "batches": [
-            {"base_offset": each.base_offset, "leader_epoch": each.leader_epoch, "marker": each.marker, "records": _records(each)}
-            for each in one.batches
+            {
+                "base_offset": batch.base_offset,
+                "leader_epoch": batch.leader_epoch,
+                "marker": batch.marker,
+                "records": _records(batch),
+            }
+            for batch in replica.batches
         ],
     }
 
@@ -176,16 +181,16 @@ def _records(batch: Batch) -> list[int]:
     return [] if batch.marker else list(batch.ids)
 
 
-def _finding(one: Expected) -> dict[str, Any]:
+def _finding(expected: Expected) -> dict[str, Any]:
     return {
-        "kind": one.kind,
-        "severity": one.severity,
-        "topic": one.topic,
-        "partition": one.partition,
-        "broker": one.broker,
-        "offset_start": one.offset_start,
-        "offset_end": one.offset_end,
-        "held_by": one.held_by,
+        "kind": expected.kind,
+        "severity": expected.severity,
+        "topic": expected.topic,
+        "partition": expected.partition,
+        "broker": expected.broker,
+        "offset_start": expected.offset_start,
+        "offset_end": expected.offset_end,
+        "held_by": expected.held_by,
     }
 
 
@@ -202,9 +207,9 @@ def _offsets(batches: list[Batch]) -> Iterator[tuple[int, tuple[int, int]]]:
 
 def _ranges(offsets: list[int]) -> tuple[tuple[int, int], ...]:
     found: list[tuple[int, int]] = []
-    for one in sorted(offsets):
-        if found and found[-1][1] == one:
-            found[-1] = (found[-1][0], one + 1)
+    for offset in sorted(offsets):
+        if found and found[-1][1] == offset:
+            found[-1] = (found[-1][0], offset + 1)
         else:
-            found.append((one, one + 1))
+            found.append((offset, offset + 1))
     return tuple(found)

@@ -113,9 +113,9 @@ def scan_snapshots(
     given, options = reached_apart(snapshots, options)
     notes: list[str] = []
     gathered = gather_snapshots(snapshot_paths(given, options, order, notes), options)
-    found = compare_inputs(spark, gathered, options)
-    found.result.notes[:0] = notes
-    return with_views(found, options, json_document, changes_document)
+    compared = compare_inputs(spark, gathered, options)
+    compared.result.notes[:0] = notes
+    return with_views(compared, options, json_document, changes_document)
 
 
 def export(

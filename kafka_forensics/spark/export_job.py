@@ -73,7 +73,7 @@ def exported(
     result, witnesses = scan_probed(spark, inputs, options)
     reader = FactReader(inputs, options, result, witnesses, words, payloads)
     if not payloads:
-        result.findings = [without_payloads(one) for one in result.findings]
+        result.findings = [without_payloads(finding) for finding in result.findings]
     compiled = worth_compiling(sum(plan.bytes for plan in inputs.replicas))
     given = tasks(reader, names, split_bytes)
     shared = common(reader, target.token, where, compiled=compiled)
@@ -138,8 +138,8 @@ def _answers(spark: "SparkSession", shared: Common, reader: FactReader, given: l
     """What each task told. Raises UsageError where one could not write."""
     if not given:
         return
-    known = known_transactions(reader) if any(one.fact == "transactions" for one in given) else b""
-    columns = {"number": list(range(len(given))), "fact": [one.fact for one in given], "work": [one.work for one in given]}
+    known = known_transactions(reader) if any(task.fact == "transactions" for task in given) else b""
+    columns = {"number": list(range(len(given))), "fact": [task.fact for task in given], "work": [task.work for task in given]}
     answers = (
         small_table(spark, columns, WORK_SCHEMA)
         .repartitionByRange(len(given), "number")
@@ -149,12 +149,12 @@ def _answers(spark: "SparkSession", shared: Common, reader: FactReader, given: l
     lines: list[list[str]] = [[] for _ in given]
     for row in answers.to_pylist():
         lines[row["number"]].append(row["line"])
-    for one, found in zip(given, lines, strict=True):
+    for task, found in zip(given, lines, strict=True):
         if found.count(_DONE) != 1:
             raise ForensicsError("Spark did not give every task's answer once")
         said = [line for line in found if line]
         _require_none([problem for line in said if (problem := json.loads(line).get("problem")) is not None])
-        yield one, said
+        yield task, said
 
 
 def _write(shared: str, known: bytes, attempts: int, batches: Batches) -> Batches:

@@ -103,7 +103,7 @@ def scan_probed(spark: "SparkSession", inputs: Inputs, options: ScanOptions, siz
 def witnesses_of(spark: "SparkSession", inputs: Inputs, common: Common) -> Witnesses:
     """What the internal topics say, read by one task."""
     work = witness_work(inputs)
-    if not work.internal and len({one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}) < 2:
+    if not work.internal and len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) < 2:
         return Witnesses()
     asked = small_table(spark, {"packed": [pack(work)]}, "packed binary")
     rows = asked.mapInArrow(partial(_tell, pack(common), attempts_of(spark)), "packed binary")
@@ -149,10 +149,10 @@ def judged_slices(
 
             questions = [(number, question) for number in asked for question in answers[number].asked]
             with_plans = [(parts[number].replicas, question) for number, question in questions]
-            found = answered_keys(spark, judging.told, with_plans, sizes.work_bytes or LEAST_WORK)
+            key_answers = answered_keys(spark, judging.told, with_plans, sizes.work_bytes or LEAST_WORK)
             keys: dict[int, list[KeyAnswer]] = {number: [] for number in asked}
-            for (number, _), one in zip(questions, found, strict=True):
-                keys[number].append(one)
+            for (number, _), key_answer in zip(questions, key_answers, strict=True):
+                keys[number].append(key_answer)
             heads = heads_of(spark, asked, (pack(replace(parts[number], keys=keys[number])) for number in asked))
             of_asked = states.filter(states["slice"].isin(asked))
             again = put_together(heads, of_asked, len(asked), judging.there, asked)
@@ -160,8 +160,8 @@ def judged_slices(
     finally:
         if asking:
             states.unpersist()
-    for number, one in enumerate(packed):
-        yield answers[number] if number in answers else unpacked(judging.inputs, one)
+    for number, key_answer in enumerate(packed):
+        yield answers[number] if number in answers else unpacked(judging.inputs, key_answer)
 
 
 def _may_ask(one: "Slice | ChangeSlice", sizes: Sizes) -> bool:
@@ -173,9 +173,9 @@ def _may_ask(one: "Slice | ChangeSlice", sizes: Sizes) -> bool:
 
 def states_of(spark: "SparkSession", told: bytes, parts: Sequence[Slice], sizes: Sizes, *, deep: bool) -> "tuple[DataFrame, int]":
     """Rows of the states of all stretches, and how many works they come of; `told` is the packed `Common`."""
-    total = sum(plan.bytes for one in parts for plan in one.replicas)
+    total = sum(plan.bytes for part in parts for plan in part.replicas)
     suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
-    works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
+    works = [pack(work) for work in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
     asked = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
     spread = asked.repartitionByRange(max(len(works), 1), "work")
     return spread.mapInArrow(partial(fold_works_there, told, attempts_of(spark)), ROW_SCHEMA), len(works)

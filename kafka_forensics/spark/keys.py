@@ -36,8 +36,8 @@ def answered_keys(
 
     under_way = QuestionsUnderWay(asked)
     works = list(under_way.works(work_bytes))
-    numbers = {"work": list(range(len(works))), "log": [one.log for one in works]}
-    listed = small_table(spark, numbers | {"packed": [pack(one) for one in works]}, "work bigint, log bigint, packed binary")
+    numbers = {"work": list(range(len(works))), "log": [work.log for work in works]}
+    listed = small_table(spark, numbers | {"packed": [pack(work) for work in works]}, "work bigint, log bigint, packed binary")
     logs = [pack(one) for one in under_way.decided()]
     decided = small_table(spark, {"log": list(range(len(logs))), "decided": logs}, "log bigint, decided binary")
     given = (

@@ -47,7 +47,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _TRUTHS: Final = {"true": True, "false": False}
 Value = TypeVar("Value")
-_COPIED: Final = {each.value: each for each in (Reading.WHOLE, Reading.PARTIAL)}
+_COPIED: Final = {reading.value: reading for reading in (Reading.WHOLE, Reading.PARTIAL)}
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -117,10 +117,10 @@ def _names(told: Mapping[str, str], option: str) -> tuple[str, ...]:
 
 def _partitions(told: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
     ranges = []
-    for one in _names(told, "partitions"):
-        found = _RANGE.fullmatch(one)
+    for name in _names(told, "partitions"):
+        found = _RANGE.fullmatch(name)
         if found is None:
-            raise UsageError(f"partitions is {told['partitions']!r}: {one!r} is no number", hint="like partitions=0,2,4-7")
+            raise UsageError(f"partitions is {told['partitions']!r}: {name!r} is no number", hint="like partitions=0,2,4-7")
         ranges.append((int(found[1]), int(found[2] or found[1])))
     return tuple(ranges)
 

@@ -42,10 +42,10 @@ class KafkaLogReader(DataSourceReader):
         query, storage = self._query, self._options.storage
         with in_words():
             if self._snapshots is None:
-                return [FactTask(one) for one in plan_tasks(self._options.paths, query, storage)]
+                return [FactTask(task) for task in plan_tasks(self._options.paths, query, storage)]
             from kafka_forensics.facts.snapshots import plan_snapshots  # most reads are of one
 
-            return [FactTask(one) for one in plan_snapshots(self._snapshots, query, storage)]
+            return [FactTask(snapshot) for snapshot in plan_snapshots(self._snapshots, query, storage)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of a task, in the types that Spark takes."""
@@ -68,7 +68,7 @@ class KafkaLogReader(DataSourceReader):
         from kafka_forensics.wording import advice, message
 
         read = read_scan if self._snapshots is None else read_snapshots
-        return read(task, query, lambda one: (message(one), advice(one)), storage)
+        return read(task, query, lambda finding: (message(finding), advice(finding)), storage)
 
 
 def in_schema(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":

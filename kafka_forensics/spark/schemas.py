@@ -45,7 +45,7 @@ def spark_schema(fact: str, *, snapshots: bool = False) -> StructType:
     """Spark's schema of a fact; the meaning of each column is its comment. Raises UsageError if there is no such fact."""
     fields = fact_schema(fact, snapshots=snapshots)
     return StructType(
-        [StructField(one.name, spark_type(one.type), nullable=True, metadata={"comment": about(one)}) for one in fields]
+        [StructField(field.name, spark_type(field.type), nullable=True, metadata={"comment": about(field)}) for field in fields]
     )
 
 

@@ -58,30 +58,30 @@ def compare_inputs(spark: "SparkSession", gathered: "Mapping[str, Inputs]", opti
         common.deep, common.around = running.deep, surroundings(inputs)
         scans.append(common)
         snapshots.append(Snapshot(name, inputs, witnesses, running, disks_of(name, inputs, options), Words(inputs)))
-    parts = list(change_slices([one.inputs for one in snapshots], [one.words for one in snapshots]))
-    known = ChangesCommon(scans, [one.disks for one in snapshots])
-    told: list[Change] = []
+    parts = list(change_slices([snapshot.inputs for snapshot in snapshots], [snapshot.words for snapshot in snapshots]))
+    known = ChangesCommon(scans, [snapshot.disks for snapshot in snapshots])
+    changes: list[Change] = []
     findings: list[Finding] = []
     incomplete: list[Incomplete] = []
     for answer in _answers(spark, everything, parts, known, sizes) if parts else ():
         _take(answer, snapshots)
-        told += answer.compared.changes
+        changes += answer.compared.changes
         findings += answer.compared.findings
         incomplete += answer.compared.incomplete
-    results = {one.name: one.running.finish() for one in snapshots}
-    return Compared(finished(results, told, findings, incomplete, gathered), snapshots)
+    results = {snapshot.name: snapshot.running.finish() for snapshot in snapshots}
+    return Compared(finished(results, changes, findings, incomplete, gathered), snapshots)
 
 
 def _take(answer: ChangeAnswer, snapshots: list[Snapshot]) -> None:
     """Add a partition to the scan of each snapshot that has it."""
-    for one, snapshot in zip(answer.answers, snapshots, strict=True):
-        if one is None:
+    for slice_answer, snapshot in zip(answer.answers, snapshots, strict=True):
+        if slice_answer is None:
             continue
-        notice(snapshot.inputs, one.noticed)
-        snapshot.running.incomplete += one.incomplete
-        snapshot.running.findings += one.lone
-        if one.answer is not None:
-            snapshot.running.take(one.answer)
+        notice(snapshot.inputs, slice_answer.noticed)
+        snapshot.running.incomplete += slice_answer.incomplete
+        snapshot.running.findings += slice_answer.lone
+        if slice_answer.answer is not None:
+            snapshot.running.take(slice_answer.answer)
 
 
 def _answers(
@@ -93,7 +93,9 @@ def _answers(
     states: DataFrame | None = None
     works = 0
     for number, common in enumerate(known.scans):
-        found, count = states_of(spark, pack(common), [one.parts[number] for one in parts], sizes, deep=common.deep)
+        found, count = states_of(
+            spark, pack(common), [change_slice.parts[number] for change_slice in parts], sizes, deep=common.deep
+        )
         numbered = (col("replica") + lit(number * REPLICAS_A_SNAPSHOT)).cast("int")
         found = found.withColumn("replica", numbered)
         states = found if states is None else states.unionByName(found)

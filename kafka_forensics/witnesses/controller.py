@@ -115,12 +115,12 @@ def cleanup_policy(contexts: list[ReplicaContext]) -> str:
     `contexts` are of one partition's replicas, at least one: whichever tells has the word. It is unknown, too, where they are told
     different ones, as of topics of one name.
     """
-    told = {one.control.cleanup_policy for one in contexts if one.control is not None} - {None}
+    told = {context.control.cleanup_policy for context in contexts if context.control is not None} - {None}
     if contexts[0].topic in INTERNAL_TOPICS:
         return "compact"
     if told:
         return (told.pop() if len(told) == 1 else None) or "unknown"
-    return "compact" if any(one.compacted for one in contexts) else "unknown"
+    return "compact" if any(context.compacted for context in contexts) else "unknown"
 
 
 LastWord = tuple[int | None, int | None, list[int] | None, list[int] | None]
@@ -128,7 +128,7 @@ LastWord = tuple[int | None, int | None, list[int] | None, list[int] | None]
 
 def last_word(replicas: list[Replica]) -> LastWord:
     """Leader, leader epoch, ISR and replica assignment of a partition; None for each that is not known."""
-    control = next((one.context.control for one in replicas if one.context.control is not None), None)
+    control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
     if control is None:
         return None, None, None, None
     return control.leader, control.leader_epoch, control.isr, control.replica_assignment
@@ -142,7 +142,7 @@ def present_topic(groups: Sequence[Sequence[int]], replicas: Sequence[Replica]) 
 
     def spoken_of(group: Sequence[int]) -> int:
         contexts = [replicas[number].context for number in group]
-        said = [(one.control.topic_id, one.topic_id) for one in contexts if one.control is not None]
+        said = [(context.control.topic_id, context.topic_id) for context in contexts if context.control is not None]
         return 2 if any(ours == theirs for ours, theirs in said) else 1 if said else 0
 
     ranks = [spoken_of(group) for group in groups]
@@ -160,7 +160,7 @@ def _in_reading_order(plans: list[ReplicaPlan]) -> list[ReplicaPlan]:
         source = group[0].log_dir.source
         first = {segment.log.path: plan for plan in reversed(group) for segment in plan.directory.segments[:1] if segment.log}
         ordered += [first[path] for path in reading_order(source, first)]
-        ordered += [plan for plan in group if not any(plan is one for one in ordered)]
+        ordered += [plan for plan in group if not any(plan is replica_plan for replica_plan in ordered)]
     return ordered
 
 
@@ -234,7 +234,7 @@ def _batches(file: "ByteFile", columns: "NDArray[np.int64]") -> Iterator[tuple[i
 def _ends_with_damage(chunk: BatchChunk, good: "NDArray[np.bool_]") -> bool:
     """Whether what comes last in a stretch of a log is no good batch, and not what a stopped broker may leave."""
     last = int(chunk.columns[BatchColumn.POSITION, -1]) if chunk.rows else -1
-    damaged = [each.position for each in chunk.damage if each.kind not in HARMLESS_TAILS]
+    damaged = [damage.position for damage in chunk.damage if damage.kind not in HARMLESS_TAILS]
     return max(damaged, default=-1) > last or (last >= 0 and not bool(good[-1]))
 
 
@@ -329,7 +329,7 @@ def _replayed(reading: _Reading, log: AgreedLog, snapshots: list[tuple[int, int,
 def _add_unknown(unknown: UnknownKinds, reading: _Reading, key: _Key, batch: MetadataBatch) -> None:
     """Count the records of unknown kinds in a batch, at their place in the first copy."""
     plan, name, position, size = reading.places[key][0]
-    holders = [one.context.broker for one, _, _, _ in reading.places[key]]
+    holders = [replica_plan.context.broker for replica_plan, _, _, _ in reading.places[key]]
     for offset, record in batch.records:
         if record.is_unknown:
             place = plan.context.place(
@@ -341,7 +341,7 @@ def _add_unknown(unknown: UnknownKinds, reading: _Reading, key: _Key, batch: Met
 def _add_malformed(malformed: MalformedRecords, reading: _Reading, key: _Key, batch: MetadataBatch) -> None:
     """Add the records of a batch that could not be read, at their place in the first copy."""
     plan, name, position, size = reading.places[key][0]
-    holders = [one.context.broker for one, _, _, _ in reading.places[key]]
+    holders = [replica_plan.context.broker for replica_plan, _, _, _ in reading.places[key]]
 
     def found(offset: int, record: MetadataRecord) -> Finding:
         place = plan.context.place(name, byte_start=position, byte_end=position + size, offset_start=offset, offset_end=offset + 1)
@@ -396,7 +396,7 @@ def parse_snapshot(file: "ByteFile", offset: int) -> MetadataSnapshot | str:
                 return "no_header"
             if last == SNAPSHOT_HEADER:
                 first = next(decode_batch(data).iter_records(), None)
-                told = None if first is None else parse_control_record(first.key, first.value)
-                moment = -1 if told is None else int(told.fields.get("last_contained_log_timestamp", -1))
+                record = None if first is None else parse_control_record(first.key, first.value)
+                moment = -1 if record is None else int(record.fields.get("last_contained_log_timestamp", -1))
             batches.append(open_batch(data))
     return MetadataSnapshot(offset, moment, tuple(batches)) if last == SNAPSHOT_FOOTER else "no_footer"

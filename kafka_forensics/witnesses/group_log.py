@@ -83,9 +83,9 @@ def longest_first(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key: the copy whose last segment begins latest and is largest has the newest records."""
     last = max(
         (
-            (one.base_offset, one.log.size_in_bytes)
-            for one in plan.directory.segments
-            if one.log is not None and one.log.size_in_bytes
+            (segment.base_offset, segment.log.size_in_bytes)
+            for segment in plan.directory.segments
+            if segment.log is not None and segment.log.size_in_bytes
         ),
         default=(-1, 0),
     )
@@ -97,10 +97,10 @@ def _best(inputs: Inputs, plans: list[ReplicaPlan]) -> GroupLog:
     logs: list[GroupLog] = []
     for plan in plans:
         log = replay_log(inputs, plan, Superseded() if using_compiled() and plan.bytes >= WORTH_SKIPPING_BYTES else None)
-        if log.complete and all(log.end_offset >= one.end_offset for one in logs):
+        if log.complete and all(log.end_offset >= group_log.end_offset for group_log in logs):
             return log
         logs.append(log)
-    return max(logs, key=lambda one: one.end_offset)
+    return max(logs, key=lambda group_log: group_log.end_offset)
 
 
 def replay_log(inputs: Inputs, plan: ReplicaPlan, superseded: Superseded | None = None) -> GroupLog:
@@ -165,7 +165,7 @@ class _LogWalk:
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         if good.any():
             self._log.end_offset = max(self._log.end_offset, int(columns[BatchColumn.LAST_OFFSET, good].max()) + 1)
-        if not good.all() or any(one.kind not in HARMLESS_TAILS for one in chunk.damage):
+        if not good.all() or any(damage.kind not in HARMLESS_TAILS for damage in chunk.damage):
             self._log.complete = False
 
     def _inspect(

@@ -50,7 +50,7 @@ def _replayed(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, MalformedRec
     """One copy of a partition, as far as it can be read."""
     log = ShareLog(plan.context.partition, plan.context.broker)
     replay = ShareReplay(log)
-    found = MalformedRecords()
+    records = MalformedRecords()
     lost: list[tuple[int, int]] = []
     try:
         for batch in logged_records(plan, lost):
@@ -58,12 +58,12 @@ def _replayed(inputs: Inputs, plan: ReplicaPlan) -> tuple[ShareLog, MalformedRec
             for record in batch.records:
                 problem = _take(record, replay)
                 if problem is not None:
-                    found.add(partial(_malformed, plan, batch, record.offset, *problem))
+                    records.add(partial(_malformed, plan, batch, record.offset, *problem))
     except SourceError as error:
         inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         log.complete = False
     log.complete &= not lost
-    return replay.finish(), found
+    return replay.finish(), records
 
 
 def _take(record: PlainRecord | Record, replay: ShareReplay) -> tuple[str, str | None] | None:

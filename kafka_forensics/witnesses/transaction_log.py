@@ -28,12 +28,12 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
     for plan in inputs.internal:
         if plan.context.topic == TRANSACTION_STATE_TOPIC:
             copies.setdefault(plan.context.partition, []).append(plan)
-    if len({one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}) > 1:
+    if len({log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}) > 1:
         return TransactionLog(), []
     if not copies:
         return None, []
     together = TransactionLogReplay()
-    found = MalformedRecords()
+    records = MalformedRecords()
     for _, plans in sorted(copies.items()):
         first: tuple[TransactionLogReplay, MalformedRecords] | None = None
         for plan in sorted(plans, key=_reach, reverse=True):
@@ -44,15 +44,15 @@ def read_transaction_log(inputs: Inputs, partitions_known: int = 0) -> tuple[Tra
                 break
         if first is not None:
             together.merge(first[0])
-            found.take(first[1])
-    return together.finish([*copies, *range(partitions_known)]), found.findings()
+            records.take(first[1])
+    return together.finish([*copies, *range(partitions_known)]), records.findings()
 
 
 def _reach(plan: ReplicaPlan) -> tuple[object, ...]:
     """Sort key of copies: last leader epoch, then the last segment and its size, then the high watermark, then the lower id."""
     context = plan.context
     entries = [] if context.leader_epochs is None else context.leader_epochs.entries
-    logs = [(one.base_offset, one.log.size_in_bytes) for one in plan.directory.segments if one.log is not None]
+    logs = [(segment.base_offset, segment.log.size_in_bytes) for segment in plan.directory.segments if segment.log is not None]
     kind, number, name = broker_order(context.broker)
     epoch = max((entry.leader_epoch for entry in entries), default=-1)
     return epoch, max(logs, default=(-1, -1)), context.high_watermark or 0, -kind, -number, name
@@ -62,17 +62,17 @@ def _replayed(plan: ReplicaPlan, inputs: Inputs) -> tuple[TransactionLogReplay, 
     """One copy of a partition, replayed; None if it cannot be read."""
     replay = TransactionLogReplay()
     try:
-        found = _replay(plan, replay)
+        records = _replay(plan, replay)
     except SourceError as error:
         inputs.incomplete.append(Incomplete(typed_path(plan.log_dir.source, error.path), error.reason))
         return None
     replay.read(plan.context.partition, plan.context.broker)
-    return replay, found
+    return replay, records
 
 
 def _replay(plan: ReplicaPlan, replay: TransactionLogReplay) -> MalformedRecords:
     """Take every record of a copy, in offset order; those that are malformed. Raises SourceError."""
-    found = MalformedRecords()
+    records = MalformedRecords()
     partition = plan.context.partition
     lost: list[tuple[int, int]] = []
     behind = plan.context.segment_base_offsets[0] if plan.context.segment_base_offsets else 0
@@ -82,13 +82,13 @@ def _replay(plan: ReplicaPlan, replay: TransactionLogReplay) -> MalformedRecords
         for record in batch.records:
             problem = _take(record, partition, replay)
             if problem is not None:
-                found.add(partial(_malformed, plan, batch, record.offset, *problem))
+                records.add(partial(_malformed, plan, batch, record.offset, *problem))
             behind = record.offset + 1
         if batch.broken:
             replay.lost(partition, behind)
     if lost:
         replay.lost(partition, behind)
-    return found
+    return records
 
 
 def _take(record: PlainRecord | Record, partition: int, replay: TransactionLogReplay) -> tuple[str, str | None] | None:

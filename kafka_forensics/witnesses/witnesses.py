@@ -11,7 +11,7 @@ from kafka_forensics.witnesses.controller import read_controller
 def read_witnesses(inputs: Inputs) -> Witnesses:
     """Read every witness there is among the inputs, from `inputs.internal`."""
     witnesses = Witnesses()
-    clusters = {one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None} - {None}
+    clusters = {log_dir.meta.cluster_id for log_dir in inputs.log_dirs if log_dir.meta is not None} - {None}
     if not inputs.internal and len(clusters) < 2:
         return witnesses
     from kafka_forensics.analysis.replicas import malformed_findings  # these are not needed for a partition by itself
@@ -23,11 +23,11 @@ def read_witnesses(inputs: Inputs) -> Witnesses:
         witnesses.controller = controller.history
         witnesses.findings += controller.findings
     known = [partition for topic, partition in _partitions(witnesses) if topic == TRANSACTION_STATE_TOPIC]
-    witnesses.transaction_log, found = read_transaction_log(inputs, max(known, default=-1) + 1)
-    witnesses.findings += found
+    witnesses.transaction_log, findings = read_transaction_log(inputs, max(known, default=-1) + 1)
+    witnesses.findings += findings
     witnesses.groups = read_group_history(inputs)
     if witnesses.groups is not None:
-        witnesses.findings += [one for log in witnesses.groups.logs for one in malformed_findings(log)]
+        witnesses.findings += [finding for log in witnesses.groups.logs for finding in malformed_findings(log)]
     return witnesses
 
 

@@ -327,4 +327,4 @@ _SUBJECTS: Final = (
     topics,
     snapshots,
 )
-_WORDS: Final = _parse("".join(each.PROSE for each in _SUBJECTS))
+_WORDS: Final = _parse("".join(subject.PROSE for subject in _SUBJECTS))

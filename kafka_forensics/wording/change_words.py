@@ -44,41 +44,44 @@ _FURTHER: Final = {
 """What counts in the evidence say of more than the row is about."""
 
 
-def change_words(one: Change) -> str:
+def change_words(change: Change) -> str:
     """What happened to the range, without where: `cut off in epoch 0, replaced in epoch 2; 70 records; committed below 370`."""
-    told = [_what(one)]
-    if one.reason is not None:
-        told.append(REASONS.get(one.reason, one.reason.replace("_", " ")))
-    counts = [f"{amount} {noun if amount == 1 else plural}" for amount, noun, plural in _counts(one) if amount is not None]
+    told = [_what(change)]
+    if change.reason is not None:
+        told.append(REASONS.get(change.reason, change.reason.replace("_", " ")))
+    counts = [f"{amount} {noun if amount == 1 else plural}" for amount, noun, plural in _counts(change) if amount is not None]
     told += [", ".join(counts)] if counts else []
-    if one.committed_end is not None:
-        told.append(f"committed below {one.committed_end}, {_holders(one)}")
-    told += [words.format(count, "" if count == 1 else "s") for key, words in _FURTHER.items() if (count := one.evidence.get(key))]
+    if change.committed_end is not None:
+        told.append(f"committed below {change.committed_end}, {_holders(change)}")
+    told += [
+        words.format(count, "" if count == 1 else "s") for key, words in _FURTHER.items() if (count := change.evidence.get(key))
+    ]
     return "; ".join(told)
 
 
-def _holders(one: Change) -> str:
+def _holders(change: Change) -> str:
     """Who has what was committed of the range: all of it, parts of it, or nobody."""
-    parts = one.evidence.get("in_parts_on")
-    if one.held_by or not parts:
-        return f"still on {', '.join(map(str, one.held_by))}" if one.held_by else "on no replica given any more"
-    holders, lost = ", ".join(map(str, parts)), one.evidence.get("lost") or []
+    parts = change.evidence.get("in_parts_on")
+    if change.held_by or not parts:
+        return f"still on {', '.join(map(str, change.held_by))}" if change.held_by else "on no replica given any more"
+    holders, lost = ", ".join(map(str, parts)), change.evidence.get("lost") or []
     if not lost:
         return f"still on {holders}, a part each"
     if len(lost) > 1:
-        return (
-            f"still on {holders} but for {one.evidence.get('lost_offsets')} offsets among {offset_range(lost[0][0], lost[-1][1])}"
-        )
+        among = offset_range(lost[0][0], lost[-1][1])
+        return f"still on {holders} but for {change.evidence.get('lost_offsets')} offsets among {among}"
     return f"still on {holders} but for {offset_range(*lost[0])}"
 
 
-def _what(one: Change) -> str:
-    epochs = f" in epoch{'s' if len(one.leader_epochs) > 1 else ''} {_spanned(one.leader_epochs)}" if one.leader_epochs else ""
-    match one.kind:
+def _what(change: Change) -> str:
+    epochs = (
+        f" in epoch{'s' if len(change.leader_epochs) > 1 else ''} {_spanned(change.leader_epochs)}" if change.leader_epochs else ""
+    )
+    match change.kind:
         case ChangeKind.APPENDED:
             return f"appended{epochs}"
         case ChangeKind.TRUNCATED:
-            return f"cut off{epochs}" + ("" if one.replaced_by is None else f", replaced in epoch {one.replaced_by}")
+            return f"cut off{epochs}" + ("" if change.replaced_by is None else f", replaced in epoch {change.replaced_by}")
         case ChangeKind.CLEANED:
             return "cleaned"
         case ChangeKind.MOVED:
@@ -86,7 +89,7 @@ def _what(one: Change) -> str:
         case ChangeKind.NOT_COMPARED:
             return "not compared"
         case _:
-            return one.kind.value
+            return change.kind.value
 
 
 def _spanned(epochs: tuple[int, ...]) -> str:
@@ -96,7 +99,7 @@ def _spanned(epochs: tuple[int, ...]) -> str:
     return " and ".join(map(str, epochs))
 
 
-def _counts(one: Change) -> tuple[tuple[int | None, str, str], ...]:
-    if one.kind in (ChangeKind.UNCHANGED, ChangeKind.NOT_COMPARED):
+def _counts(change: Change) -> tuple[tuple[int | None, str, str], ...]:
+    if change.kind in (ChangeKind.UNCHANGED, ChangeKind.NOT_COMPARED):
         return ()
-    return (one.batches, "batch", "batches"), (one.records, "record", "records"), (one.bytes, "byte", "bytes")
+    return (change.batches, "batch", "batches"), (change.records, "record", "records"), (change.bytes, "byte", "bytes")

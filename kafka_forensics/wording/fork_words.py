@@ -59,7 +59,7 @@ def _cuts(finding: Finding) -> list[dict[str, Any]]:
 def successor(finding: Finding) -> str:
     """Whom the holders of a loss will follow: by name where the sides of the fork do not say it."""
     leaders, sides = finding.evidence.get("leaders"), _sides(finding)
-    told = [one for one in sides if one.get("brokers") == leaders]
+    told = [side for side in sides if side.get("brokers") == leaders]
     brokers, epoch = named_brokers(leaders), finding.evidence.get("latest_epoch")
     if brokers is None or (told and len(sides) == 2):
         return "the new leader"

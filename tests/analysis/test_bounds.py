@@ -46,7 +46,7 @@ def bounded(kind: type[FoldKind], log: Log, cuts: Iterable[int]) -> FoldKind:
 
 
 def places(findings: list[Finding]) -> set[tuple[str, str | None, int | None]]:
-    return {(one.kind, one.place.file, one.place.byte_start) for one in findings}
+    return {(finding.kind, finding.place.file, finding.place.byte_start) for finding in findings}
 
 
 CUTS = st.sets(st.integers(1, 30), min_size=2, max_size=12)
@@ -75,9 +75,16 @@ def test_forgetful_transactions_are_told_right(log: Log, cuts: set[int]) -> None
     fold = bounded(TransactionsFold, log, cuts)
     whole = log.fold(TransactionsFold)
 
-    def told(one: TransactionsFold) -> list[Any]:
-        stable = [one.last_stable_offset(limit, LOG_END) for limit in LIMITS]
-        return [one.counts(), one.empty_markers(), one.open_transactions(), one.endings(), one.ended().tolist(), stable]
+    def told(transactions_fold: TransactionsFold) -> list[Any]:
+        stable = [transactions_fold.last_stable_offset(limit, LOG_END) for limit in LIMITS]
+        return [
+            transactions_fold.counts(),
+            transactions_fold.empty_markers(),
+            transactions_fold.open_transactions(),
+            transactions_fold.endings(),
+            transactions_fold.ended().tolist(),
+            stable,
+        ]
 
     assert told(fold) == told(whole)
     runs = OffsetRuns(0)
@@ -112,8 +119,8 @@ def test_who_was_silent_longest_is_forgotten_and_met_anew() -> None:
             log.data(producer, 0, 10 * number, 10)
     log.data(1, 0, 900, 10).data(4, 0, 900, 10)
     fold = bounded(ProducersFold, log, (6, 12, 18, 24))
-    assert [one.evidence["producer_id"] for one in fold.findings(context())] == [4]
-    assert [one.evidence["producer_id"] for one in log.fold(ProducersFold).findings(context())] == [1, 4]
+    assert [finding.evidence["producer_id"] for finding in fold.findings(context())] == [4]
+    assert [finding.evidence["producer_id"] for finding in log.fold(ProducersFold).findings(context())] == [1, 4]
     assert set(fold.view()) == {1, 4}
 
 
@@ -122,7 +129,7 @@ def test_a_batch_that_continues_what_was_forgotten_is_left_alone() -> None:
     log = Log()
     for producer, sequence in ((1, 0), (2, 0), (3, 0), (1, 50), (1, 10)):
         log.data(producer, 0, sequence, 10)
-    assert [one.evidence["found_sequence"] for one in log.fold(ProducersFold).findings(context())] == [50]
+    assert [finding.evidence["found_sequence"] for finding in log.fold(ProducersFold).findings(context())] == [50]
     assert bounded(ProducersFold, log, (1, 2, 3)).findings(context()) == []
 
 
@@ -132,7 +139,7 @@ def test_a_batch_sent_twice_is_told_though_its_producer_came_back() -> None:
     for producer in (1, 2, 3, 1, 1):
         log.data(producer, 0, 0, 10)
     fold = bounded(ProducersFold, log, (1, 2, 3))
-    assert [(one.kind, one.evidence["first_offset"]) for one in fold.findings(context())] == [("DUPLICATE_BATCH", 30)]
+    assert [(finding.kind, finding.evidence["first_offset"]) for finding in fold.findings(context())] == [("DUPLICATE_BATCH", 30)]
     fold.close()
     assert len(fold.findings(context())) == 1
 
@@ -144,7 +151,7 @@ def test_a_closed_fold_tells_what_an_open_one_tells(monkeypatch: pytest.MonkeyPa
     log.data(3, 0, 0, 10, base_offset=log.rows[3].values[BatchColumn.BASE_OFFSET])
     fold = log.fold(ProducersFold)
     expected = fold.findings(context())
-    assert {one.kind for one in expected} == {"PRODUCER_SEQ_GAP", "DUPLICATE_BATCH"}
+    assert {finding.kind for finding in expected} == {"PRODUCER_SEQ_GAP", "DUPLICATE_BATCH"}
     monkeypatch.setattr(bounds, "SETTLED_ABOVE", 0)
     fold.close()
     assert fold.findings(context()) == expected
@@ -159,7 +166,7 @@ def test_of_too_many_open_transactions_the_oldest_are_kept(monkeypatch: pytest.M
         log.transactional(number, 0)
     log.marker(0, 0, COMMIT)
     fold = bounded(TransactionsFold, log, range(1, 21))
-    assert [one.first_offset for one in fold.open_transactions()][:2] == [1, 2]
+    assert [transaction.first_offset for transaction in fold.open_transactions()][:2] == [1, 2]
     assert fold.last_stable_offset(None, 21) == 1
     assert fold.counts().committed == 1
     assert (fold.counts().open or 0) <= 4
@@ -244,10 +251,10 @@ def _without_position(values: dict[BatchColumn, int]) -> dict[str, int]:
 @given(logs(most=30), CUTS, st.integers(0, 5))
 def test_letting_go_of_endings_says_nothing_new(log: Log, cuts: set[int], wrong: int) -> None:
     entries: dict[int, list[AbortedTxn]] = {row.segment: [] for row in log.rows}
-    for number, one in enumerate(log.fold(TransactionsFold).endings()):
-        if one.is_abort and one.first_offset >= 0 and number != wrong:
-            rows = entries[one.ends[0]]
-            rows.append(AbortedTxn(one.producer_id, one.first_offset, one.last_offset, 0, position=34 * len(rows)))
+    for number, ending in enumerate(log.fold(TransactionsFold).endings()):
+        if ending.is_abort and ending.first_offset >= 0 and number != wrong:
+            rows = entries[ending.ends[0]]
+            rows.append(AbortedTxn(ending.producer_id, ending.first_offset, ending.last_offset, 0, position=34 * len(rows)))
     found = places(compared(log, entries, cuts))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "MAX_ENDINGS", 10**6)

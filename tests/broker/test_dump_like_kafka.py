@@ -50,7 +50,7 @@ def files_of_all_copies(
     groups_of_every_kind: Path,
 ) -> list[Laid]:
     rounds = [tree for one in elections.rounds for tree in (one.before, one.after)]
-    histories = [tree for one in (old_history, new_history) for tree in (one.between, one.after)]
+    histories = [tree for history in (old_history, new_history) for tree in (history.between, history.after)]
     return lay_out([SAMPLE_LOGS, real_base.root, broker_copies, *rounds, *histories, *moving, groups_of_every_kind], layout)
 
 

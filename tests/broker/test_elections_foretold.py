@@ -33,10 +33,10 @@ def plans_and_outcomes(elections: Held) -> dict[tuple[int, str], Election]:
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
 def test_an_election_goes_as_planned(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
-    one = seen[which]
-    leaders = tuple(each.leader for each in foretold_leaders(one.planned, one.done.steps))
-    assert leaders == one.real.leaders
-    assert foretold(one.planned, leaders) == one.real
+    election = seen[which]
+    leaders = tuple(elected.leader for elected in foretold_leaders(election.planned, election.done.steps))
+    assert leaders == election.real.leaders
+    assert foretold(election.planned, leaders) == election.real
 
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
@@ -45,35 +45,37 @@ def test_the_steps_say_whether_the_first_to_start_must_be_forced(
 ) -> None:
     """All others are down, as the steps want those to be that could be elected in its place. Where they say that any order will do,
     somebody leads once all are there, not always the first alone."""
-    one = seen[which]
-    first, control = one.done.steps[0], one.planned.given.control
-    candidate = one.planned.candidate(first)
+    election = seen[which]
+    first, control = election.done.steps[0], election.planned.given.control
+    candidate = election.planned.candidate(first)
     assert candidate is not None
     assert control is not None
-    steps = one.planned.steps(candidate)
+    steps = election.planned.steps(candidate)
     if steps.any_order:
-        assert one.real.leaders[-1] in BROKERS
+        assert election.real.leaders[-1] in BROKERS
     else:
         by_itself = not steps.unclean or bool(control.unclean_enabled)
-        assert one.real.leaders[0] == (first if by_itself else -1)
+        assert election.real.leaders[0] == (first if by_itself else -1)
 
 
 @pytest.mark.parametrize("which", ELECTIONS, ids=lambda which: f"{which[1]}, round {which[0]}")
 def test_brokers_say_that_they_cut_there(seen: dict[tuple[int, str], Election], which: tuple[int, str]) -> None:
     """Their own log names every cut that takes something away, and no other."""
-    one, topic = seen[which], which[1]
-    ends = {each.broker: each.log_end_offset for each in one.planned.given.replicas}
-    expected = {broker: cut for broker, cut in one.real.cuts.items() if cut < ends[broker]}
-    assert {broker: one.done.truncated[broker, topic] for broker in BROKERS if (broker, topic) in one.done.truncated} == expected
+    election, topic = seen[which], which[1]
+    ends = {replica.broker: replica.log_end_offset for replica in election.planned.given.replicas}
+    expected = {broker: cut for broker, cut in election.real.cuts.items() if cut < ends[broker]}
+    assert {
+        broker: election.done.truncated[broker, topic] for broker in BROKERS if (broker, topic) in election.done.truncated
+    } == expected
 
 
 def test_there_were_enough_elections_of_every_kind(seen: dict[tuple[int, str], Election]) -> None:
     assert len(seen) >= 20
-    kinds = {each.kind for one in seen.values() for each in foretold_leaders(one.planned, one.done.steps)}
+    kinds = {elected.kind for election in seen.values() for elected in foretold_leaders(election.planned, election.done.steps)}
     assert kinds >= {"elr", "last-known-leader", "unclean"}
-    assert sum(any(one.real.lost.values()) for one in seen.values()) >= 8
-    assert sum(bool(one.done.killed) for one in seen.values()) >= 16
-    assert sum(one.real.leaders[one.done.steps.index(FORCE) - 1] < 0 for one in seen.values()) >= 4
+    assert sum(any(election.real.lost.values()) for election in seen.values()) >= 8
+    assert sum(bool(election.done.killed) for election in seen.values()) >= 16
+    assert sum(election.real.leaders[election.done.steps.index(FORCE) - 1] < 0 for election in seen.values()) >= 4
 
 
 def test_nodes_listen_on_loopback_alone(elections: Held) -> None:

@@ -33,7 +33,7 @@ from tests.support.faults_verdict import scan
 pytestmark = pytest.mark.broker
 
 TAKEN = [copy for copy in COPIES if copy != READ]
-COVERED = {(one.copy, one.topic) for one in MADE}
+COVERED = {(made.copy, made.topic) for made in MADE}
 UNSAID = [(copy, topic) for copy in TAKEN for topic in TOPICS if (copy, topic) not in COVERED]
 
 
@@ -61,7 +61,7 @@ def spelled(row: Told, numbers: dict[int, int]) -> Told:
     return partition, kind, severity, broker, known[0], known[1], holders
 
 
-@pytest.mark.parametrize("made", MADE, ids=[f"{one.fault} {one.done}" for one in MADE])
+@pytest.mark.parametrize("made", MADE, ids=[f"{made.fault} {made.done}" for made in MADE])
 def test_what_brokers_did_is_told(told: dict[str, dict[str, Counter[Told]]], numbers: dict[int, int], made: Made) -> None:
     assert told[made.copy].get(made.topic, Counter()) == Counter(spelled(row, numbers) for row in made.told)
 
@@ -90,7 +90,7 @@ def test_the_fork_is_cut_where_the_brokers_cut_it(broker_copies: Path, numbers: 
     """The dead leader went on behind the fork; once back it ends as the others do."""
     before, after = (read_log(broker_copies / copy / "b1" / "fork-0") for copy in (FORKED, AFTER))
     assert before.next_offset > numbers[FORK]
-    assert [one.start_offset for one in after.epochs[:2]] == [0, numbers[FORK]]
+    assert [entry.start_offset for entry in after.epochs[:2]] == [0, numbers[FORK]]
     assert after.next_offset == numbers[GROWN]
 
 
@@ -102,15 +102,15 @@ def test_what_was_lost_was_there(broker_copies: Path) -> None:
 def test_a_scan_of_one_dead_broker_alone_claims_no_loss(broker_copies: Path) -> None:
     """Its own files know nothing of the election."""
     result = local.scan([str(broker_copies / UNCLEAN / "b2")], ScanOptions(jobs=1))
-    above = {(one.place.topic, one.kind) for one in result.findings if one.severity.value != "info"}
+    above = {(finding.place.topic, finding.kind) for finding in result.findings if finding.severity.value != "info"}
     assert above == {("hanging", "TXN_HANGING"), ("fenced", "TXN_LATE_WRITE"), ("skipping", "PRODUCER_SEQ_GAP")}
 
 
 def test_a_log_that_shrinks_under_a_scan_is_said_to(broker_story: Story) -> None:
     [log] = [
-        one.evidence
-        for one in broker_story.disturbed["shrinks"].findings
-        if one.kind == "EVIDENCE_CHANGED" and one.place.file == f"shrinks-0/{0:020d}.log"
+        finding.evidence
+        for finding in broker_story.disturbed["shrinks"].findings
+        if finding.kind == "EVIDENCE_CHANGED" and finding.place.file == f"shrinks-0/{0:020d}.log"
     ]
     assert log["after"]["size"] < log["before"]["size"]
 

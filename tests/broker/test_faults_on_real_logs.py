@@ -30,7 +30,7 @@ def test_untouched_logs_of_real_brokers_are_clean(real_base: Brokers) -> None:
     assert result.totals.bytes_damaged == result.totals.bytes_skipped == 0
     [partition] = [one for one in result.partitions if one.topic == "t"]
     assert partition.agreement.kind == "identical"
-    assert [one.log_end_offset for one in partition.replicas] == [LOG_END] * 3
+    assert [replica.log_end_offset for replica in partition.replicas] == [LOG_END] * 3
     assert partition.replicas[0].transactions.aborted == 3
 
 
@@ -53,7 +53,7 @@ def test_a_fault_is_told_as_in_written_logs(
     result = scanned(case, real)
     wanted = expected(case, answer(scanned(case, written)), untouched)
     assert answer(result) == wanted
-    above_info = [one for one in result.findings if one.severity is not Severity.INFO]
+    above_info = [finding for finding in result.findings if finding.severity is not Severity.INFO]
     assert not (case.control and above_info)
     assert case.control or wanted - untouched
 

@@ -16,12 +16,14 @@ def test_a_future_copy_is_no_replica(moving: list[Path]) -> None:
     result = scan(moving)
     assert {row[0] for row in said(result)} <= {"RISKY_CONFIG", "HW_UNKNOWN"}
     assert {row[1] for row in said(result)} <= {"info"}
-    [moved] = [one for one in result.partitions if one.topic == TOPIC]
-    assert [one.log_end_offset for one in moved.replicas] == [RECORDS]
+    [moved] = [partition for partition in result.partitions if partition.topic == TOPIC]
+    assert [replica.log_end_offset for replica in moved.replicas] == [RECORDS]
 
 
 def test_without_the_directory_it_comes_from_it_holds_what_it_has(moving: list[Path]) -> None:
     [target] = [directory for directory in moving if any(directory.glob(f"{TOPIC}-0.*-future"))]
-    [held] = [one for one in scan([target]).findings if one.severity.value == "info" and one.kind == "LEFTOVER_HOLDS_DATA"]
+    [held] = [
+        finding for finding in scan([target]).findings if finding.severity.value == "info" and finding.kind == "LEFTOVER_HOLDS_DATA"
+    ]
     assert (held.place.offset_start, held.evidence["suffix"]) == (0, "future")
     assert 0 < (held.place.offset_end or 0) < RECORDS

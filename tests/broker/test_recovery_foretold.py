@@ -72,135 +72,135 @@ def untouched(_: Partition) -> None:
     pass
 
 
-def flip_first(one: Partition) -> None:
-    one.flip(0, 4)
+def flip_first(partition: Partition) -> None:
+    partition.flip(0, 4)
 
 
-def flip_walked(one: Partition) -> None:
-    one.flip(2, 5)
+def flip_walked(partition: Partition) -> None:
+    partition.flip(2, 5)
 
 
-def flip_active(one: Partition) -> None:
-    one.flip(-1, 0)
+def flip_active(partition: Partition) -> None:
+    partition.flip(-1, 0)
 
 
-def tear(one: Partition) -> None:
-    log = one.file(-1)
+def tear(partition: Partition) -> None:
+    log = partition.file(-1)
     log.write_bytes(log.read_bytes()[:-200])
 
 
-def zeros_in_walked(one: Partition) -> None:
-    log = one.file(2)
+def zeros_in_walked(partition: Partition) -> None:
+    log = partition.file(2)
     log.write_bytes(log.read_bytes() + bytes(4096))
 
 
-def endless_length(one: Partition) -> None:
-    one.put(2, one.batches(2)[3][0] + 8, struct.pack(">i", 2**31 - 1))
+def endless_length(partition: Partition) -> None:
+    partition.put(2, partition.batches(2)[3][0] + 8, struct.pack(">i", 2**31 - 1))
 
 
-def older_copy(one: Partition) -> None:
-    start, end = one.batches(0)[1]
-    log = one.file(-1)
-    log.write_bytes(log.read_bytes() + one.file(0).read_bytes()[start:end])
+def older_copy(partition: Partition) -> None:
+    start, end = partition.batches(0)[1]
+    log = partition.file(-1)
+    log.write_bytes(log.read_bytes() + partition.file(0).read_bytes()[start:end])
 
 
-def older_copy_of_its_own(one: Partition) -> None:
+def older_copy_of_its_own(partition: Partition) -> None:
     """A copy of the active segment's second batch behind its last: index entries of it go back."""
-    start, end = one.batches(-1)[1]
-    log = one.file(-1)
+    start, end = partition.batches(-1)[1]
+    log = partition.file(-1)
     log.write_bytes(log.read_bytes() + log.read_bytes()[start:end])
 
 
-def no_index_below(one: Partition) -> None:
-    one.flip(1, 5)
-    one.file(1, "index").unlink()
+def no_index_below(partition: Partition) -> None:
+    partition.flip(1, 5)
+    partition.file(1, "index").unlink()
 
 
-def no_index_active(one: Partition) -> None:
-    one.flip(-1, 1)
-    one.file(-1, "index").unlink()
+def no_index_active(partition: Partition) -> None:
+    partition.flip(-1, 1)
+    partition.file(-1, "index").unlink()
 
 
-def magic_three(one: Partition) -> None:
-    one.put(2, one.batches(2)[3][0] + 16, b"\3")
+def magic_three(partition: Partition) -> None:
+    partition.put(2, partition.batches(2)[3][0] + 16, b"\3")
 
 
-def swap_in(one: Partition) -> None:
+def swap_in(partition: Partition) -> None:
     """The second segment without its last two batches waits to replace the second and nothing else."""
-    log = one.file(1)
-    cut = one.batches(1)[-2][0]
+    log = partition.file(1)
+    cut = partition.batches(1)[-2][0]
     log.with_name(f"{log.name}.swap").write_bytes(log.read_bytes()[:cut])
 
 
-def half_split(one: Partition) -> None:
-    log = one.file(1)
+def half_split(partition: Partition) -> None:
+    log = partition.file(1)
     log.with_name(f"{log.name}.swap").write_bytes(b"")
     log.with_name(f"{log.name}.cleaned").write_bytes(b"")
 
 
-def empty_swap_of_active(one: Partition) -> None:
-    log = one.file(-1)
+def empty_swap_of_active(partition: Partition) -> None:
+    log = partition.file(-1)
     log.with_name(f"{log.name}.swap").write_bytes(b"")
 
 
-def index_beyond(one: Partition) -> None:
-    index = one.file(-1, "index")
+def index_beyond(partition: Partition) -> None:
+    index = partition.file(-1, "index")
     index.write_bytes(index.read_bytes() + struct.pack(">ii", 500, 1 << 20))
 
 
-def index_into_batch(one: Partition) -> None:
-    index = one.file(-1, "index")
+def index_into_batch(partition: Partition) -> None:
+    index = partition.file(-1, "index")
     relative, position = struct.unpack(">ii", index.read_bytes()[-8:])
     index.write_bytes(index.read_bytes()[:-8] + struct.pack(">ii", relative, position + 3))
 
 
-def no_logs(one: Partition) -> None:
-    for path in one.logs:
+def no_logs(partition: Partition) -> None:
+    for path in partition.logs:
         path.unlink()
 
 
-def lost_tail(one: Partition) -> None:
-    for path in one.directory.glob(f"{one.logs[-1].stem}.*"):
+def lost_tail(partition: Partition) -> None:
+    for path in partition.directory.glob(f"{partition.logs[-1].stem}.*"):
         path.unlink()
 
 
-def write_on(one: Partition, *batches: bytes) -> None:
+def write_on(partition: Partition, *batches: bytes) -> None:
     """Put batches in the place of the active segment's last three, whose index entries go: a full index would end the start."""
-    cut = one.batches(-1)[-3][0]
-    log, index = one.file(-1), one.file(-1, "index")
+    cut = partition.batches(-1)[-3][0]
+    log, index = partition.file(-1), partition.file(-1, "index")
     log.write_bytes(log.read_bytes()[:cut] + b"".join(batches))
     kept = [entry for entry in struct.iter_unpack(">ii", index.read_bytes()) if 0 < entry[1] < cut]
     index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in kept))
 
 
-def unreadable_marker(one: Partition) -> None:
+def unreadable_marker(partition: Partition) -> None:
     """An ABORT whose key is cut short: it ends the walk, is kept, and ends the replay behind the walk."""
-    write_on(one, of_producer(LATER), odd_marker(LATER + 1, b"\0\0", bytes(6)), of_producer(LATER + 2))
+    write_on(partition, of_producer(LATER), odd_marker(LATER + 1, b"\0\0", bytes(6)), of_producer(LATER + 2))
 
 
-def short_marker(one: Partition) -> None:
+def short_marker(partition: Partition) -> None:
     """An ABORT whose value is cut off behind its version."""
-    write_on(one, of_producer(LATER), odd_marker(LATER + 1, bytes(4), bytes(2)))
+    write_on(partition, of_producer(LATER), odd_marker(LATER + 1, bytes(4), bytes(2)))
 
 
-def foreign_marker(one: Partition) -> None:
+def foreign_marker(partition: Partition) -> None:
     """A control record of a leader's under a producer's id."""
-    write_on(one, of_producer(LATER), odd_marker(LATER + 1, b"\0\0\0\2", bytes(6)))
+    write_on(partition, of_producer(LATER), odd_marker(LATER + 1, b"\0\0\0\2", bytes(6)))
 
 
-def data_outside_its_transaction(one: Partition) -> None:
-    write_on(one, of_producer(LATER), of_producer(LATER + 1, is_transactional=False))
+def data_outside_its_transaction(partition: Partition) -> None:
+    write_on(partition, of_producer(LATER), of_producer(LATER + 1, is_transactional=False))
 
 
-def aborts_out_of_order(one: Partition) -> None:
+def aborts_out_of_order(partition: Partition) -> None:
     other = PRODUCER + 1
-    write_on(one, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 2, other))
+    write_on(partition, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 2, other))
 
 
-def two_transactions(one: Partition) -> None:
+def two_transactions(partition: Partition) -> None:
     """Ordinary ones, one within the other, both aborted: nothing is cut."""
     other = PRODUCER + 1
-    write_on(one, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 3, other))
+    write_on(partition, of_producer(LATER), of_producer(LATER + 1, other), marker(LATER + 2), marker(LATER + 3, other))
 
 
 AFTER_A_CRASH: dict[str, Callable[[Partition], None]] = {
@@ -267,7 +267,7 @@ class Lab:
     def foretold(self) -> dict[str, RecoveryOutlook]:
         result = local.scan([str(self.log_dir)], ScanOptions(jobs=1))
         assert not result.incomplete
-        outlooks = {one.topic: one.replicas[0].recovery for one in result.partitions}
+        outlooks = {partition.topic: partition.replicas[0].recovery for partition in result.partitions}
         return {topic: outlook for topic, outlook in outlooks.items() if topic in AFTER_A_CRASH and outlook is not None}
 
     def offsets(self) -> dict[str, tuple[int, int]]:
@@ -327,13 +327,13 @@ def test_log_ends_are_those_foretold(lab: Lab, clean: bool) -> None:
         real = lab.offsets()
     finally:
         lab.cluster.stop(1)
-    expected = {topic: (one.log_start_offset, one.log_end_offset) for topic, one in foretold.items()}
+    expected = {topic: (outlook.log_start_offset, outlook.log_end_offset) for topic, outlook in foretold.items()}
     assert expected == real
     assert real["untouched"] == (0, WRITTEN)
 
 
-def small_length(one: Partition) -> None:
-    one.put(-1, one.batches(-1)[-1][0] + 8, struct.pack(">i", 5))
+def small_length(partition: Partition) -> None:
+    partition.put(-1, partition.batches(-1)[-1][0] + 8, struct.pack(">i", 5))
 
 
 REFUSED = [

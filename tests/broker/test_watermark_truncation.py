@@ -25,15 +25,15 @@ def answers(tree: Path) -> list[Row]:
 def told(result: ScanResult) -> list[Row]:
     return [
         (
-            one.kind,
-            one.severity.value,
-            one.place.broker,
-            one.place.offset_start,
-            one.place.offset_end,
-            tuple(one.evidence["held_by"]) if "held_by" in one.evidence else None,
+            finding.kind,
+            finding.severity.value,
+            finding.place.broker,
+            finding.place.offset_start,
+            finding.place.offset_end,
+            tuple(finding.evidence["held_by"]) if "held_by" in finding.evidence else None,
         )
-        for one in result.findings
-        if one.place.topic == TOPIC
+        for finding in result.findings
+        if finding.place.topic == TOPIC
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_plan_says_what_old_brokers_do_next(old_history: History) -> None:
     candidate = planned.candidate(3)
     assert candidate is not None
     assert planned.plan.truncate_by == "high-watermark"
-    cuts = {one.broker: (one.truncation_offset, one.kept) for one in candidate.followers}
+    cuts = {follower_plan.broker: (follower_plan.truncation_offset, follower_plan.kept) for follower_plan in candidate.followers}
     assert cuts == {1: (len(AFTER), ((0, len(AFTER)),)), 2: (0, ())}
     assert (candidate.committed, candidate.at_least, candidate.at_most) == (10, 7, 10)
 

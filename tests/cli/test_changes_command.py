@@ -181,7 +181,7 @@ def test_snapshots_are_chosen_and_put_in_order(run: Run, trees: Snapshots) -> No
     ],
 )
 def test_what_makes_no_sense_is_said(run: Run, trees: Snapshots, arguments: list[str], words: str) -> None:
-    status, out, err = run(*(each.format(root=trees.root) for each in arguments))
+    status, out, err = run(*(argument.format(root=trees.root) for argument in arguments))
     assert (status, out) == (2, "")
     assert words in err
     assert "hint:" in err or "cannot" in err or "given as" in err or "nowhere" in err or "inside" in err

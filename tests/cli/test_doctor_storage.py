@@ -9,7 +9,7 @@ from kafka_forensics.cli import doctor_checks
 
 
 def storage_rows() -> dict[str, tuple[str, str, bool]]:
-    return {one.name: (one.status, one.detail, one.needed) for one in doctor_checks._storage()}
+    return {check.name: (check.status, check.detail, check.needed) for check in doctor_checks._storage()}
 
 
 def test_back_ends_of_pyarrow_and_fsspec_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,9 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def dumped(*arguments: object) -> str:
         status = outcome(["dump", *map(str, arguments)])
-        said = capsys.readouterr()
-        assert status == 0, said.err
-        return said.out
+        capture_result = capsys.readouterr()
+        assert status == 0, capture_result.err
+        return capture_result.out
 
     return dumped
 
@@ -248,9 +248,9 @@ def test_kafka_s_format_goes_on_with_the_next_file(run: Run, tmp_path: Path) -> 
 )
 def test_wrong_questions_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert outcome(["dump", str(IDEMPOTENT), *arguments]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("error: ")
+    capture_result = capsys.readouterr()
+    assert capture_result.out == ""
+    assert capture_result.err.startswith("error: ")
 
 
 def test_a_file_that_is_not_kafka_s_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -33,12 +33,12 @@ def test_lines_equal_those_of_kafka_s_tool(
     path = GOLDEN / "inputs" / case["file"]
     monkeypatch.chdir(path.parent)
     status = outcome(["dump", path.name, "--format", "kafka-dump-log", *case["arguments"]])
-    said = capsys.readouterr()
+    capture_result = capsys.readouterr()
     assert status == 0
-    assert said.out.split("\n") == [*golden_lines(case), ""]
-    assert (EXITS_EARLY in said.err) == bool(case["exit_code"])
+    assert capture_result.out.split("\n") == [*golden_lines(case), ""]
+    assert (EXITS_EARLY in capture_result.err) == bool(case["exit_code"])
     if not case["exit_code"]:
-        assert said.err.splitlines() == [line for line in case["stderr"].splitlines() if line]
+        assert capture_result.err.splitlines() == [line for line in case["stderr"].splitlines() if line]
 
 
 def test_no_case_is_left_out_and_every_decoder_has_one() -> None:

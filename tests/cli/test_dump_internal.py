@@ -86,8 +86,8 @@ def test_records_of_the_controller_s_log(run: Run, tmp_path: Path) -> None:
 def test_credentials_are_shown_with_payloads_only(run: Run, tmp_path: Path) -> None:
     path = put(tmp_path, "__cluster_metadata-0", (None, write_metadata_record(11, 0, CREDENTIAL)))
     public = {"name": "alice", "mechanism": 2, "iterations": 4096}
-    assert [one["value"] for one in details(run, path)] == [public]
-    assert [one["value"] for one in details(run, path, "--show-payloads")] == [CREDENTIAL]
+    assert [detail["value"] for detail in details(run, path)] == [public]
+    assert [detail["value"] for detail in details(run, path, "--show-payloads")] == [CREDENTIAL]
 
 
 def test_committed_offsets_and_what_clients_keep_with_them(run: Run, tmp_path: Path) -> None:

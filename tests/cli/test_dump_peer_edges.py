@@ -45,10 +45,10 @@ def test_a_time_index_ends_where_the_segment_cannot_be_read(tmp_path: Path, caps
     assert outcome(["dump", str(sound), *FORMAT]) == 0
     assert "timestamp: 0 offset: 0" in capsys.readouterr().out
     assert outcome(["dump", str(reserved), *FORMAT]) == 0
-    said = capsys.readouterr()
-    assert "timestamp: 0" not in said.out
-    assert said.err.startswith("Kafka's tool ends ")
-    assert "Found record size 0 smaller than minimum record overhead (14)" in said.err
+    capture_result = capsys.readouterr()
+    assert "timestamp: 0" not in capture_result.out
+    assert capture_result.err.startswith("Kafka's tool ends ")
+    assert "Found record size 0 smaller than minimum record overhead (14)" in capture_result.err
 
 
 def test_complaints_of_a_log_name_its_path(

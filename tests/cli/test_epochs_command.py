@@ -28,8 +28,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def epochs(*arguments: object) -> tuple[int, str, str]:
         status = outcome(["epochs", *map(str, arguments)])
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        capture_result = capsys.readouterr()
+        return status, capture_result.out, capture_result.err
 
     return epochs
 

@@ -88,10 +88,10 @@ def test_page_of_an_incident(capsys: pytest.CaptureFixture[str], name: str) -> N
 
 
 def test_every_incident_has_a_page_by_its_row_and_by_its_issue(capsys: pytest.CaptureFixture[str]) -> None:
-    for one in SIGNATURES:
-        for name in (one.incident, *([] if one.issue is None else [one.issue, one.issue.split(" ")[0]])):
+    for signature in SIGNATURES:
+        for name in (signature.incident, *([] if signature.issue is None else [signature.issue, signature.issue.split(" ")[0]])):
             page = answered(capsys, "explain", name)
-            assert all(f"- {each.text}\n" in page for each in one.conditions), name
+            assert all(f"- {condition.text}\n" in page for condition in signature.conditions), name
     assert answered(capsys, "explain", "d9").count("\n# d9: ") + 1 == 2
 
 

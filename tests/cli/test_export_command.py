@@ -14,8 +14,8 @@ ONE = str(SAMPLES / "unclean-election")
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     status = outcome(["export", *map(str, arguments)])
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    capture_result = capsys.readouterr()
+    return status, capture_result.out, capture_result.err
 
 
 @pytest.mark.parametrize("format_name", ["table", "tsv", "json", "jsonl", "markdown"])
@@ -26,7 +26,7 @@ def test_the_datasets_are_listed_in_every_format(tmp_path: Path, format_name: st
     assert err == ""
     sums = json.loads((tmp_path / "out" / "_manifest.json").read_text())["datasets"]
     if format_name == "json":
-        assert {one.pop("dataset"): one for one in json.loads(out)} == sums
+        assert {load.pop("dataset"): load for load in json.loads(out)} == sums
     elif format_name == "jsonl":
         assert [json.loads(line)["dataset"] for line in out.splitlines()] == ["batches", "findings", "incomplete"]
     elif format_name == "tsv":

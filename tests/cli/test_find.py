@@ -34,8 +34,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def find(*arguments: object) -> tuple[int, str, str]:
         status = outcome(["find", *map(str, arguments)])
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        capture_result = capsys.readouterr()
+        return status, capture_result.out, capture_result.err
 
     return find
 

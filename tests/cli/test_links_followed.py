@@ -32,7 +32,7 @@ OF_ORDERS = ("scan", "compare", "epochs", "find", "plan", "dump")
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def go(*arguments: object) -> tuple[int, str, str]:
-        status = outcome([str(each) for each in arguments])
+        status = outcome([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 

@@ -37,7 +37,7 @@ Fill = Callable[[Path, Path], None]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def go(*arguments: object) -> tuple[int, str, str]:
-        status = outcome([str(each) for each in arguments])
+        status = outcome([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
@@ -241,7 +241,7 @@ def test_what_is_not_read_is_known_by_place_and_name(brokers: Brokers, tmp_path:
     why = "a symbolic link, not followed: it leads out of what was given"
     inputs = gather([str(brokers.root)], ScanOptions())
     segment, checkpoint = f"{29:020d}.log", "log-start-offset-checkpoint"
-    assert sorted(inputs.not_read, key=lambda one: one.path) == [
+    assert sorted(inputs.not_read, key=lambda read: read.path) == [
         NotRead(str(two / checkpoint), link, why, 2, str(two), None, checkpoint),
         NotRead(str(two / "t-0" / segment), link, why, 2, str(two), "t-0", segment),
         NotRead(str(two / "u-3"), link, why, 2, str(two), "u-3"),
@@ -249,7 +249,7 @@ def test_what_is_not_read_is_known_by_place_and_name(brokers: Brokers, tmp_path:
         NotRead(str(brokers.root / "b4"), link, why),
         NotRead(str(brokers.root / "w-1"), link, why, directory="w-1"),
     ]
-    assert {one.path for one in inputs.incomplete} == {one.path for one in inputs.not_read}
+    assert {incomplete.path for incomplete in inputs.incomplete} == {read.path for read in inputs.not_read}
 
 
 def test_links_into_another_replica_are_no_second_copy(run: Run, brokers: Brokers) -> None:

@@ -34,8 +34,8 @@ def test_a_replica_without_any_log_is_answered(
     one_empty: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int | None
 ) -> None:
     got = outcome([arguments[0], *map(str, sorted(one_empty.iterdir())), *arguments[1:], "--format", "tsv"])
-    said = capsys.readouterr()
-    assert "bug:" not in said.err
+    capture_result = capsys.readouterr()
+    assert "bug:" not in capture_result.err
     assert got in ((0, 1) if status is None else (status,))
 
 
@@ -45,9 +45,9 @@ def test_comparing_is_not_stopped_by_a_missing_log(tmp_path: Path, capsys: pytes
     status = outcome(
         ["compare", *map(str, sorted(copy.glob("broker-*"))), "--topic", "ledger", "--partition", "0", "--format", "tsv"]
     )
-    said = capsys.readouterr()
-    assert (status, "bug:" in said.err) == (1, False)
-    assert "3 replicas: first difference" in said.err
+    capture_result = capsys.readouterr()
+    assert (status, "bug:" in capture_result.err) == (1, False)
+    assert "3 replicas: first difference" in capture_result.err
 
 
 def test_groups_answer_without_the_log_of_the_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

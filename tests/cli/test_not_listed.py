@@ -49,7 +49,7 @@ def test_a_log_directory_whose_root_cannot_be_listed_is_named(
 
 
 @pytest.mark.parametrize(
-    "command", [each for each in COMMANDS if each[0] not in ("changes", "compare")], ids=lambda words: words[0]
+    "command", [command for command in COMMANDS if command[0] not in ("changes", "compare")], ids=lambda words: words[0]
 )
 def test_a_member_that_an_archive_has_twice_is_named(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]

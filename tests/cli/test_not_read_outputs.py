@@ -156,7 +156,7 @@ def test_people_read_of_what_the_verdict_is(brokers: Brokers, run: Run, monkeypa
 
 def test_notebooks_show_it(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_logs(monkeypatch, brokers, (1, 2, 3))
-    result = kf.scan([str(one) for one in brokers.log_dirs])
+    result = kf.scan([str(path) for path in brokers.log_dirs])
     page = result._repr_html_()
     assert page is not None
     assert "unknown" in page

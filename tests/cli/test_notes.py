@@ -80,7 +80,7 @@ def _beyond_the_end(root: Path, *, stopped: bool) -> list[str]:
     (brokers.log_dir(2) / "replication-offset-checkpoint").write_bytes(write)
     for log_dir in brokers.log_dirs if not stopped else ():
         (log_dir / ".kafka_cleanshutdown").unlink()
-    return [str(each) for each in brokers.log_dirs]
+    return [str(path) for path in brokers.log_dirs]
 
 
 LIVE_HINT = "no clean-shutdown marker on brokers 1, 2, 3: scan a copy of running brokers with --live\n"

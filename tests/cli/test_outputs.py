@@ -227,8 +227,8 @@ def test_same_answer_gives_the_same_bytes(format_name: str) -> None:
 
 def test_equal_advice_in_one_partition_is_given_once() -> None:
     place = Place("orders", 0, 1, "b1", "orders-0/00000000000000000000.log", 0, 9, 0, 5)
-    found = [finding(kind, place, {"held_by": [2, 3]}) for kind in ("BATCH_CRC_MISMATCH", "REPLICA_DIFFERS")]
-    text = rendered(result_of(*found), "table")
+    findings = [finding(kind, place, {"held_by": [2, 3]}) for kind in ("BATCH_CRC_MISMATCH", "REPLICA_DIFFERS")]
+    text = rendered(result_of(*findings), "table")
     assert text.count("To repair broker 1, ") == 1
     assert "do    As for BATCH_CRC_MISMATCH.\n" in text
 

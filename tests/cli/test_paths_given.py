@@ -17,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def go(*arguments: object) -> tuple[int, str, str]:
-        status = outcome([str(each) for each in arguments])
+        status = outcome([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
@@ -151,7 +151,7 @@ def test_the_same_twice_is_read_once(run: Run, copies: Path, tmp_path: Path) -> 
         assert (status, replicas(out)) == (0, replicas(wanted)), more
         assert "read once" in err
     status, out, err = run("scan", copies / "broker-1", f"{copies}/broker-1/", "--format", "json", "-q")
-    assert replicas(out) == [one for one in replicas(wanted) if one.endswith("-1")]
+    assert replicas(out) == [replica for replica in replicas(wanted) if replica.endswith("-1")]
     assert err == f"{copies}/broker-1/: the same as {copies}/broker-1, read once\n"
 
 
@@ -179,14 +179,14 @@ def test_two_log_directories_of_one_broker_may_share_a_name(run: Run, copies: Pa
 
 
 def test_a_broker_given_under_anothers_number_is_told(run: Run) -> None:
-    one, two, three = (HEALTHY / f"broker-{number}" for number in (1, 2, 3))
-    given = [f"1={two}", f"2={one}", f"old={three}"]
+    path, two, three = (HEALTHY / f"broker-{number}" for number in (1, 2, 3))
+    given = [f"1={two}", f"2={path}", f"old={three}"]
     status, out, err = run("scan", *given, "--format", "json", "--fail-on", "none")
     assert status == 0
     found = [each for each in json.loads(out)["findings"] if each["kind"] == "NODE_ID_MISMATCH"]
     assert [(each["broker"], each["severity"], each["evidence"]) for each in found] == [
         (1, "warning", {"named": 1, "node_ids": [2], "log_dirs": [str(two)]}),
-        (2, "warning", {"named": 2, "node_ids": [1], "log_dirs": [str(one)]}),
+        (2, "warning", {"named": 2, "node_ids": [1], "log_dirs": [str(path)]}),
     ]
     told = f"note: {two} was given as broker 1 and is node 2's by meta.properties: "
     assert told in err

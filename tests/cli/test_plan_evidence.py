@@ -197,5 +197,5 @@ def test_a_member_of_the_elr_that_crashed_is_unclean_for_that_reason() -> None:
     replicas = [PlanReplica(broker, 0, 8, 8, crashed=broker != 2) for broker in (1, 2, 3)]
     given = PlanPartition("t", 0, replicas, control=control)
     planned = Planned(given, plan_partition(given))
-    told = [election(planned, one) for one in planned.plan.candidates]
+    told = [election(planned, candidate) for candidate in planned.plan.candidates]
     assert told == ["UNCLEAN (not stopped cleanly)", "clean (ELR)", "UNCLEAN"]

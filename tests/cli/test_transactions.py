@@ -35,8 +35,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def transactions(*arguments: object) -> tuple[int, str, str]:
         status = outcome(["transactions", *map(str, arguments)])
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        capture_result = capsys.readouterr()
+        return status, capture_result.out, capture_result.err
 
     return transactions
 
@@ -86,8 +86,8 @@ def test_nothing_found_is_said_with_what_was_asked_for(run: Run, copies: Path) -
 def test_a_coordinators_log_that_is_not_there_is_told(run: Run, copies: Path) -> None:
     absent = "no copy of __transaction_state is among the inputs; give the log directories of every broker, whole"
     assert absent not in run(copies)[2]
-    for each in copies.glob("*/__transaction_state-0"):
-        each.rename(copies.parent / f"{each.parent.name}-state")
+    for path in copies.glob("*/__transaction_state-0"):
+        path.rename(copies.parent / f"{path.parent.name}-state")
     assert run(copies)[2].splitlines()[-1] == absent
     assert absent not in run(copies, "-q")[2]
 
@@ -135,7 +135,7 @@ def test_every_number_of_an_ended_transaction(run: Run, copies: Path) -> None:
 
 
 def test_what_holds_the_last_stable_offset_and_whether_it_may_be_ended(run: Run, copies: Path) -> None:
-    hanging, opened = (one for one in rows(run, copies) if one["holds_last_stable_offset"])
+    hanging, opened = (row for row in rows(run, copies) if row["holds_last_stable_offset"])
     assert (hanging["last_stable_offset"], hanging["safe_to_abort"], hanging["reason"]) == (9, True, "partition_not_listed")
     assert hanging["command"].endswith(" abort --topic t --partition 0 --start-offset 9")
     assert (opened["last_stable_offset"], opened["safe_to_abort"], opened["command"]) == (6, False, None)
@@ -246,7 +246,7 @@ def test_of_very_many_open_ones_those_are_told_that_hold_readers_back(
     for number in range(5):
         log.data(number, 3000 + number)
     rows = json.loads(run(*write_cluster(tmp_path, {"t-0": log}), "--format", "json")[1])
-    assert [(one["producer_id"], one["state"], one["holds_last_stable_offset"]) for one in rows] == [
+    assert [(row["producer_id"], row["state"], row["holds_last_stable_offset"]) for row in rows] == [
         (3000, "open", True),
         (3001, "open", False),
     ]
@@ -259,9 +259,9 @@ def test_markers_of_very_many_decisions_are_matched_each_at_once() -> None:
     decisions = [decided(number) for number in range(10_000)]
     known = transactions_listing.KnownTransactions(TransactionLog(decisions=decisions), [])
     start = perf_counter()
-    for one in decisions:
+    for decision in decisions:
         row = TransactionRow(
-            "t", 0, 1, "", APP_ID, 0, marker="COMMIT" if one.commit else "ABORT", marker_timestamp=one.offset * 1000 + 20
+            "t", 0, 1, "", APP_ID, 0, marker="COMMIT" if decision.commit else "ABORT", marker_timestamp=decision.offset * 1000 + 20
         )
         assert known.ended(row).transactional_id == APP
     assert perf_counter() - start < 3
@@ -304,7 +304,7 @@ def test_both_halves_of_a_lost_transaction_have_one_epoch_and_one_time(
     """The coordinator raised the producer's epoch for the markers (transaction version 2)."""
     assert outcome(["simulate", "run", "txn-partly-lost", "--output", str(tmp_path / "played"), "-q"]) == 0
     capsys.readouterr()
-    shown = {(one["topic"], one["state"]): one for one in rows(run, tmp_path / "played" / "log-dirs") if one["producer_epoch"] == 1}
+    shown = {(row["topic"], row["state"]): row for row in rows(run, tmp_path / "played" / "log-dirs") if row["producer_epoch"] == 1}
     kept, lost = shown["orders", "committed"], shown["payments", "lost"]
     for column in ("producer_id", "producer_epoch", "marker_epoch", "decided_timestamp_ms", "partitions"):
         assert kept[column] == lost[column] is not None

@@ -35,12 +35,12 @@ def written(folder: Path, log: DataLog, state: CoordinatorLog, *damaged: Written
 def told(capsys: pytest.CaptureFixture[str], copies: Path, *arguments: object) -> tuple[list[dict[str, Any]], str]:
     """The rows, and what stderr says."""
     assert outcome(["transactions", str(copies), "--format", "json", *map(str, arguments)]) == 0
-    said = capsys.readouterr()
-    return json.loads(said.out), said.err
+    capture_result = capsys.readouterr()
+    return json.loads(capture_result.out), capture_result.err
 
 
 def shown(rows: list[dict[str, Any]]) -> list[tuple[str, int | None, int | None, int | None]]:
-    return [(one["state"], one["producer_id"], one["first_offset"], one["last_offset"]) for one in rows]
+    return [(row["state"], row["producer_id"], row["first_offset"], row["last_offset"]) for row in rows]
 
 
 def test_the_batch_of_an_open_transaction_is_damaged_and_no_snapshot_knows_it(
@@ -81,7 +81,7 @@ def test_a_snapshot_is_not_heard_against_a_marker_that_came_after_it(capsys: pyt
     for path in copies.glob(f"*/t-0/{log.next_offset:020d}.snapshot"):
         path.unlink()
     rows, err = told(capsys, copies)
-    assert [one["state"] for one in rows] == ["committed", "empty", "damaged"]
+    assert [row["state"] for row in rows] == ["committed", "empty", "damaged"]
     assert "0 open" in err
 
 
@@ -104,10 +104,10 @@ def test_a_whole_copy_and_a_torn_tail_leave_no_doubt(capsys: pytest.CaptureFixtu
     write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state})
     change(tmp_path / "b1" / "t-0" / f"{0:020d}.log", opened.position + 90)
     rows, err = told(capsys, tmp_path)
-    assert "damaged" not in {one["state"] for one in rows}
+    assert "damaged" not in {row["state"] for row in rows}
     assert "damaged" not in err
     for path in tmp_path.glob(f"*/t-0/{0:020d}.log"):
-        path.write_bytes(log.batches[0].data + b"".join(one.data for one in log.batches[1:]) + opened.data[:40])
+        path.write_bytes(log.batches[0].data + b"".join(batch.data for batch in log.batches[1:]) + opened.data[:40])
     rows, err = told(capsys, tmp_path)
-    assert "damaged" not in {one["state"] for one in rows}
+    assert "damaged" not in {row["state"] for row in rows}
     assert "the last stable offset 0 is held by an open transaction (log end 5)" in err

@@ -201,7 +201,11 @@ def test_what_a_kernel_is_made_of_is_what_this_process_has(monkeypatch: pytest.M
 
 
 def test_every_kernel_of_the_package_says_what_it_is_made_of() -> None:
-    names = [found.name for found in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.") if "kernels." in found.name]
+    names = [
+        module_info.name
+        for module_info in pkgutil.walk_packages([str(PACKAGE)], "kafka_forensics.")
+        if "kernels." in module_info.name
+    ]
     names += ["kafka_forensics.analysis.producers.rules", "kafka_forensics.simulation.steps"]
     modules = [import_module(name) for name in names]
     kernels = {value for module in modules for value in vars(module).values() if isinstance(value, compiled.Kernel)}

@@ -142,4 +142,4 @@ def test_a_kept_kernel_runs_without_numba(tmp_path: Path) -> None:
     )
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     runs = [subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True) for _ in range(2)]
-    assert [one.stdout.split() for one in runs] == [[str(0xE3069283), "True"], [str(0xE3069283), "False"]]
+    assert [run.stdout.split() for run in runs] == [[str(0xE3069283), "True"], [str(0xE3069283), "False"]]

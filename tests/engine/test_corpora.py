@@ -31,7 +31,7 @@ def scanned(archives: Path, name: str) -> ScanResult:
 
 
 def above_info(result: ScanResult) -> list[Finding]:
-    return [one for one in result.findings if one.severity is not Severity.INFO]
+    return [finding for finding in result.findings if finding.severity is not Severity.INFO]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_output_is_valid_and_every_byte_accounted_for(archives: Path, name: str)
 
 def test_transactions_of_the_healthy_cluster_are_counted(archives: Path) -> None:
     result = scanned(archives, "kafka-4.3.0-healthy")
-    replicas = {(one.topic, one.partition): one.replicas for one in result.partitions}
+    replicas = {(partition.topic, partition.partition): partition.replicas for partition in result.partitions}
     for replica in replicas["payments", 0]:
         assert (replica.transactions.committed, replica.transactions.aborted, replica.transactions.open) == (23, 17, 0)
         assert replica.segments == 3
@@ -66,18 +66,18 @@ def test_transactions_of_the_healthy_cluster_are_counted(archives: Path) -> None
         assert replica.last_stable_offset == 0
     assert {one.log_end_offset for one in replicas["orders", 0]} == {30000}
     assert {one.log_end_offset for one in replicas["profiles", 0]} == {4850}
-    opened = [one for one in result.findings if one.kind == "TXN_OPEN"]
-    assert {one.place.topic for one in opened} == {"ledger"}
-    assert all(one.evidence["last_stable_offset"] == 0 for one in opened)
-    assert next(one for one in result.partitions if one.topic == "profiles").agreement.kind == "compacted"
+    opened = [finding for finding in result.findings if finding.kind == "TXN_OPEN"]
+    assert {finding.place.topic for finding in opened} == {"ledger"}
+    assert all(finding.evidence["last_stable_offset"] == 0 for finding in opened)
+    assert next(partition for partition in result.partitions if partition.topic == "profiles").agreement.kind == "compacted"
 
 
 @pytest.mark.corpora
 def test_a_frozen_follower_is_a_prefix(archives: Path) -> None:
     result = scanned(archives, "kafka-4.3.0-lag")
-    clicks = next(one for one in result.partitions if one.topic == "clicks")
+    clicks = next(partition for partition in result.partitions if partition.topic == "clicks")
     assert clicks.agreement.kind == "prefix"
-    lag = next(one for one in result.findings if one.kind == "REPLICA_LAGS" and one.place.topic == "clicks")
+    lag = next(finding for finding in result.findings if finding.kind == "REPLICA_LAGS" and finding.place.topic == "clicks")
     assert (lag.place.offset_start, lag.place.offset_end, lag.evidence["behind"]) == (200, 600, 400)
 
 
@@ -94,7 +94,7 @@ def test_the_silent_divergence_is_found_though_everything_is_green(archives: Pat
     assert (fork.kind, fork.severity) == ("FORK_BELOW_HW", Severity.CRITICAL)
     assert (fork.place.offset_start, fork.place.offset_end, fork.evidence["held_by"]) == (0, 3, [])
     assert [one["brokers"] for one in fork.evidence["versions"]] == [[1], [2, 3]]
-    assert {(one.log_end_offset, one.high_watermark) for one in result.partitions[0].replicas} == {(3, 3)}
+    assert {(replica.log_end_offset, replica.high_watermark) for replica in result.partitions[0].replicas} == {(3, 3)}
 
 
 def test_truncation_to_a_stale_high_watermark_is_found(archives: Path) -> None:
@@ -106,10 +106,10 @@ def test_truncation_to_a_stale_high_watermark_is_found(archives: Path) -> None:
 @pytest.mark.corpora
 def test_replicas_without_index_files_are_identical(archives: Path) -> None:
     result = scanned(archives, "public-five-brokers")
-    assert {one.kind for one in result.findings} <= {"INDEX_MISSING", "FILE_UNKNOWN"}
-    several = [one for one in result.partitions if len(one.replicas) > 1]
+    assert {finding.kind for finding in result.findings} <= {"INDEX_MISSING", "FILE_UNKNOWN"}
+    several = [partition for partition in result.partitions if len(partition.replicas) > 1]
     assert several
-    assert {one.agreement.kind for one in several} == {"identical"}
+    assert {partition.agreement.kind for partition in several} == {"identical"}
 
 
 @pytest.mark.corpora

@@ -107,15 +107,15 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
                 list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
             except SourceError as error:
                 raised.append(error.path)
-        told = right(common, under_way, work_bytes, order)
+        key_answers = right(common, under_way, work_bytes, order)
         aside.rename(gone)
-        return told
+        return key_answers
 
     monkeypatch.setattr(errand_engine, "answered", answered)
     result = errand_engine.scan(paths, ScanOptions(), work_bytes=1, keys_apart_bytes=0)
     assert [Path(path) for path in raised] == [gone.relative_to(brokers.log_dir(3))]
-    assert [Path(one.path) for one in result.incomplete] == [gone]
-    differs = next(one for one in result.findings if one.kind == "COMPACTED_VALUE_DIFFERS")
+    assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
+    differs = next(finding for finding in result.findings if finding.kind == "COMPACTED_VALUE_DIFFERS")
     assert [(one["held_by"], one["not_on"]) for one in differs.evidence["records"]] == [([1], [2])]
 
 
@@ -128,6 +128,6 @@ def test_topics_of_one_name_are_asked_about_apart(tmp_path: Path) -> None:
         metadata = brokers.log_dir(broker) / DIRECTORY / "partition.metadata"
         metadata.write_text(f"version: 0\ntopic_id: {'B' * 21}A\n")
     paths = [str(path) for path in brokers.log_dirs]
-    kinds = [one.kind for one in errand_engine.with_keys_apart(paths, ScanOptions()).findings]
+    kinds = [finding.kind for finding in errand_engine.with_keys_apart(paths, ScanOptions()).findings]
     assert kinds.count("COMPACTED_VALUE_DIFFERS") == 2
     assert "TOPIC_ID_MISMATCH" in kinds

@@ -46,7 +46,7 @@ def test_a_scan_is_carried_through_links(linked: Brokers, tmp_path: Path, given:
     wanted = local.scan(paths, ScanOptions())
     assert text(carried) == text(wanted)
     assert len(wanted.incomplete) == (0 if store else 2)
-    assert [one.read.value for each in wanted.partitions for one in each.replicas] == [
+    assert [replica.read.value for partition in wanted.partitions for replica in partition.replicas] == [
         "whole",
         *(["whole"] * 2 if store else ["none", "part"]),
     ]
@@ -60,7 +60,7 @@ def test_a_log_that_is_read_elsewhere_is_refused_there_too(tmp_path: Path) -> No
     paths = [str(tmp_path)]
     carried = errand_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
     assert text(carried) == text(local.scan(paths, ScanOptions()))
-    assert [one.path for one in carried.incomplete] == [str(place)]
+    assert [incomplete.path for incomplete in carried.incomplete] == [str(place)]
 
 
 @pytest.mark.parametrize("fact", ["batches", "spans", "index_entries"])
@@ -94,4 +94,4 @@ def test_links_in_an_archive_are_carried(linked: Brokers, tmp_path: Path) -> Non
     wanted = local.scan(paths, ScanOptions())
     assert text(carried) == text(wanted)
     assert wanted.incomplete == []
-    assert [len(one.replicas) for one in wanted.partitions] == [3]
+    assert [len(partition.replicas) for partition in wanted.partitions] == [3]

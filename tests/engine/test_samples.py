@@ -32,19 +32,26 @@ def text(result: ScanResult) -> str:
 def test_each_sample_gives_what_it_must(sample: str) -> None:
     expected = EXPECTED[sample]
     result = local.scan(brokers(sample), ScanOptions())
-    serious = [one for one in result.findings if one.severity is not Severity.INFO]
+    serious = [finding for finding in result.findings if finding.severity is not Severity.INFO]
     found = [
-        (one.kind, one.place.topic, one.place.partition, one.place.offset_start, one.place.offset_end, one.evidence["held_by"])
-        for one in serious
+        (
+            finding.kind,
+            finding.place.topic,
+            finding.place.partition,
+            finding.place.offset_start,
+            finding.place.offset_end,
+            finding.evidence["held_by"],
+        )
+        for finding in serious
     ]
     wanted = [
         (one["kind"], one["topic"], one["partition"], one["offset_start"], one["offset_end"], one["held_by"])
         for one in expected["findings"]
     ]
     assert found == wanted
-    for one, row in zip(serious, expected["findings"], strict=True):
+    for finding, row in zip(serious, expected["findings"], strict=True):
         if "versions" in row:
-            assert [version["brokers"] for version in one.evidence["versions"]] == row["versions"]
+            assert [version["brokers"] for version in finding.evidence["versions"]] == row["versions"]
 
 
 @pytest.mark.parametrize("sample", sorted(EXPECTED))
@@ -76,7 +83,7 @@ def test_an_archive_gives_what_its_directory_gives(tmp_path: Path) -> None:
         tar.add(tmp_path / "unclean-election", "unclean-election")
     packed = local.scan([str(archive)], ScanOptions())
     plain = local.scan([str(tmp_path / "unclean-election")], ScanOptions())
-    assert [(one.kind, one.place.offset_start, one.evidence.get("held_by")) for one in packed.findings] == [
-        (one.kind, one.place.offset_start, one.evidence.get("held_by")) for one in plain.findings
+    assert [(finding.kind, finding.place.offset_start, finding.evidence.get("held_by")) for finding in packed.findings] == [
+        (finding.kind, finding.place.offset_start, finding.evidence.get("held_by")) for finding in plain.findings
     ]
     assert packed.totals == plain.totals

@@ -67,9 +67,9 @@ def test_arrays_come_back_with_their_shape_and_can_be_written(kind: str) -> None
 
 
 def test_findings_come_back_equal() -> None:
-    one = Finding("UNCLEAN_LOSS", Severity.CRITICAL, Confidence.PROVEN, Place("t", 0, "b1"), {"held_by": ["b1", 2], "n": None})
-    assert unpack(pack([one, one])) == [one, one]
-    assert type(unpack(pack(one)).severity) is Severity
+    finding = Finding("UNCLEAN_LOSS", Severity.CRITICAL, Confidence.PROVEN, Place("t", 0, "b1"), {"held_by": ["b1", 2], "n": None})
+    assert unpack(pack([finding, finding])) == [finding, finding]
+    assert type(unpack(pack(finding)).severity) is Severity
 
 
 def test_named_tuples_keep_their_class() -> None:
@@ -105,7 +105,7 @@ def test_a_class_that_is_not_listed_stays_here() -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    assert {one.__qualname__ for one in TRAVELLERS.values()} == set(TRAVELLERS)
+    assert {traveller.__qualname__ for traveller in TRAVELLERS.values()} == set(TRAVELLERS)
 
 
 @pytest.mark.parametrize("data", [b"", b"noise", pack([1, 2])[:-40]])

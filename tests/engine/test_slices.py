@@ -38,5 +38,5 @@ def test_what_is_wrong_with_an_archive_is_noticed_with_the_archives_name_first(t
 def test_the_same_is_incomplete_wherever_a_partition_is_judged(tmp_path: Path) -> None:
     path = str(cut_archive(tmp_path))
     here, elsewhere = local.scan([path], ScanOptions()), errand_engine.scan([path], ScanOptions())
-    assert [one.path for one in here.incomplete] == [path]
+    assert [incomplete.path for incomplete in here.incomplete] == [path]
     assert elsewhere.incomplete == here.incomplete

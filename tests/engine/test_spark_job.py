@@ -52,7 +52,7 @@ def test_several_partitions_are_judged_in_their_order(tmp_path: Path, split_byte
     paths = [str(path) for path in sorted(tmp_path.rglob("broker-*"))]
     result = scanned(paths, FakeSession(), split_bytes=split_bytes, slices_a_task=2)
     assert text(result) == text(local.scan(paths, ScanOptions()))
-    assert [one.partition for one in result.partitions] == [0, 1, 2, 3, 4]
+    assert [partition.partition for partition in result.partitions] == [0, 1, 2, 3, 4]
 
 
 def test_what_is_wrong_on_one_broker_is_found_there(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_what_is_wrong_on_one_broker_is_found_there(tmp_path: Path) -> None:
     paths = [str(path) for path in brokers.log_dirs]
     result = scanned(paths, FakeSession(), split_bytes=3000)
     assert text(result) == text(local.scan(paths, ScanOptions()))
-    assert {one.log_end_offset for one in result.partitions[0].replicas} == {LOG_END}
+    assert {replica.log_end_offset for replica in result.partitions[0].replicas} == {LOG_END}
 
 
 def test_nothing_is_asked_where_there_is_no_partition(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_an_answer_too_few_or_too_many_is_no_scan(answered: list[int]) -> None:
     heads, states = job.heads_of(spark, range(3), [b""] * 3), job.heads_of(spark, [], [])
 
     def judge(batches: Any) -> Any:
-        if any(one.num_rows for one in batches):
+        if any(batch.num_rows for batch in batches):
             yield pa.record_batch(
                 {"slice": pa.array(answered, pa.int64()), "packed": pa.array([b"x"] * len(answered), pa.binary())}
             )

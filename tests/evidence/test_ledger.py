@@ -51,8 +51,8 @@ def cases(ledger: Ledger, key: tuple[str, int]) -> dict[int | str, str]:
     ],
 )
 def test_each_row_of_the_table(directory: GivenDirectory, asked: Reading | None, reading: Reading, reason: str) -> None:
-    told = read_directory(directory, directory.watermarks, asked)
-    assert (told.reading, told.reason) == (reading, reason)
+    directory_reading = read_directory(directory, directory.watermarks, asked)
+    assert (directory_reading.reading, directory_reading.reason) == (reading, reason)
 
 
 def test_a_controllers_directory_is_not_wiped_and_one_with_assigned_replicas_is() -> None:
@@ -149,5 +149,5 @@ def test_many_partitions_are_a_matter_of_seconds() -> None:
     """30,000 partitions of three brokers, a third of them gone from one: no step looks at all of them for one."""
     keys = [(f"t{number}", 0) for number in range(30_000)]
     brokers = [given(broker, *keys[(broker == 3) * 10_000 :], named=keys) for broker in (1, 2, 3)]
-    said = ControllerHistory({key: PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3]) for key in keys})
-    assert sum(row.case is Case.ABSENT for row in Ledger(brokers, said).without_copy()) == 10_000
+    history = ControllerHistory({key: PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3]) for key in keys})
+    assert sum(row.case is Case.ABSENT for row in Ledger(brokers, history).without_copy()) == 10_000

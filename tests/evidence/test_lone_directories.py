@@ -22,8 +22,14 @@ def test_the_files_around_a_partition_say_what_they_say_of_a_whole_log_directory
 
     def told(paths: list[str]) -> list[tuple[object, ...]]:
         contexts = [plan.context for plan in gather(paths, ScanOptions()).replicas]
-        offsets = [(one.high_watermark, one.recovery_point, one.log_start_checkpoint, one.cleaner_checkpoint) for one in contexts]
-        return [(one.broker, one.clean_shutdown, one.compacted, *each) for one, each in zip(contexts, offsets, strict=True)]
+        offsets = [
+            (context.high_watermark, context.recovery_point, context.log_start_checkpoint, context.cleaner_checkpoint)
+            for context in contexts
+        ]
+        return [
+            (context.broker, context.clean_shutdown, context.compacted, *each)
+            for context, each in zip(contexts, offsets, strict=True)
+        ]
 
     assert (
         told(lone(brokers))

@@ -143,9 +143,9 @@ def test_what_cannot_be_read_is_told_and_ends_with_3(tmp_path: Path, monkeypatch
     monkeypatch.setattr(FactReader, "parts", removed)
     assert export(tmp_path / "out", copies) == 3
     gaps = manifest(tmp_path / "out")["incomplete"]
-    assert {Path(one["path"]).suffix for one in gaps} == {".log"}
+    assert {Path(gap["path"]).suffix for gap in gaps} == {".log"}
     spans = [one for one in read_back(tmp_path / "out", "spans").to_pylist() if one["kind"] == "skipped"]
-    assert [json.loads(one["detail"]) for one in spans] == [{"reason": "could not be read"}] * len(spans) != []
+    assert [json.loads(span["detail"]) for span in spans] == [{"reason": "could not be read"}] * len(spans) != []
 
 
 def test_batches_too_large_to_open_are_told_once_for_all_facts(

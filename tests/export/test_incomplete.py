@@ -19,7 +19,7 @@ ROWS = [
 
 
 def seals(output: Path) -> set[str]:
-    return {one.name for one in output.iterdir() if one.name.startswith("_")}
+    return {path.name for path in output.iterdir() if path.name.startswith("_")}
 
 
 def exported(brokers: Brokers, output: Path, *more: str) -> int:
@@ -48,7 +48,7 @@ def test_what_could_not_be_read_is_a_dataset_and_withholds_the_seal(
     assert told["schema_version"] == "1.1"
     assert told["datasets"]["incomplete"]["rows"] == 3
     replicas = pq.ParquetDataset(tmp_path / "out" / "replicas", partitioning="hive").read().to_pylist()
-    assert [(one["broker"], one["log_end_offset"], one["read"]) for one in replicas] == [
+    assert [(replica["broker"], replica["log_end_offset"], replica["read"]) for replica in replicas] == [
         (1, 75, "whole"),
         (2, None, "none"),
         (3, 75, "whole"),
@@ -72,7 +72,7 @@ def test_an_archive_that_ends_early_withholds_the_seal(tmp_path: Path) -> None:
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
         archive.add(brokers.log_dir(1), "broker-1")
     with tarfile.open(path) as archive:
-        where = max(one.offset_data for one in archive.getmembers() if one.name.endswith(".log"))
+        where = max(getmember.offset_data for getmember in archive.getmembers() if getmember.name.endswith(".log"))
     with path.open("r+b") as file:
         file.truncate(where + 10)
     assert outcome(["export", str(path), "--output", str(tmp_path / "out"), "-q"]) == 3

@@ -182,8 +182,8 @@ def test_an_upload_that_fails_for_good_leaves_no_file(s3: S3Server, bucket: str,
     with pytest.raises(UsageError, match=f"^cannot write to s3://{bucket}/out: ") as told, target.file("one.parquet") as file:
         file.write(bytes(size))
     assert SECRET_KEY not in str(told.value)
-    asked = [one for one in proxy.of("PUT") + proxy.of("POST") if one.status == status]
-    assert 1 <= len(asked) <= (1 if status == 403 else 4)
+    requests = [request for request in proxy.of("PUT") + proxy.of("POST") if request.status == status]
+    assert 1 <= len(requests) <= (1 if status == 403 else 4)
     proxy.fault = None
     assert not [key for key in keys(s3, bucket) if "one.parquet" in key]
 

@@ -60,10 +60,10 @@ def test_a_directory_that_holds_something_is_refused(
     for name in made:
         (target / name).write_text("kept")
     assert export(target, PATH) == 2
-    told = capsys.readouterr()
-    assert said in told.err
-    assert f"hint: {hint}" in told.err
-    assert told.out == ""
+    capture_result = capsys.readouterr()
+    assert said in capture_result.err
+    assert f"hint: {hint}" in capture_result.err
+    assert capture_result.out == ""
     assert {path.name: path.read_text() for path in target.iterdir()} == dict.fromkeys(made, "kept")
 
 
@@ -80,7 +80,9 @@ def test_files_and_their_names_are_on_disk_before_the_seal(tmp_path: Path, monke
     def noted_rename(source: str, to: str) -> None:
         assert source in synced
         if to.endswith("_SUCCESS"):
-            assert {str(one) for path in named for one in Path(path).parents if tmp_path in (one, *one.parents)} <= synced
+            assert {
+                str(parent) for path in named for parent in Path(path).parents if tmp_path in (parent, *parent.parents)
+            } <= synced
         named.add(to)
         synced.difference_update({os.path.dirname(to)})
         rename(source, to)
@@ -89,7 +91,7 @@ def test_files_and_their_names_are_on_disk_before_the_seal(tmp_path: Path, monke
     monkeypatch.setattr(os, "rename", noted_rename)
     assert outcome(["export", str(PATH), "--output", f"{tmp_path}/new/out/", "-q"]) == 0
     assert len(named) > 10
-    assert {str(one) for path in named for one in Path(path).parents if tmp_path in (one, *one.parents)} <= synced
+    assert {str(parent) for path in named for parent in Path(path).parents if tmp_path in (parent, *parent.parents)} <= synced
 
 
 @pytest.mark.parametrize("made", ["", "out", "out/deep"])

@@ -69,7 +69,7 @@ def names(folder: Path) -> set[str]:
 def test_any_size_of_tasks_gives_the_rows_of_the_local_engine(tmp_path: Path, split_bytes: int) -> None:
     made = Exporting(tmp_path / "there", [str(ONE)], split_bytes)
     assert (len(made.tasks) > len(BY_TASKS)) == (split_bytes == SMALL)
-    made.finish([list(made.do(one)) for one in made.tasks])
+    made.finish([list(made.do(task)) for task in made.tasks])
     assert exports.export(tmp_path / "here", ONE, "--show-payloads") == 0
     assert_equal(tmp_path / "there", tmp_path / "here")
 
@@ -77,14 +77,14 @@ def test_any_size_of_tasks_gives_the_rows_of_the_local_engine(tmp_path: Path, sp
 def test_payloads_stay_out_unless_asked_for(tmp_path: Path) -> None:
     made = Exporting(tmp_path / "there", [str(ONE)])
     made.shared.payloads = False
-    made.finish([list(made.do(one)) for one in made.tasks])
+    made.finish([list(made.do(task)) for task in made.tasks])
     assert exports.export(tmp_path / "here", ONE, "--fact", "records") == 0
     assert rows(read_back(tmp_path / "there", "records")) == rows(read_back(tmp_path / "here", "records"))
 
 
 def test_neither_the_order_of_tasks_nor_lost_attempts_show(tmp_path: Path) -> None:
-    one, two = Exporting(tmp_path / "one", [str(ONE)]), Exporting(tmp_path / "two", [str(ONE)])
-    one.finish([list(one.do(task)) for task in one.tasks])
+    exporting, two = Exporting(tmp_path / "one", [str(ONE)]), Exporting(tmp_path / "two", [str(ONE)])
+    exporting.finish([list(exporting.do(task)) for task in exporting.tasks])
     for task in two.tasks:
         list(two.do(task))
         next(two.do(task), None)

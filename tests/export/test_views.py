@@ -60,9 +60,9 @@ def test_findings_as_arrow_and_pandas() -> None:
     result = kf.scan(ONE, topic="audit")
     frame = result.to_pandas()
     assert isinstance(frame, pd.DataFrame)
-    assert list(frame["kind"]) == [one.kind for one in result.findings] == result.to_arrow()["kind"].to_pylist()
+    assert list(frame["kind"]) == [finding.kind for finding in result.findings] == result.to_arrow()["kind"].to_pylist()
     evidence = [json.loads(one) for one in frame["evidence"]]
-    assert evidence == [json.loads(json.dumps(one.evidence)) for one in result.findings]
+    assert evidence == [json.loads(json.dumps(finding.evidence)) for finding in result.findings]
 
 
 def test_without_pandas_an_error_names_the_next_step() -> None:
@@ -116,8 +116,8 @@ def test_an_answer_without_views_says_where_to_get_one() -> None:
 
 def test_a_scan_asks_for_what_the_command_line_would() -> None:
     result = kf.scan(ONE, topic="aud*", partition=0, broker=2)
-    assert [(one.topic, one.partition) for one in result.partitions] == [("audit", 0)]
-    assert [one.broker for one in result.replicas] == [2]
+    assert [(partition.topic, partition.partition) for partition in result.partitions] == [("audit", 0)]
+    assert [replica.broker for replica in result.replicas] == [2]
     assert set(result.facts("batches")["broker"].to_pylist()) == {"2"}
     assert set(result.facts("checkpoints")["topic"].to_pylist()) == {"audit"}
 

@@ -44,7 +44,7 @@ def in_parts(path: Path, asked: FactQuery) -> tuple[list[str], int]:
 def whole(path: Path, fact: str) -> list[str]:
     options = ScanOptions()
     result = ScanResult("local", [], [], [], Totals(records_decoded=True), [])
-    reader = FactReader(gather([str(path)], options), options, result, Witnesses(), lambda one: (one.kind, None))
+    reader = FactReader(gather([str(path)], options), options, result, Witnesses(), lambda finding: (finding.kind, None))
     return [repr(row) for row in reader.table(fact).to_pylist()]
 
 
@@ -112,8 +112,8 @@ def test_a_transaction_that_ends_in_another_part_is_known(tmp_path: Path) -> Non
         log.plain(number)
     log.marker(1, commit=False)
     folder = put(tmp_path, [one.data for one in log.batches])
-    asked = query("records", split_bytes=500)
-    rows, tasks = in_parts(folder, asked)
+    fact_query = query("records", split_bytes=500)
+    rows, tasks = in_parts(folder, fact_query)
     assert tasks > 5
     assert rows == whole(folder, "records")
     assert "'aborted'" in rows[0]
@@ -128,9 +128,9 @@ def test_parts_that_do_not_meet_are_an_error(tmp_path: Path) -> None:
     lies = [(offset, start + (offset - 1) * size) for offset in range(1, 30)]
     (folder / f"{0:020d}.index").write_bytes(write_offset_index(lies, 0))
     end = start + len(inner)
-    asked = query("batches", split_bytes=end - 200)
+    fact_query = query("batches", split_bytes=end - 200)
     with pytest.raises(SourceError, match=r"do not meet.*split_bytes="):
-        in_parts(folder, asked)
+        in_parts(folder, fact_query)
     assert in_parts(folder, query("batches", split_bytes=1 << 20))[0] == whole(folder, "batches")
 
 
@@ -158,7 +158,7 @@ def test_what_options_rule_out_is_not_listed_for_reading(tmp_path: Path) -> None
 
     def files(**limits: object) -> set[str]:
         tasks = plan_tasks([str(tmp_path)], query("batches", **limits))
-        return {each.log.path for task in tasks for one in decode(task)[0] for each in one.segments if each.log}
+        return {segment.log.path for task in tasks for piece in decode(task)[0] for segment in piece.segments if segment.log}
 
     assert files(topics=("ord*",), partitions=((0, 3),)) == {f"orders-0/{0:020d}.log", f"orders-0/{20:020d}.log"}
     assert files(topics=("orders",), offset_from=20, partitions=((0, 0),)) == {f"orders-0/{20:020d}.log"}
@@ -225,11 +225,11 @@ def test_strict_stops_at_the_first_bad_byte_and_report_goes_on(tmp_path: Path) -
 def test_what_is_gone_or_shorter_by_now_is_an_error_with_its_path(tmp_path: Path) -> None:
     folder = put(tmp_path, [batch(offset) for offset in range(20)])
     log = folder / f"{0:020d}.log"
-    asked = query("records")
-    (task,) = plan_tasks([str(folder)], asked)
+    fact_query = query("records")
+    (task,) = plan_tasks([str(folder)], fact_query)
     log.write_bytes(log.read_bytes()[:100])
     with pytest.raises(SourceError, match=rf"{log}: has 100 bytes now"):
-        list(read_task(task, asked))
+        list(read_task(task, fact_query))
     log.unlink()
     with pytest.raises(SourceError, match=rf"{log}: no such file"):
-        list(read_task(task, asked))
+        list(read_task(task, fact_query))

@@ -56,13 +56,13 @@ def test_batches_and_records_are_those_of_the_replicas(result: ScanResult) -> No
     batches, records = by_replica(told(result, "batches")), by_replica(told(result, "records"))
     assert sum(map(len, batches.values())) == result.totals.batches
     for partition in result.partitions:
-        for one in partition.replicas:
-            where = partition.topic, partition.partition, str(one.broker)
+        for replica in partition.replicas:
+            where = partition.topic, partition.partition, str(replica.broker)
             own = batches[where]
-            assert (len(own), sum(row["size_in_bytes"] for row in own)) == (one.batches, one.bytes)
-            assert len(records[where]) == one.records
-            assert max((row["last_offset"] + 1 for row in own), default=one.log_end_offset) == one.log_end_offset
-            assert {row["offset"] for row in records[where]} <= set(range(one.log_end_offset or 0))
+            assert (len(own), sum(row["size_in_bytes"] for row in own)) == (replica.batches, replica.bytes)
+            assert len(records[where]) == replica.records
+            assert max((row["last_offset"] + 1 for row in own), default=replica.log_end_offset) == replica.log_end_offset
+            assert {row["offset"] for row in records[where]} <= set(range(replica.log_end_offset or 0))
 
 
 def test_records_are_those_of_their_files(result: ScanResult) -> None:
@@ -87,9 +87,9 @@ def test_checkpoints_and_epochs_are_the_lines_of_their_files(sample: Path, resul
     epochs = [(row["log_dir"], row["file"], row["leader_epoch"], row["start_offset"]) for row in told(result, "epoch_entries")]
     files = sorted(sample.glob("*/*/leader-epoch-checkpoint"))
     entries = [
-        (str(path.parents[1]), path.relative_to(path.parents[1]).as_posix(), one.leader_epoch, one.start_offset)
+        (str(path.parents[1]), path.relative_to(path.parents[1]).as_posix(), entry.leader_epoch, entry.start_offset)
         for path in files
-        for one in parse_leader_epochs(MemoryFile(path.read_bytes())).entries
+        for entry in parse_leader_epochs(MemoryFile(path.read_bytes())).entries
     ]
     assert sorted(epochs) == sorted(entries)
 
@@ -107,11 +107,11 @@ def test_control_records_are_the_control_batches(result: ScanResult) -> None:
 def test_transactions_are_counted_as_the_replicas_count_them(result: ScanResult) -> None:
     rows = by_replica(told(result, "transactions"))
     for partition in result.partitions:
-        for one in partition.replicas:
+        for replica in partition.replicas:
             if partition.topic == CLUSTER_METADATA_TOPIC:
                 continue
-            states = Counter(row["state"] for row in rows[partition.topic, partition.partition, str(one.broker)])
-            counts = one.transactions
+            states = Counter(row["state"] for row in rows[partition.topic, partition.partition, str(replica.broker)])
+            counts = replica.transactions
             assert (states["committed"], states["aborted"]) == (counts.committed, counts.aborted)
             assert states["open"] + states["hanging"] == counts.open
 
@@ -120,16 +120,23 @@ def test_transactions_of_the_best_copy_are_those_of_the_command(sample: Path, re
     listed = list(transactions([str(sample)], ScanOptions()).rows)
     rows = by_replica(told(result, "transactions"))
     names = [name for name in FACTS["transactions"].own.names if name != "log_dir"]
-    for where in {(one.topic, one.partition, str(one.broker)) for one in listed}:
-        expected = [one for one in listed if (one.topic, one.partition, str(one.broker)) == where]
+    for where in {(transaction_row.topic, transaction_row.partition, str(transaction_row.broker)) for transaction_row in listed}:
+        expected = [
+            transaction_row
+            for transaction_row in listed
+            if (transaction_row.topic, transaction_row.partition, str(transaction_row.broker)) == where
+        ]
         assert [[row[name] for name in names] for row in rows[where]] == [
-            [getattr(one, name) for name in names] for one in expected
+            [getattr(transaction_row, name) for name in names] for transaction_row in expected
         ]
 
 
 def test_metadata_history_is_that_of_the_command(sample: Path, result: ScanResult) -> None:
     events = controller_events([str(sample)], ScanOptions()).rows
-    expected = [(one.topic, one.partition, one.event.offset, one.event.kind, one.leader_epoch) for one in events]
+    expected = [
+        (event_row.topic, event_row.partition, event_row.event.offset, event_row.event.kind, event_row.leader_epoch)
+        for event_row in events
+    ]
     rows = told(result, "metadata_history")
     assert [(row["topic"], row["partition"], row["offset"], row["event"], row["leader_epoch"]) for row in rows] == expected
 
@@ -139,8 +146,11 @@ def test_group_offsets_are_those_of_the_command(sample: Path, result: ScanResult
     if sample.name == "silent-divergence":
         assert rows == []
         return
-    listed = [one for one in groups([str(sample)], ScanOptions()).rows if one.commit is not None]
-    expected = [(one.group, one.topic, one.partition, None if one.commit is None else one.commit.offset) for one in listed]
+    listed = [group_row for group_row in groups([str(sample)], ScanOptions()).rows if group_row.commit is not None]
+    expected = [
+        (group_row.group, group_row.topic, group_row.partition, None if group_row.commit is None else group_row.commit.offset)
+        for group_row in listed
+    ]
     assert sorted((row["group"], row["topic"], row["partition"], row["committed_offset"]) for row in rows) == sorted(expected)
 
 
@@ -159,8 +169,10 @@ def test_index_entries_and_producers_lie_in_their_files(result: ScanResult) -> N
 def test_replicas_and_findings_are_the_answer(result: ScanResult) -> None:
     rows = told(result, "replicas")
     assert [(row["broker"], row["log_dir"], row["log_end_offset"]) for row in rows] == [
-        (str(one.broker), one.log_dir, one.log_end_offset) for one in result.replicas
+        (str(replica.broker), replica.log_dir, replica.log_end_offset) for replica in result.replicas
     ]
     findings = result.to_arrow().to_pylist()
-    assert [(row["kind"], row["severity"]) for row in findings] == [(one.kind, one.severity.value) for one in result.findings]
+    assert [(row["kind"], row["severity"]) for row in findings] == [
+        (finding.kind, finding.severity.value) for finding in result.findings
+    ]
     assert all(row["message"] for row in findings)

@@ -46,8 +46,10 @@ def assert_tiled(paths: list[Path], *, deep: bool | None = None) -> list[dict[st
                 sums[KINDS[span["kind"]]] += span["size_in_bytes"]
         assert end == path.stat().st_size
         told.add(path)
-    replicas = {Path(one.log_dir, one.directory) for one in result.replicas}
-    files = {file for one in replicas if one.is_dir() for file in one.iterdir() if file.is_file() and not file.is_symlink()}
+    replicas = {Path(replica.log_dir, replica.directory) for replica in result.replicas}
+    files = {
+        file for replica in replicas if replica.is_dir() for file in replica.iterdir() if file.is_file() and not file.is_symlink()
+    }
     assert told == {file for file in files if file.suffix in SUFFIXES and file.stat().st_size}
     totals = result.totals
     assert result.incomplete == unread
@@ -97,5 +99,5 @@ def test_spans_and_findings_name_a_file_alike(tmp_path: Path, given: str) -> Non
     brokers.flip(2, brokers.log.at(40), 100)
     result = kf.scan(str(brokers.log_dir(2) / given))
     (bad,) = [row for row in result.facts("spans").to_pylist() if row["damage_kind"] is not None]
-    (found,) = [one.place for one in result.findings if one.kind == "BATCH_CRC_MISMATCH"]
-    assert (bad["log_dir"], bad["file"], bad["position"]) == (found.log_dir, found.file, found.byte_start)
+    (place,) = [finding.place for finding in result.findings if finding.kind == "BATCH_CRC_MISMATCH"]
+    assert (bad["log_dir"], bad["file"], bad["position"]) == (place.log_dir, place.file, place.byte_start)

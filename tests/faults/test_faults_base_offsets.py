@@ -19,7 +19,7 @@ from tests.support.faults_verdict import offsets, only, said, verdict
 pytestmark = pytest.mark.faults
 
 FIRST, LAST = HEALTHY.batches[0], HEALTHY.batches[-1]
-NEW_EPOCH = next(one for one in HEALTHY.batches if one.base_offset == HEALTHY.epochs[1].start_offset)
+NEW_EPOCH = next(batch for batch in HEALTHY.batches if batch.base_offset == HEALTHY.epochs[1].start_offset)
 NEW_SEGMENT = HEALTHY.of_segment(29)[0]
 END_OF_SEGMENT = HEALTHY.of_segment(29)[-1]
 PLACES = {"first": FIRST, "epoch": NEW_EPOCH, "segment": NEW_SEGMENT, "end of segment": END_OF_SEGMENT, "last": LAST}
@@ -33,29 +33,29 @@ def three_equal_replicas(tmp_path: Path) -> Brokers:
 
 def told(partition: PartitionSummary) -> object:
     """What a partition is said to hold, without how a start would go."""
-    return partition.high_watermark_at_least, [replace(one, recovery=None) for one in partition.replicas]
+    return partition.high_watermark_at_least, [replace(replica, recovery=None) for replica in partition.replicas]
 
 
 def found_all(brokers: Brokers) -> list[tuple[object, int]]:
     """(broker, offset) of every record that a search for offsets finds."""
-    asked = Conditions(offset_start=0, offset_end=LOG_END + 10)
-    return [(row[2], row[3]) for row in search([str(one) for one in brokers.log_dirs], ScanOptions(), asked).rows()]
+    conditions = Conditions(offset_start=0, offset_end=LOG_END + 10)
+    return [(row[2], row[3]) for row in search([str(path) for path in brokers.log_dirs], ScanOptions(), conditions).rows()]
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("byte", "bit"), BITS)
 def test_every_batch_is_put_where_it_belongs(brokers: Brokers, place: str, byte: int, bit: int) -> None:
-    before = scan_once([str(one) for one in brokers.log_dirs], ScanOptions())
+    before = scan_once([str(path) for path in brokers.log_dirs], ScanOptions())
     batch = PLACES[place]
     brokers.flip(2, batch, byte, bit)
     result = verdict(brokers)
     above = [one for one in said(result) if one[0] != "RECOVERY_WOULD_TRUNCATE"]
     severity = "error" if batch is LAST else "critical"
     assert above == [("OFFSET_DISCONTINUITY", severity, 2)]
-    one = only(result, "OFFSET_DISCONTINUITY")
-    assert (one.place.byte_start, *offsets(one)) == (batch.position, batch.base_offset, batch.last_offset + 1)
-    assert one.evidence["expected_offset"] == batch.base_offset
-    assert one.evidence["held_by"] == [1, 3]
+    finding = only(result, "OFFSET_DISCONTINUITY")
+    assert (finding.place.byte_start, *offsets(finding)) == (batch.position, batch.base_offset, batch.last_offset + 1)
+    assert finding.evidence["expected_offset"] == batch.base_offset
+    assert finding.evidence["held_by"] == [1, 3]
     assert told(result.partitions[0]) == told(before.partitions[0])
 
 
@@ -64,23 +64,23 @@ def test_every_batch_is_put_where_it_belongs(brokers: Brokers, place: str, byte:
 def test_other_commands_see_the_log_as_it_was(brokers: Brokers, place: str, byte: int, bit: int) -> None:
     searched = found_all(brokers)
     brokers.flip(2, PLACES[place], byte, bit)
-    paths = [str(one) for one in brokers.log_dirs]
+    paths = [str(path) for path in brokers.log_dirs]
     assert found_all(brokers) == searched
     assert compare(paths, ScanOptions()).first_difference is None
     (planned,) = make_plans(paths, ScanOptions(), PlanOptions()).planned
-    lost = [(loss.start, loss.end) for one in planned.plan.candidates for loss in one.losses]
+    lost = [(loss.start, loss.end) for candidate in planned.plan.candidates for loss in candidate.losses]
     assert all(0 <= start < end <= LOG_END for start, end in lost)
     assert planned.plan.recommended in (1, 3) or not lost
-    assert all(one.log_end_offset <= LOG_END for one in planned.given.replicas)
+    assert all(replica.log_end_offset <= LOG_END for replica in planned.given.replicas)
 
 
 def test_the_last_batch_of_a_lone_copy(brokers: Brokers) -> None:
     brokers.flip(2, LAST, 5)
     result = scan_once([str(brokers.log_dir(2))], ScanOptions())
-    one = only(result, "OFFSET_DISCONTINUITY")
-    assert offsets(one) == (LAST.base_offset, LOG_END)
+    finding = only(result, "OFFSET_DISCONTINUITY")
+    assert offsets(finding) == (LAST.base_offset, LOG_END)
     assert result.partitions[0].replicas[0].log_end_offset == LOG_END
-    assert {"the batch before", "offset index", "recovery point"} <= set(one.evidence["witnesses"])
+    assert {"the batch before", "offset index", "recovery point"} <= set(finding.evidence["witnesses"])
 
 
 @pytest.mark.parametrize(
@@ -131,18 +131,18 @@ def test_a_retry_across_an_unclean_election_has_two_offsets(tmp_path: Path, more
     for _ in range(more):
         _ = old.produce(), new.produce()
     brokers = histories(tmp_path, {1: old, 2: new, 3: new}, {1: 75, 2: 75, 3: 75})
-    assert "OFFSET_DISCONTINUITY" not in {one.kind for one in verdict(brokers).findings}
+    assert "OFFSET_DISCONTINUITY" not in {finding.kind for finding in verdict(brokers).findings}
 
 
 def test_a_last_segment_of_one_batch_behind_a_missing_one(brokers: Brokers) -> None:
-    for one in brokers.log_dir(2).glob("t-0/00000000000000000055.*"):
-        if one.suffix == ".log":
-            one.write_bytes(HEALTHY.of_segment(55)[0].data)
-        elif one.suffix != ".snapshot":
-            one.unlink()
+    for path in brokers.log_dir(2).glob("t-0/00000000000000000055.*"):
+        if path.suffix == ".log":
+            path.write_bytes(HEALTHY.of_segment(55)[0].data)
+        elif path.suffix != ".snapshot":
+            path.unlink()
     for suffix in ("log", "index", "timeindex", "txnindex"):
         brokers.file(2, 29, suffix).unlink(missing_ok=True)
-    found = {one.kind for one in verdict(brokers).findings}
+    found = {finding.kind for finding in verdict(brokers).findings}
     assert {"OFFSET_GAP", "SEGMENT_MISSING"} <= found
     assert "OFFSET_DISCONTINUITY" not in found
 
@@ -153,8 +153,8 @@ def test_a_log_that_begins_after_retention_or_deletion(brokers: Brokers) -> None
             brokers.file(one, 0, suffix).unlink(missing_ok=True)
         write_checkpoint(brokers.log_dir(one), "log-start", 40)
     result = verdict(brokers)
-    assert "OFFSET_DISCONTINUITY" not in {one.kind for one in result.findings}
-    assert [one.log_start_offset for one in result.partitions[0].replicas] == [40] * 3
+    assert "OFFSET_DISCONTINUITY" not in {finding.kind for finding in result.findings}
+    assert [replica.log_start_offset for replica in result.partitions[0].replicas] == [40] * 3
 
 
 def test_an_older_batch_at_the_end_stays_a_regression(tmp_path: Path) -> None:
@@ -163,11 +163,11 @@ def test_an_older_batch_at_the_end_stays_a_regression(tmp_path: Path) -> None:
     write_base(log)
     while older is None:
         log.plain()
-        older = next((one for one in log.batches if (one.base_offset ^ log.next_offset).bit_count() == 1), None)
+        older = next((batch for batch in log.batches if (batch.base_offset ^ log.next_offset).bit_count() == 1), None)
     brokers = histories(tmp_path, {1: log, 2: log, 3: log}, dict.fromkeys((1, 2, 3), 75))
     path = brokers.file(2, 55)
     path.write_bytes(path.read_bytes() + older.data)
-    found = {one.kind for one in verdict(brokers).findings}
+    found = {finding.kind for finding in verdict(brokers).findings}
     assert "OFFSET_REGRESSION" in found
     assert "OFFSET_DISCONTINUITY" not in found
 
@@ -180,5 +180,5 @@ def test_a_watermark_beyond_speaks_for_the_batch(tmp_path: Path) -> None:
     log.produce()
     brokers = histories(tmp_path, {1: log, 2: log, 3: log}, dict.fromkeys((1, 2, 3), log.next_offset))
     result: ScanResult = verdict(brokers)
-    assert "OFFSET_DISCONTINUITY" not in {one.kind for one in result.findings}
-    assert "OFFSET_GAP" in {one.kind for one in result.findings}
+    assert "OFFSET_DISCONTINUITY" not in {finding.kind for finding in result.findings}
+    assert "OFFSET_GAP" in {finding.kind for finding in result.findings}

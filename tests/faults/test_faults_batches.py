@@ -28,8 +28,8 @@ def test_f00_untouched_replicas_give_no_finding(brokers: Brokers) -> None:
     assert said(result) == []
     assert result.verdict == "clean"
     assert result.partitions[0].agreement.kind == "identical"
-    assert [one.log_end_offset for one in result.partitions[0].replicas] == [LOG_END] * 3
-    assert result.totals.bytes_decoded == 3 * sum(len(one.data) for one in HEALTHY.batches)
+    assert [replica.log_end_offset for replica in result.partitions[0].replicas] == [LOG_END] * 3
+    assert result.totals.bytes_decoded == 3 * sum(len(batch.data) for batch in HEALTHY.batches)
     assert result.totals.bytes_damaged == result.totals.bytes_skipped == 0
     assert result.partitions[0].replicas[0].transactions.aborted == 3
 
@@ -40,10 +40,10 @@ def test_f01_flipped_bit_under_the_crc(brokers: Brokers, byte: int) -> None:
     result = verdict(brokers)
     assert said(result) == [("BATCH_CRC_MISMATCH", "error", 2), ("REPLICA_DIFFERS", "error", 2)]
     for kind in ("BATCH_CRC_MISMATCH", "REPLICA_DIFFERS"):
-        one = only(result, kind)
-        assert (span(one), offsets(one)) == (BYTES, OFFSETS)
-        assert one.place.file == "t-0/00000000000000000029.log"
-        assert one.evidence["held_by"] == [1, 3]
+        finding = only(result, kind)
+        assert (span(finding), offsets(finding)) == (BYTES, OFFSETS)
+        assert finding.place.file == "t-0/00000000000000000029.log"
+        assert finding.evidence["held_by"] == [1, 3]
     differs = only(result, "REPLICA_DIFFERS").evidence
     assert (differs["kind"], differs["epoch"], differs["majority"]) == ("rot", 1, [1, 3])
 
@@ -53,11 +53,11 @@ def test_f02_flipped_leader_epoch(brokers: Brokers, byte: int, bit: int, epoch: 
     brokers.flip(2, TARGET, byte, bit)
     result = verdict(brokers)
     assert said(result) == [("EPOCH_FIELD_MISMATCH", "error", 2)]
-    one = only(result, "EPOCH_FIELD_MISMATCH")
-    assert (span(one), offsets(one)) == (BYTES, OFFSETS)
-    assert (one.evidence["epoch"], one.evidence["expected_epoch"], one.evidence["crc"]) == (epoch, 1, "right")
-    assert one.evidence["witnesses"] == ["neighbouring batches", "leader-epoch-checkpoint", "other replicas"]
-    assert one.evidence["held_by"] == [1, 3]
+    finding = only(result, "EPOCH_FIELD_MISMATCH")
+    assert (span(finding), offsets(finding)) == (BYTES, OFFSETS)
+    assert (finding.evidence["epoch"], finding.evidence["expected_epoch"], finding.evidence["crc"]) == (epoch, 1, "right")
+    assert finding.evidence["witnesses"] == ["neighbouring batches", "leader-epoch-checkpoint", "other replicas"]
+    assert finding.evidence["held_by"] == [1, 3]
 
 
 @pytest.mark.parametrize(("byte", "bit"), [(7, 0), (7, 7), (6, 0), (4, 0), (2, 0), (0, 7)])
@@ -65,10 +65,10 @@ def test_f03_flipped_base_offset(brokers: Brokers, byte: int, bit: int) -> None:
     brokers.flip(2, TARGET, byte, bit)
     result = verdict(brokers)
     assert said(result) == [("OFFSET_DISCONTINUITY", "critical", 2)]
-    one = only(result, "OFFSET_DISCONTINUITY")
-    assert (one.place.byte_start, offsets(one)) == (TARGET.position, OFFSETS)
-    assert one.evidence["expected_offset"] == 39
-    assert one.evidence["held_by"] == [1, 3]
+    finding = only(result, "OFFSET_DISCONTINUITY")
+    assert (finding.place.byte_start, offsets(finding)) == (TARGET.position, OFFSETS)
+    assert finding.evidence["expected_offset"] == 39
+    assert finding.evidence["held_by"] == [1, 3]
 
 
 def test_f03_above_the_high_watermark_is_an_error(brokers: Brokers) -> None:
@@ -98,19 +98,19 @@ def test_f06_length_too_small_for_any_batch(brokers: Brokers, batch_length: int)
 def assert_framing_lost(brokers: Brokers, batch_length: int, *, hidden: bool) -> None:
     result = verdict(brokers)
     assert said(result) == [("FRAMING_LOST", "error", 2), ("HIDDEN_BYTES", "error", 2)][: 1 + hidden]
-    one = only(result, "FRAMING_LOST")
-    assert (span(one), offsets(one)) == (BYTES, OFFSETS)
-    evidence = one.evidence
+    finding = only(result, "FRAMING_LOST")
+    assert (span(finding), offsets(finding)) == (BYTES, OFFSETS)
+    evidence = finding.evidence
     assert (evidence["declared_length"], evidence["found_at"]) == (batch_length, TARGET.end)
     assert evidence["batches_recovered"] == len(BEHIND) == 5
     assert (evidence["first_recovered_offset"], evidence["last_recovered_offset"]) == (42, 54)
     assert evidence["held_by"] == [1, 3]
     if hidden:
-        one = only(result, "HIDDEN_BYTES")
-        assert (span(one), offsets(one)) == ((TARGET.position, BEHIND[-1].end), (42, 55))
-        assert one.evidence["batches_recovered"] == 5
-        assert one.evidence["bytes"] == BEHIND[-1].end - TARGET.position
-        assert one.evidence["held_by"] == [1, 3]
+        finding = only(result, "HIDDEN_BYTES")
+        assert (span(finding), offsets(finding)) == ((TARGET.position, BEHIND[-1].end), (42, 55))
+        assert finding.evidence["batches_recovered"] == 5
+        assert finding.evidence["bytes"] == BEHIND[-1].end - TARGET.position
+        assert finding.evidence["held_by"] == [1, 3]
 
 
 @pytest.mark.parametrize("magic", [3, 4, 127])
@@ -128,10 +128,10 @@ def test_f08_magic_of_an_older_format(brokers: Brokers, magic: int) -> None:
 def assert_magic(brokers: Brokers, kind: str, magic: int) -> None:
     result = verdict(brokers)
     assert said(result) == [(kind, "error", 2)]
-    one = only(result, kind)
-    assert (span(one), offsets(one)) == (BYTES, OFFSETS)
+    finding = only(result, kind)
+    assert (span(finding), offsets(finding)) == (BYTES, OFFSETS)
     cut = {"unclean_restart": {"walked": False, "recovery_point": LOG_END}} if magic < 2 else {}
-    assert one.evidence == {"magic": magic, "crc_is_right_as_magic": 2, "held_by": [1, 3], **cut}
+    assert finding.evidence == {"magic": magic, "crc_is_right_as_magic": 2, "held_by": [1, 3], **cut}
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 1000])
@@ -140,12 +140,12 @@ def test_f09_lying_records_count(brokers: Brokers, count: int, deep: bool) -> No
     with_right_crc(brokers, TARGET, 57, struct.pack(">i", count))
     result = verdict(brokers, deep=deep)
     assert said(result) == [("BATCH_COUNT_LIE", "error", 2)]
-    one = only(result, "BATCH_COUNT_LIE")
-    assert (span(one), offsets(one)) == (BYTES, OFFSETS)
-    assert one.evidence["records_count"] == count
-    assert one.evidence["held_by"] == [1, 3]
+    finding = only(result, "BATCH_COUNT_LIE")
+    assert (span(finding), offsets(finding)) == (BYTES, OFFSETS)
+    assert finding.evidence["records_count"] == count
+    assert finding.evidence["held_by"] == [1, 3]
     if deep:
-        assert one.evidence["records_found"] == 3
+        assert finding.evidence["records_found"] == 3
 
 
 @pytest.mark.parametrize("delta", [3, 1, 0, 4])
@@ -153,9 +153,9 @@ def test_f10_last_offset_delta_that_its_records_contradict(brokers: Brokers, del
     with_right_crc(brokers, TARGET, 23, struct.pack(">i", delta))
     result = verdict(brokers)
     assert said(result) == [("BATCH_RANGE_INCONSISTENT", "error", 2)]
-    one = only(result, "BATCH_RANGE_INCONSISTENT")
-    assert (span(one), offsets(one)) == (BYTES, (39, 40 + delta))
-    assert (one.evidence["records_count"], one.evidence["last_offset_delta"]) == (3, delta)
+    finding = only(result, "BATCH_RANGE_INCONSISTENT")
+    assert (span(finding), offsets(finding)) == (BYTES, (39, 40 + delta))
+    assert (finding.evidence["records_count"], finding.evidence["last_offset_delta"]) == (3, delta)
 
 
 @pytest.mark.parametrize(("cleaned_on", "skew"), [((1, 2, 3), []), ((2,), [("COMPACTION_SKEW", "info", None)])])
@@ -180,4 +180,4 @@ def test_several_faults_in_one_segment_are_told_apart(brokers: Brokers) -> None:
         "FRAMING_LOST": (49, 52),
     }
     assert kinds(result) == {(kind, "error"): 1 for kind in expected}
-    assert {one.kind: offsets(one) for one in result.findings} == expected
+    assert {finding.kind: offsets(finding) for finding in result.findings} == expected

@@ -48,13 +48,13 @@ def test_f32_checkpoint_that_is_none(brokers: Brokers, file: str, how: str) -> N
     rest = [one for one in said(result) if one not in (("BATCH_CRC_MISMATCH", "error", 2), ("REPLICA_DIFFERS", "error", 2))]
     assert len(said(result)) == len(rest) + 2
     assert ("CHECKPOINT_MALFORMED", "warning", 2) in rest
-    one = only(result, "CHECKPOINT_MALFORMED")
-    assert one.place.file == file
+    finding = only(result, "CHECKPOINT_MALFORMED")
+    assert finding.place.file == file
     assert {kind for kind, severity, _ in rest if severity in ("error", "critical")} <= {"EPOCH_CACHE_MISMATCH"}
     replica = result.partitions[0].replicas[1]
     assert (replica.log_end_offset, replica.batches) == (LOG_END, len(HEALTHY.batches))
     assert replica.recovery is not None
-    assert replica.recovery.starts == one.evidence.get("starts", True) == (file not in OFFLINE)
+    assert replica.recovery.starts == finding.evidence.get("starts", True) == (file not in OFFLINE)
     assert (4 in replica.recovery.checks) == (file in (*OFFLINE, *FORGOTTEN))
 
 

@@ -91,8 +91,8 @@ def test_f39_a_tombstone_removed_before_the_topic_allows_it(tmp_path: Path, rete
     brokers = three(tmp_path, history(), {2: {0, 3, 4}})
     inputs = gather([str(path) for path in brokers.log_dirs], ScanOptions())
     settings = {"delete.retention.ms": retention_ms}
-    told = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], settings, TOPIC_ID, was_compacted=True)
-    witnesses = Witnesses(ControllerHistory({(TOPIC, 0): told}))
+    control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], settings, TOPIC_ID, was_compacted=True)
+    witnesses = Witnesses(ControllerHistory({(TOPIC, 0): control}))
     result = local.scan_inputs(inputs, ScanOptions(as_of_ms=1_700_000_010_000), witnesses=witnesses)
     assert said(result) == [("COMPACTION_SKEW", severity, None)]
 
@@ -102,8 +102,8 @@ def test_what_one_replica_s_cleaner_says_holds_for_all_and_the_disagreement_is_t
     """The controller's copy is older than the change of policy; the cleaner of one broker knows better."""
     brokers = three(tmp_path, history(), {cleaned_by: {0, 3}})
     inputs = gather([str(path) for path in brokers.log_dirs], ScanOptions())
-    told = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], {}, TOPIC_ID, cleanup_policy="delete", was_compacted=False)
-    result = local.scan_inputs(inputs, ScanOptions(), witnesses=Witnesses(ControllerHistory({(TOPIC, 0): told})))
+    control = PartitionControl(1, 0, [1, 2, 3], [], [1, 2, 3], {}, TOPIC_ID, cleanup_policy="delete", was_compacted=False)
+    result = local.scan_inputs(inputs, ScanOptions(), witnesses=Witnesses(ControllerHistory({(TOPIC, 0): control})))
     others = sorted({1, 2, 3} - {cleaned_by})
     premise = f"compacted by what is known of broker {cleaned_by}; nothing says so of brokers {others[0]}, {others[1]}"
     assert premise in explained(result)["premises"]
@@ -111,7 +111,7 @@ def test_what_one_replica_s_cleaner_says_holds_for_all_and_the_disagreement_is_t
 
 def test_replicas_that_all_know_it_have_no_disagreement_among_the_premises(tmp_path: Path) -> None:
     premises = explained(verdict(three(tmp_path, history(), {2: {0, 3}})))["premises"]
-    assert not [one for one in premises if "what is known of" in one]
+    assert not [premise for premise in premises if "what is known of" in premise]
 
 
 def test_f39_the_horizon_of_a_batch_counts_from_its_own_cleaning(tmp_path: Path) -> None:

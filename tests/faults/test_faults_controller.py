@@ -58,9 +58,9 @@ def test_f33_member_of_the_isr_lacks_what_is_committed(
     controlled_by(f33, *in_sync(isr, elr))
     result = verdict(f33)
     assert said(result) == [("ISR_MEMBER_MISSING_COMMITTED", "critical", 3), NOT_GIVEN]
-    one = only(result, "ISR_MEMBER_MISSING_COMMITTED")
-    assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((0, 1), [1], 1)
-    assert (one.evidence["membership"], one.evidence["isr"]) == (membership, isr)
+    finding = only(result, "ISR_MEMBER_MISSING_COMMITTED")
+    assert (offsets(finding), finding.evidence["held_by"], finding.evidence["loses"]) == ((0, 1), [1], 1)
+    assert (finding.evidence["membership"], finding.evidence["isr"]) == (membership, isr)
     summary = next(each for each in result.partitions if each.topic == "t")
     assert (summary.isr, summary.leader_epoch, summary.replica_assignment) == (isr, 0, [1, 2, 3])
 
@@ -71,12 +71,12 @@ def test_f33_unless_its_broker_was_stopped_its_copy_may_be_older(f33: Brokers, t
     if clean:
         (f33.log_dir(3) / ".kafka_cleanshutdown").write_bytes(write_clean_shutdown(7))
     controlled_by(f33, *in_sync([1, 3]))
-    one = only(verdict(f33), "ISR_MEMBER_MISSING_COMMITTED")
+    finding = only(verdict(f33), "ISR_MEMBER_MISSING_COMMITTED")
     risk = short_leader(tmp_path / "alone")
     for path in () if clean else risk.log_dirs:
         (path / ".kafka_cleanshutdown").unlink()
     controlled_by(risk, *LRS)
-    for each in (one, only(verdict(risk), "LRS_RISK")):
+    for each in (finding, only(verdict(risk), "LRS_RISK")):
         assert (each.severity.value, each.confidence.value) == ("critical", "inferred" if clean else "suspected")
         assert ("harmless_if" in each.evidence, ", which is harmless if the copies" in message(each)) == (not clean, not clean)
 
@@ -106,7 +106,7 @@ def test_f33_the_last_missing_record_is_what_the_controllers_copy_must_know(
 ) -> None:
     """Offsets 2 and 3, of seconds 2 and 3: committed without the replica, perhaps, if the last of them is newer than that copy."""
     brokers = controlled_by(short_follower(tmp_path), *in_sync([1, 2, 3]), start_ms=BASE_TIMESTAMP - CONTROLLER_TAKES_MS + later_ms)
-    told = [(one.kind, one.severity.value) for one in verdict(brokers).findings]
+    told = [(finding.kind, finding.severity.value) for finding in verdict(brokers).findings]
     assert told == [("ISR_MEMBER_MISSING_COMMITTED", "critical") if kind is None else (kind, "info")]
 
 
@@ -137,8 +137,8 @@ def test_f37_last_replica_standing_before_it_leads(tmp_path: Path) -> None:
     controlled_by(brokers, *LRS)
     result = verdict(brokers)
     assert said(result) == [("LRS_RISK", "critical", 1)]
-    one = only(result, "LRS_RISK")
-    assert (offsets(one), one.evidence["held_by"], one.evidence["isr"]) == ((2, 4), [2, 3], [1])
+    finding = only(result, "LRS_RISK")
+    assert (offsets(finding), finding.evidence["held_by"], finding.evidence["isr"]) == ((2, 4), [2, 3], [1])
 
 
 def deleted_up_to(root: Path, log_start: int, *, wiped: int = 1) -> Brokers:
@@ -153,8 +153,8 @@ def deleted_up_to(root: Path, log_start: int, *, wiped: int = 1) -> Brokers:
 @pytest.mark.parametrize(("kind", "isr"), [("LRS_RISK", [1]), ("ISR_MEMBER_MISSING_COMMITTED", [1, 2])])
 def test_what_records_deletion_removed_is_nobodys_to_lose(tmp_path: Path, kind: str, isr: list[int]) -> None:
     brokers = controlled_by(deleted_up_to(tmp_path, 7), topic(), partition(isr, isr[0], replicas=[1, 2, 3]))
-    one = only(verdict(brokers), kind)
-    assert (offsets(one), one.evidence["loses"], one.evidence["log_end_offset"], one.evidence["held_by"]) == (
+    finding = only(verdict(brokers), kind)
+    assert (offsets(finding), finding.evidence["loses"], finding.evidence["log_end_offset"], finding.evidence["held_by"]) == (
         (7, 20),
         13,
         0,
@@ -187,8 +187,8 @@ def test_f37_an_unclean_election_that_only_its_leader_wrote_down_leaves_others_h
     brokers = short_leader(tmp_path)
     claim_epochs(brokers, 2, (0, 0), (2, 4))
     controlled_by(brokers, *LRS, change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
-    one = only(verdict(brokers), "LRS_RISK")
-    assert (offsets(one), one.evidence["held_by"]) == ((2, 4), [2, 3])
+    finding = only(verdict(brokers), "LRS_RISK")
+    assert (offsets(finding), finding.evidence["held_by"]) == ((2, 4), [2, 3])
 
 
 def test_f37_last_replica_standing_after_it_led(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_f37_last_replica_standing_after_it_led(tmp_path: Path) -> None:
     controlled_by(brokers, *LRS, change(leader=-1), change(leader=1))
     result = verdict(brokers)
     assert said(result) == [("LRS_LOSS", "critical", None)]
-    one = only(result, "LRS_LOSS")
-    assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((2, 4), [2, 3], 2)
-    assert (one.evidence["new_leader"], one.evidence["leader_epoch"], one.evidence["previous_isr"]) == (1, 2, [1])
+    finding = only(result, "LRS_LOSS")
+    assert (offsets(finding), finding.evidence["held_by"], finding.evidence["loses"]) == ((2, 4), [2, 3], 2)
+    assert (finding.evidence["new_leader"], finding.evidence["leader_epoch"], finding.evidence["previous_isr"]) == (1, 2, [1])
 
 
 def test_f37_without_the_controller_it_is_an_unclean_loss(tmp_path: Path) -> None:
@@ -216,10 +216,10 @@ def test_an_unclean_election_is_told_with_its_cost(tmp_path: Path) -> None:
     controlled_by(brokers, *in_sync([3]), change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
     result = verdict(brokers)
     assert said(result) == [("UNCLEAN_ELECTION", "info", None), ("UNCLEAN_LOSS", "critical", None)]
-    one = only(result, "UNCLEAN_ELECTION")
-    assert (offsets(one), one.evidence["cost_finding"], one.evidence["held_by"]) == ((2, 4), "UNCLEAN_LOSS", [2, 3])
-    assert (one.evidence["old_leader"], one.evidence["new_leader"], one.evidence["leader_epoch"]) == (3, 1, 2)
-    assert one.evidence["election_time"] == "2023-11-14T22:30:04.000Z"
+    finding = only(result, "UNCLEAN_ELECTION")
+    assert (offsets(finding), finding.evidence["cost_finding"], finding.evidence["held_by"]) == ((2, 4), "UNCLEAN_LOSS", [2, 3])
+    assert (finding.evidence["old_leader"], finding.evidence["new_leader"], finding.evidence["leader_epoch"]) == (3, 1, 2)
+    assert finding.evidence["election_time"] == "2023-11-14T22:30:04.000Z"
     assert only(result, "UNCLEAN_LOSS").evidence["election"]["unclean"] is True
 
 
@@ -254,10 +254,12 @@ def test_of_two_unclean_elections_each_is_told_with_what_its_own_loser_held(
     again = (change(leader=-1), change(leader=3, isr=[3], leader_recovery_state=1))
     controlled_by(brokers, *begin, change(leader=2, isr=[2], leader_recovery_state=1), *again)
     result = verdict(brokers)
-    elections = [one for one in result.findings if one.kind == "UNCLEAN_ELECTION" and "cost_finding" in one.evidence]
-    assert {one.evidence["leader_epoch"]: (offsets(one), one.evidence["held_by"]) for one in elections} == costs
-    losses = [one for one in result.findings if one.kind == "UNCLEAN_LOSS" and 1 in one.evidence["held_by"]]
-    assert [one.evidence["election"]["leader_epoch"] for one in losses] == [election_of_1] * len(losses)
+    elections = [
+        finding for finding in result.findings if finding.kind == "UNCLEAN_ELECTION" and "cost_finding" in finding.evidence
+    ]
+    assert {finding.evidence["leader_epoch"]: (offsets(finding), finding.evidence["held_by"]) for finding in elections} == costs
+    losses = [finding for finding in result.findings if finding.kind == "UNCLEAN_LOSS" and 1 in finding.evidence["held_by"]]
+    assert [finding.evidence["election"]["leader_epoch"] for finding in losses] == [election_of_1] * len(losses)
     assert len(losses) == (2 in costs)
 
 
@@ -267,8 +269,8 @@ def test_an_unclean_election_whose_replicas_agree_is_only_told(tmp_path: Path, l
     controlled_by(brokers, *in_sync([2]), change(leader=-1, isr=[]), change(leader=leader, isr=[leader], leader_recovery_state=1))
     result = verdict(brokers)
     assert said(result) == [("UNCLEAN_ELECTION", "info", None)]
-    one = only(result, "UNCLEAN_ELECTION")
-    assert (one.evidence[told], one.evidence["epoch_start_offset"], offsets(one)) == (True, 58, (None, None))
+    finding = only(result, "UNCLEAN_ELECTION")
+    assert (finding.evidence[told], finding.evidence["epoch_start_offset"], offsets(finding)) == (True, 58, (None, None))
 
 
 @pytest.mark.parametrize("case", sorted({*BAD} - {"unknown kind"}))
@@ -276,17 +278,17 @@ def test_f48_malformed_records_are_told_one_by_one_and_nothing_is_guessed(f33: B
     value, reason = BAD[case]
     controlled_by(f33, *malformed_twice(value))
     result = verdict(f33)
-    bad = [one for one in result.findings if one.kind == "METADATA_RECORD_MALFORMED"]
+    bad = [finding for finding in result.findings if finding.kind == "METADATA_RECORD_MALFORMED"]
     assert [(kind, severity) for kind, severity, _ in said(result)] == [
         ("METADATA_RECORD_MALFORMED", "error"),
         ("METADATA_RECORD_MALFORMED", "error"),
         ("REPLICA_LAGS", "info"),
     ]
-    assert [(offsets(one), one.evidence["reason"], one.evidence["unknown_after_offset"]) for one in bad] == [
+    assert [(offsets(finding), finding.evidence["reason"], finding.evidence["unknown_after_offset"]) for finding in bad] == [
         ((3, 4), reason, 2),
         ((5, 6), reason, 4),
     ]
-    assert {(one.place.broker, one.place.file, one.place.topic) for one in bad} == {
+    assert {(finding.place.broker, finding.place.file, finding.place.topic) for finding in bad} == {
         (100, f"__cluster_metadata-0/{0:020d}.log", "__cluster_metadata")
     }
     summary = next(each for each in result.partitions if each.topic == "t")
@@ -310,9 +312,9 @@ def test_records_of_a_kind_nobody_knows_are_measured_and_conclusions_stand_on_th
         ("METADATA_RECORD_UNKNOWN", "info", 100),
         NOT_GIVEN,
     ]
-    one = only(result, "METADATA_RECORD_UNKNOWN")
-    assert offsets(one) == (3, 6)
-    assert one.evidence == {"api_key": 99, "record_versions": [0], "records": 2, "record_bytes": 8, "brokers": [100]}
+    finding = only(result, "METADATA_RECORD_UNKNOWN")
+    assert offsets(finding) == (3, 6)
+    assert finding.evidence == {"api_key": 99, "record_versions": [0], "records": 2, "record_bytes": 8, "brokers": [100]}
     premise = "2 records of unknown kinds in __cluster_metadata were passed over"
     for kind in ("ISR_MEMBER_MISSING_COMMITTED", "REPLICA_NOT_GIVEN"):
         assert only(result, kind).evidence["premises"][-1] == premise
@@ -338,9 +340,9 @@ def test_settings_that_allow_it_are_tied_to_what_happened(tmp_path: Path) -> Non
     controlled_by(brokers, *in_sync([3]), *RISKY, change(leader=-1), change(leader=1, isr=[1], leader_recovery_state=1))
     result = verdict(brokers)
     assert said(result) == [("RISKY_CONFIG", "info", None), ("UNCLEAN_ELECTION", "info", None), ("UNCLEAN_LOSS", "critical", None)]
-    one = only(result, "RISKY_CONFIG")
-    assert one.evidence["risks"] == ["unclean elections on", "min.insync.replicas 1 with 3 replicas"]
-    assert (one.place.topic, one.evidence["explains"]) == ("t", ["UNCLEAN_ELECTION", "UNCLEAN_LOSS"])
+    finding = only(result, "RISKY_CONFIG")
+    assert finding.evidence["risks"] == ["unclean elections on", "min.insync.replicas 1 with 3 replicas"]
+    assert (finding.place.topic, finding.evidence["explains"]) == ("t", ["UNCLEAN_ELECTION", "UNCLEAN_LOSS"])
 
 
 def test_topics_the_controller_calls_compacted_are_compared_as_such(tmp_path: Path) -> None:

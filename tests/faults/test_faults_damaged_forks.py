@@ -49,7 +49,7 @@ def test_all_that_is_left_of_the_losing_side_is_damaged(tmp_path: Path) -> None:
     loss = only(result, "UNCLEAN_LOSS")
     assert (offsets(loss), loss.evidence["held_by"]) == ((12, 18), [2])
     assert loss.evidence["not_whole"] == [{"broker": 2, "offset_start": 12, "offset_end": 18}]
-    assert all(one.evidence["held_by"] == [] for one in result.findings if one.kind == "BATCH_CRC_MISMATCH")
+    assert all(finding.evidence["held_by"] == [] for finding in result.findings if finding.kind == "BATCH_CRC_MISMATCH")
 
 
 def test_the_losing_side_has_a_second_copy_that_is_whole(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_winning_side_is_damaged(tmp_path: Path) -> None:
     brokers.flip(1, NEW.at(12), 100)
     result = verdict(brokers)
     assert only(result, "BATCH_CRC_MISMATCH").evidence["held_by"] == []
-    assert not [one for one in result.findings if one.kind in ("REPLICA_DIFFERS", "REPLICA_LAGS")]
+    assert not [finding for finding in result.findings if finding.kind in ("REPLICA_DIFFERS", "REPLICA_LAGS")]
 
 
 @pytest.mark.parametrize("injure", ["flip", "frame"])
@@ -151,7 +151,7 @@ def test_an_epoch_the_checkpoint_contradicts_makes_no_fork(tmp_path: Path) -> No
     brokers.flip(2, OLD.at(12), 100)
     brokers.flip(2, OLD.at(15), 100)
     result = verdict(brokers)
-    assert not [one for one in result.findings if one.kind == "UNCLEAN_LOSS"]
+    assert not [finding for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
     assert only(result, "REPLICA_DIFFERS").evidence["premises"]
 
 

@@ -28,7 +28,7 @@ def test_f46_log_older_than_checkpoint_and_index_in_a_live_copy(brokers: Brokers
     cut_log(brokers, 65, 0)
     result = verdict(brokers, live=True)
     assert kinds(result) == {("INCONSISTENT_CUT", "info"): 3, ("REPLICA_LAGS", "info"): 1}
-    assert [one.place.file for one in result.findings if one.kind == "INCONSISTENT_CUT"] == [
+    assert [finding.place.file for finding in result.findings if finding.kind == "INCONSISTENT_CUT"] == [
         None,
         f"t-0/{55:020d}.index",
         f"t-0/{55:020d}.timeindex",
@@ -45,7 +45,7 @@ def test_f46_without_the_option_the_same_copy_is_judged(brokers: Brokers) -> Non
 def test_f46_torn_tail_of_a_live_copy_is_info_though_a_clean_shutdown_is_told(brokers: Brokers) -> None:
     torn_copy(brokers)
     result = verdict(brokers, live=True)
-    assert {one.severity.value for one in result.findings} == {"info"}
+    assert {finding.severity.value for finding in result.findings} == {"info"}
     assert only(result, "SEG_TORN_TAIL").evidence["capped_by"] == "--live"
 
 
@@ -78,10 +78,10 @@ def test_f46_log_that_grows_while_it_is_read(brokers: Brokers, segment: int) -> 
     path = brokers.file(1, segment)
     size = path.stat().st_size
     result = scan_while(brokers, lambda: path.write_bytes(path.read_bytes() + b"more"))
-    one = only(result, "EVIDENCE_CHANGED")
-    assert (one.severity.value, one.place.broker, one.place.file) == ("error", 1, f"t-0/{segment:020d}.log")
-    assert one.place.log_dir == str(brokers.log_dir(1))
-    assert (one.evidence["before"]["size"], one.evidence["after"]["size"]) == (size, size + 4)
+    finding = only(result, "EVIDENCE_CHANGED")
+    assert (finding.severity.value, finding.place.broker, finding.place.file) == ("error", 1, f"t-0/{segment:020d}.log")
+    assert finding.place.log_dir == str(brokers.log_dir(1))
+    assert (finding.evidence["before"]["size"], finding.evidence["after"]["size"]) == (size, size + 4)
 
 
 def test_f46_log_that_shrinks_while_it_is_read(brokers: Brokers) -> None:
@@ -96,7 +96,7 @@ def test_f46_log_that_vanishes_is_incomplete_and_no_loss(brokers: Brokers, segme
     result = scan_while(brokers, brokers.file(2, segment).unlink)
     assert said(result) == [("EVIDENCE_CHANGED", "error", 2)]
     assert only(result, "EVIDENCE_CHANGED").evidence["after"] is None
-    assert [one.path for one in result.incomplete] == [str(brokers.file(2, segment))]
+    assert [incomplete.path for incomplete in result.incomplete] == [str(brokers.file(2, segment))]
 
 
 def test_f46_index_that_vanishes_does_not_cost_the_log(brokers: Brokers) -> None:
@@ -104,7 +104,7 @@ def test_f46_index_that_vanishes_does_not_cost_the_log(brokers: Brokers) -> None
     result = scan_while(brokers, brokers.file(2, 29, "index").unlink)
     assert said(result) == [("EPOCH_FIELD_MISMATCH", "error", 1), ("EVIDENCE_CHANGED", "error", 2)]
     assert "other replicas" in only(result, "EPOCH_FIELD_MISMATCH").evidence["witnesses"]
-    assert [one.path for one in result.incomplete] == [str(brokers.file(2, 29, "index"))]
+    assert [incomplete.path for incomplete in result.incomplete] == [str(brokers.file(2, 29, "index"))]
     assert result.totals.batches == 3 * len(HEALTHY.batches)
 
 
@@ -121,12 +121,12 @@ def test_f47_links_out_of_it_and_pipes_are_named_and_make_the_scan_incomplete(br
     os.mkfifo(brokers.log_dir(2) / "u-0")
     result = local.scan([str(path) for path in brokers.log_dirs], ScanOptions(jobs=1))
     outside = "a symbolic link, not followed: it leads out of what was given"
-    assert [(one.path, one.reason) for one in result.incomplete] == [
+    assert [(incomplete.path, incomplete.reason) for incomplete in result.incomplete] == [
         (str(brokers.file(2, 99)), outside),
         (str(brokers.log_dir(2) / "u-0"), "not a regular file"),
     ]
     assert kinds(result) == {("FILE_UNKNOWN", "info"): 1, ("NON_REGULAR_SKIPPED", "info"): 2}
-    skipped = sorted(str(one.place.file) for one in result.findings if one.kind == "NON_REGULAR_SKIPPED")
+    skipped = sorted(str(finding.place.file) for finding in result.findings if finding.kind == "NON_REGULAR_SKIPPED")
     assert skipped == [f"t-0/{99:020d}.log", "u-0"]
 
 

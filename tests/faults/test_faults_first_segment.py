@@ -28,9 +28,9 @@ def test_nothing_of_the_first_segment_is_left(brokers: Brokers, kept: int) -> No
     result = verdict(brokers)
     short = [("SEG_SHORT", "error", 2)] if kept else []
     assert [one for one in said(result) if one[0] in ("OFFSET_GAP", "SEG_SHORT")] == [("OFFSET_GAP", "critical", 2), *short]
-    one = only(result, "OFFSET_GAP")
-    assert offsets(one) == (0, SECOND)
-    assert (one.evidence["missing"], one.evidence["held_by"]) == (SECOND, [1, 3])
+    finding = only(result, "OFFSET_GAP")
+    assert offsets(finding) == (0, SECOND)
+    assert (finding.evidence["missing"], finding.evidence["held_by"]) == (SECOND, [1, 3])
     assert "INDEX_MISMATCH" not in {kind for kind, _, _ in said(result)}
     assert result.partitions[0].replicas[1].missing_offsets == SECOND
     assert result.partitions[0].agreement.kind == "missing"
@@ -63,10 +63,10 @@ def test_no_directory_is_left_anywhere(brokers: Brokers) -> None:
         ("COMMITTED_LOST_EVERYWHERE", "critical", None),
         *(("REPLICA_MISSING", "warning", broker) for broker in (1, 2, 3)),
     ]
-    one = only(result, "COMMITTED_LOST_EVERYWHERE")
-    assert (one.confidence.value, offsets(one)) == ("inferred", (0, LOG_END - 3))
-    assert one.evidence["directories_missing_on"] == [1, 2, 3]
-    assert "deleted" in one.evidence["harmless_if"]
+    finding = only(result, "COMMITTED_LOST_EVERYWHERE")
+    assert (finding.confidence.value, offsets(finding)) == ("inferred", (0, LOG_END - 3))
+    assert finding.evidence["directories_missing_on"] == [1, 2, 3]
+    assert "deleted" in finding.evidence["harmless_if"]
 
 
 def test_one_directory_left_is_a_copy(brokers: Brokers) -> None:

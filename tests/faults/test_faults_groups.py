@@ -29,12 +29,14 @@ KIND = "GROUP_OFFSET_BEYOND_LOG"
 
 def judged(result: ScanResult) -> list[tuple[str, str]]:
     """(severity, confidence) of each finding of the kind."""
-    return [(one.severity.value, one.confidence.value) for one in result.findings if one.kind == KIND]
+    return [(finding.severity.value, finding.confidence.value) for finding in result.findings if finding.kind == KIND]
 
 
 def about_t(result: ScanResult) -> Said:
     """What is said of the partition itself."""
-    return [(one.kind, one.severity.value, one.place.broker) for one in result.findings if one.place.topic == "t"]
+    return [
+        (finding.kind, finding.severity.value, finding.place.broker) for finding in result.findings if finding.place.topic == "t"
+    ]
 
 
 def test_a_group_that_read_what_no_copy_holds_proves_loss(tmp_path: Path) -> None:
@@ -42,8 +44,8 @@ def test_a_group_that_read_what_no_copy_holds_proves_loss(tmp_path: Path) -> Non
     proving(brokers)
     result = verdict(brokers)
     assert about_t(result) == [(KIND, "critical", None)]
-    one = only(result, KIND)
-    assert (offsets(one), one.confidence.value) == ((LOG_END, LOG_END + 25), "proven")
+    finding = only(result, KIND)
+    assert (offsets(finding), finding.confidence.value) == ((LOG_END, LOG_END + 25), "proven")
     expected = {
         "group": "billing",
         "groups": ["billing"],
@@ -54,8 +56,8 @@ def test_a_group_that_read_what_no_copy_holds_proves_loss(tmp_path: Path) -> Non
         "held_by": [],
         "commit_record": {"topic": "__consumer_offsets", "partition": 0, "broker": 1, "offset": 0},
     }
-    assert {name: one.evidence[name] for name in expected} == expected
-    assert "harmless_if" not in one.evidence
+    assert {name: finding.evidence[name] for name in expected} == expected
+    assert "harmless_if" not in finding.evidence
     assert result.verdict == "critical"
 
 
@@ -80,8 +82,8 @@ def test_one_finding_for_all_groups_of_a_partition(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     records = [(commit_key(f"g-{number:02}"), commit_value(LOG_END + number, timestamp=EARLIER)) for number in range(20)]
     put_offsets(brokers.log_dir(2), log_of(*records))
-    one = only(verdict(brokers), KIND)
-    assert (one.evidence["group"], one.evidence["groups_count"], len(one.evidence["groups"])) == ("g-19", 19, 16)
+    finding = only(verdict(brokers), KIND)
+    assert (finding.evidence["group"], finding.evidence["groups_count"], len(finding.evidence["groups"])) == ("g-19", 19, 16)
 
 
 @pytest.mark.parametrize("offset", [LOG_END, HIGH_WATERMARK, 0])
@@ -184,7 +186,7 @@ def test_where_logs_part_a_commit_is_no_witness(tmp_path: Path) -> None:
     commit(brokers, 15, copies=(1,), timestamp=LATER)
     result = verdict(brokers)
     assert about_t(result) == [("FORK_ABOVE_HW", "info", None)]
-    assert [one.high_watermark_at_least for one in result.partitions if one.topic == "t"] == [12]
+    assert [partition.high_watermark_at_least for partition in result.partitions if partition.topic == "t"] == [12]
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -193,11 +195,15 @@ def test_f48_records_that_lie_are_one_finding_each_and_the_rest_is_read(tmp_path
     path = brokers.log_dir(2) / "__consumer_offsets-0" / f"{0:020d}.log"
     result = verdict(brokers)
     assert said(result) == [(KIND, "critical", None), ("METADATA_RECORD_MALFORMED", "error", 2)]
-    one = only(result, "METADATA_RECORD_MALFORMED")
+    finding = only(result, "METADATA_RECORD_MALFORMED")
     size = path.stat().st_size
-    assert (offsets(one), one.place.topic, one.place.file) == ((1, 2), "__consumer_offsets", f"__consumer_offsets-0/{path.name}")
-    assert 0 < (span(one)[0] or 0) < (span(one)[1] or 0) < size
-    assert (one.evidence["record_type"], one.evidence["unknown_after_offset"]) == ("OffsetCommit", 0)
+    assert (offsets(finding), finding.place.topic, finding.place.file) == (
+        (1, 2),
+        "__consumer_offsets",
+        f"__consumer_offsets-0/{path.name}",
+    )
+    assert 0 < (span(finding)[0] or 0) < (span(finding)[1] or 0) < size
+    assert (finding.evidence["record_type"], finding.evidence["unknown_after_offset"]) == ("OffsetCommit", 0)
     assert only(result, KIND).evidence["groups"] == ["audit", "billing"]
 
 
@@ -207,15 +213,15 @@ def test_f48_a_conclusion_says_from_where_on_it_is_in_doubt(tmp_path: Path) -> N
     put_offsets(brokers.log_dir(2), log_of((commit_key(), good), (commit_key(), b"\0\5"), (commit_key(), b"\0\6")))
     result = verdict(brokers)
     assert only(result, KIND).evidence["unknown_after_offset"] == 0
-    assert [offsets(one) for one in result.findings if one.kind == "METADATA_RECORD_MALFORMED"] == [(1, 2), (2, 3)]
+    assert [offsets(finding) for finding in result.findings if finding.kind == "METADATA_RECORD_MALFORMED"] == [(1, 2), (2, 3)]
 
 
 def test_readers_held_back_by_a_member_of_the_isr(tmp_path: Path) -> None:
     result = verdict(behind_a_leader(tmp_path))
     assert about_t(result) == [("READERS_HELD_BACK", "info", None), ("REPLICA_LAGS", "info", 2)]
-    one = only(result, "READERS_HELD_BACK")
-    assert (offsets(one), one.evidence["brokers"], one.evidence["reason"]) == ((3, 63), [2], "isr_member_behind")
-    assert (one.evidence["since_ms"], one.evidence["waiting_ms"]) == (BASE_TIMESTAMP + 3000, 57_000)
+    finding = only(result, "READERS_HELD_BACK")
+    assert (offsets(finding), finding.evidence["brokers"], finding.evidence["reason"]) == ((3, 63), [2], "isr_member_behind")
+    assert (finding.evidence["since_ms"], finding.evidence["waiting_ms"]) == (BASE_TIMESTAMP + 3000, 57_000)
 
 
 @pytest.mark.parametrize(("batches", "isr"), [(5, (1, 2)), (20, (1,))])

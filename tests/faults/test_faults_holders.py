@@ -48,7 +48,7 @@ def test_a_lagging_replica_is_told_of_the_copy_that_is_in_no_conflict(tmp_path: 
     logs = {1: old, 2: new, 3: threes(*COMMON[:3]), 4: threes(*COMMON)}
     result = verdict(histories(tmp_path, logs, dict.fromkeys(logs, 9)))
     assert said(result) == [("FORK_ABOVE_HW", "info", None), ("REPLICA_LAGS", "info", 3), ("REPLICA_LAGS", "info", 4)]
-    third, fourth = (one.evidence for one in result.findings if one.kind == "REPLICA_LAGS")
+    third, fourth = (finding.evidence for finding in result.findings if finding.kind == "REPLICA_LAGS")
     assert (third["held_by"], third["in_conflict"]) == ([4], [1, 2])
     assert (fourth["held_by"], fourth["in_conflict"]) == ([], [1, 2])
 
@@ -67,9 +67,9 @@ def test_who_parted_before_the_damage_holds_no_good_copy_of_it(tmp_path: Path) -
     brokers.flip(2, mine.at(16), 100)
     brokers.flip(2, mine.at(4), 100)
     result = verdict(brokers)
-    damaged = [one for one in result.findings if one.kind == "BATCH_CRC_MISMATCH"]
-    assert [(offsets(one), one.evidence["held_by"]) for one in damaged] == [((3, 6), [1, 3]), ((15, 18), [3])]
-    differs = {offsets(one): one.evidence for one in result.findings if one.kind == "REPLICA_DIFFERS"}
+    damaged = [finding for finding in result.findings if finding.kind == "BATCH_CRC_MISMATCH"]
+    assert [(offsets(finding), finding.evidence["held_by"]) for finding in damaged] == [((3, 6), [1, 3]), ((15, 18), [3])]
+    differs = {offsets(finding): finding.evidence for finding in result.findings if finding.kind == "REPLICA_DIFFERS"}
     assert {place: (one["majority"], one["held_by"]) for place, one in differs.items()} == {
         (3, 6): ([1, 3], [1, 3]),
         (15, 18): ([3], [3]),
@@ -83,7 +83,7 @@ def test_a_batch_rewritten_elsewhere_does_not_spoil_the_copy_of_another(tmp_path
     result = verdict(brokers)
     assert only(result, "BATCH_CRC_MISMATCH").evidence["held_by"] == [1, 3]
     brokers.flip(2, HEALTHY.at(33), 100)
-    first = next(one for one in verdict(brokers).findings if one.kind == "BATCH_CRC_MISMATCH")
+    first = next(finding for finding in verdict(brokers).findings if finding.kind == "BATCH_CRC_MISMATCH")
     assert (offsets(first), first.evidence["held_by"]) == ((32, 35), [1, 3])
 
 
@@ -156,17 +156,17 @@ def test_a_batch_of_noise_under_a_right_crc_differs_from_the_others(tmp_path: Pa
     own = {kind for kind, _, _ in said(result)} - {"REPLICA_DIFFERS"}
     assert own <= {"RECORD_LENGTH_OUT_OF_BOUNDS", "RECORD_MALFORMED", "RECORD_VARINT_OVERLONG"}
     assert own
-    one = only(result, "REPLICA_DIFFERS")
-    assert (offsets(one), one.place.broker) == ((39, 42), 2)
-    assert (one.evidence["kind"], one.evidence["minority"], one.evidence["majority"]) == ("undecodable", [2], [1, 3])
+    finding = only(result, "REPLICA_DIFFERS")
+    assert (offsets(finding), finding.place.broker) == ((39, 42), 2)
+    assert (finding.evidence["kind"], finding.evidence["minority"], finding.evidence["majority"]) == ("undecodable", [2], [1, 3])
     assert result.partitions[0].agreement.kind == "content"
 
 
 def test_noise_on_two_replicas_leaves_the_one_that_can_be_read(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     undecodable(brokers, TARGET, 1, 2)
-    differs = [one for one in verdict(brokers).findings if one.kind == "REPLICA_DIFFERS"]
-    assert [(one.place.broker, one.evidence["held_by"]) for one in differs] == [(1, [3]), (2, [3])]
+    differs = [finding for finding in verdict(brokers).findings if finding.kind == "REPLICA_DIFFERS"]
+    assert [(finding.place.broker, finding.evidence["held_by"]) for finding in differs] == [(1, [3]), (2, [3])]
 
 
 def test_what_was_left_unread_between_two_ends_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +179,9 @@ def test_what_was_left_unread_between_two_ends_is_said(tmp_path: Path, monkeypat
             log.plain()
     brokers = histories(tmp_path, {1: left, 2: right}, {1: 0, 2: 0})
     result = verdict(brokers)
-    one = only(result, "SAME_EPOCH_DIVERGENCE")
-    assert one.evidence["ranges_not_compared"] == 3
-    assert "3 further ranges" in wording.message(one)
+    finding = only(result, "SAME_EPOCH_DIVERGENCE")
+    assert finding.evidence["ranges_not_compared"] == 3
+    assert "3 further ranges" in wording.message(finding)
     monkeypatch.undo()
     assert "ranges_not_compared" not in only(verdict(brokers), "SAME_EPOCH_DIVERGENCE").evidence
 
@@ -192,7 +192,7 @@ def test_a_copy_with_the_same_fault_is_no_good_one(tmp_path: Path, on: tuple[int
     with_right_crc(brokers, TARGET, 57, struct.pack(">i", -1), on=on)
     result = verdict(brokers)
     assert said(result) == [("BATCH_COUNT_LIE", "error", broker) for broker in on]
-    assert [one.evidence["held_by"] for one in result.findings] == [held_by] * len(on)
+    assert [finding.evidence["held_by"] for finding in result.findings] == [held_by] * len(on)
 
 
 def test_a_copy_with_another_fault_in_the_batch_is_no_good_one(tmp_path: Path) -> None:

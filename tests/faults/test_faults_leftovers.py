@@ -39,9 +39,9 @@ def test_f47_deleted_segment_in_the_middle_would_fill_the_gap(brokers: Brokers) 
     file = f"t-0/{29:020d}.log.deleted"
     for kind in ("OFFSET_GAP", "SEGMENT_MISSING"):
         assert only(result, kind).evidence["also_in"] == [file]
-    one = only(result, "LEFTOVER_HOLDS_DATA")
-    assert (one.place.file, offsets(one)) == (file, (29, 55))
-    assert one.evidence == {
+    finding = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (finding.place.file, offsets(finding)) == (file, (29, 55))
+    assert finding.evidence == {
         "files": [file],
         "suffix": "deleted",
         "batches": len(HEALTHY.of_segment(29)),
@@ -57,7 +57,7 @@ def test_f47_deleted_segment_may_fill_the_gap_of_another_broker(brokers: Brokers
     result = verdict(brokers)
     file = f"t-0/{29:020d}.log.deleted"
     assert only(result, "COMMITTED_LOST_EVERYWHERE").evidence["also_in"] == [f"broker 3: {file}"]
-    gaps = {one.place.broker: one.evidence["also_in"] for one in result.findings if one.kind == "OFFSET_GAP"}
+    gaps = {finding.place.broker: finding.evidence["also_in"] for finding in result.findings if finding.kind == "OFFSET_GAP"}
     assert gaps == {1: [f"broker 3: {file}"], 2: [f"broker 3: {file}"], 3: [file]}
 
 
@@ -65,16 +65,16 @@ def test_f47_segments_that_retention_takes_are_expired(brokers: Brokers) -> None
     set_aside(brokers, 2, 0, "deleted")
     result = verdict(brokers)
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
-    one = only(result, "LEFTOVER_HOLDS_DATA")
-    assert (offsets(one), one.evidence["expired"], one.evidence["fills"]) == ((0, 29), True, [])
+    finding = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (offsets(finding), finding.evidence["expired"], finding.evidence["fills"]) == ((0, 29), True, [])
 
 
 def test_f47_truncated_tail_waits_behind_the_log_end(brokers: Brokers) -> None:
     truncated_tail(brokers)
     result = verdict(brokers)
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2), ("REPLICA_LAGS", "info", 2)]
-    one = only(result, "LEFTOVER_HOLDS_DATA")
-    assert (offsets(one), one.evidence["behind_log_end"]) == ((55, LOG_END), True)
+    finding = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (offsets(finding), finding.evidence["behind_log_end"]) == ((55, LOG_END), True)
 
 
 def test_f47_what_no_log_reaches_to_any_more_may_be_the_last_of_it(brokers: Brokers) -> None:
@@ -84,10 +84,10 @@ def test_f47_what_no_log_reaches_to_any_more_may_be_the_last_of_it(brokers: Brok
     truncated_tail(brokers)
     for broker in (1, 2, 3):
         write_checkpoint(brokers.log_dir(broker), "replication", 29)
-    one = only(verdict(brokers), "LEFTOVER_HOLDS_DATA")
-    assert (one.severity.value, one.confidence.value, offsets(one)) == ("warning", "suspected", (55, LOG_END))
-    assert "none of it was ever committed" in message(one)
-    assert (advice(one) or "").startswith(f"Copy t-0/{55:020d}.log.deleted elsewhere before this broker starts")
+    finding = only(verdict(brokers), "LEFTOVER_HOLDS_DATA")
+    assert (finding.severity.value, finding.confidence.value, offsets(finding)) == ("warning", "suspected", (55, LOG_END))
+    assert "none of it was ever committed" in message(finding)
+    assert (advice(finding) or "").startswith(f"Copy t-0/{55:020d}.log.deleted elsewhere before this broker starts")
 
 
 def test_f47_leftovers_of_what_the_log_has_say_nothing(brokers: Brokers) -> None:
@@ -111,10 +111,10 @@ def test_f47_directory_on_its_way_out(brokers: Brokers, suffix: str) -> None:
     directory_aside(brokers, suffix)
     result = verdict(brokers)
     assert said(result) == [("LEFTOVER_HOLDS_DATA", "info", 2)]
-    one = only(result, "LEFTOVER_HOLDS_DATA")
-    assert (one.evidence["suffix"], offsets(one), len(one.evidence["files"])) == (suffix, (0, LOG_END), 3)
-    assert ("is served by no broker" if suffix == "stray" else "will be removed by Kafka") in message(one)
-    assert one.place.topic == "t"
+    finding = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (finding.evidence["suffix"], offsets(finding), len(finding.evidence["files"])) == (suffix, (0, LOG_END), 3)
+    assert ("is served by no broker" if suffix == "stray" else "will be removed by Kafka") in message(finding)
+    assert finding.place.topic == "t"
 
 
 def test_f47_directory_on_its_way_out_is_all_that_is_left(brokers: Brokers) -> None:
@@ -141,8 +141,8 @@ def test_f47_directory_of_an_earlier_topic_fills_nothing(brokers: Brokers) -> No
     shutil.copytree(brokers.log_dir(1) / "t-0", directory)
     (directory / "partition.metadata").write_bytes(write_partition_metadata("AAAAAAAAAAAAAAAAAAAAAQ"))
     result = verdict(brokers)
-    one = only(result, "LEFTOVER_HOLDS_DATA")
-    assert (one.evidence["topic_id"], one.evidence["fills"]) == ("AAAAAAAAAAAAAAAAAAAAAQ", [])
+    finding = only(result, "LEFTOVER_HOLDS_DATA")
+    assert (finding.evidence["topic_id"], finding.evidence["fills"]) == ("AAAAAAAAAAAAAAAAAAAAAQ", [])
     assert "also_in" not in only(result, "OFFSET_GAP").evidence
 
 
@@ -154,9 +154,9 @@ def test_f47_directory_of_an_earlier_topic_that_another_broker_still_has(brokers
     result = verdict(brokers)
     leftover = "LEFTOVER_HOLDS_DATA"
     assert said(result) == [(leftover, "info", 1), (leftover, "info", 2), ("TOPIC_ID_MISMATCH", "error", None)]
-    for one in result.findings:
-        if one.kind == leftover:
-            assert (offsets(one), one.evidence["behind_log_end"]) == ((0, LOG_END), False)
+    for finding in result.findings:
+        if finding.kind == leftover:
+            assert (offsets(finding), finding.evidence["behind_log_end"]) == ((0, LOG_END), False)
 
 
 def test_f47_future_copy_of_a_log_that_is_there_says_nothing(brokers: Brokers) -> None:
@@ -168,17 +168,17 @@ def test_f17_indexes_left_behind_prove_the_segment(brokers: Brokers) -> None:
     remove(brokers, 1, 29, "log")
     result = verdict(brokers)
     assert said(result) == [("OFFSET_GAP", "critical", 1), ("SEGMENT_MISSING", "error", 1)]
-    one = only(result, "SEGMENT_MISSING")
-    assert one.evidence["index_files"] == [f"{29:020d}.{suffix}" for suffix in LOG_FILES[1:]]
-    assert (offsets(one), one.confidence.value) == ((29, 55), "proven")
+    finding = only(result, "SEGMENT_MISSING")
+    assert finding.evidence["index_files"] == [f"{29:020d}.{suffix}" for suffix in LOG_FILES[1:]]
+    assert (offsets(finding), finding.confidence.value) == ((29, 55), "proven")
 
 
 def test_f17_first_segment_missing_is_no_retention_where_its_index_is_left(brokers: Brokers) -> None:
     remove(brokers, 1, 0, "log")
     result = verdict(brokers)
     assert said(result) == [("SEGMENT_MISSING", "error", 1)]
-    one = only(result, "SEGMENT_MISSING")
-    assert (offsets(one), one.evidence["missing"], one.evidence["held_by"]) == ((0, 29), 29, [2, 3])
+    finding = only(result, "SEGMENT_MISSING")
+    assert (offsets(finding), finding.evidence["missing"], finding.evidence["held_by"]) == ((0, 29), 29, [2, 3])
     write_checkpoint(brokers.log_dir(1), "log-start", 29)
     assert said(verdict(brokers)) == []
 
@@ -188,8 +188,8 @@ def test_f17_last_segment_missing_is_named_by_its_index(brokers: Brokers) -> Non
     brokers.file(1, LOG_END, "snapshot").unlink()
     result = verdict(brokers)
     assert ("SEGMENT_MISSING", "error", 1) in said(result)
-    one = only(result, "SEGMENT_MISSING")
-    assert (offsets(one), one.evidence["held_by"]) == ((55, LOG_END), [2, 3])
+    finding = only(result, "SEGMENT_MISSING")
+    assert (offsets(finding), finding.evidence["held_by"]) == ((55, LOG_END), [2, 3])
 
 
 def test_f17_index_beside_its_deleted_log_proves_nothing(brokers: Brokers) -> None:

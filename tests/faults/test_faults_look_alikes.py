@@ -36,8 +36,8 @@ def test_f32_malformed_leader_epochs_contradict_nobody(brokers: Brokers, data: b
     brokers.named(2, EPOCHS).write_bytes(data)
     result = verdict(brokers)
     assert said(result) == [("CHECKPOINT_MALFORMED", "warning", 2)]
-    one = only(result, "CHECKPOINT_MALFORMED")
-    assert (one.place.file, one.evidence["reason"]) == (f"t-0/{EPOCHS}", reason)
+    finding = only(result, "CHECKPOINT_MALFORMED")
+    assert (finding.place.file, finding.evidence["reason"]) == (f"t-0/{EPOCHS}", reason)
 
 
 def test_f32_malformed_leader_epochs_witness_nothing(brokers: Brokers) -> None:
@@ -58,7 +58,7 @@ def test_f10_last_offset_far_upwards_makes_no_duplicate_of_what_follows(brokers:
 
 def copied(brokers: Brokers, first: int, last: int, *, behind: int = 74) -> None:
     """The batches of offsets `first` to `last` a second time on broker 2, right behind the batch of another offset."""
-    data = b"".join(one.data for one in HEALTHY.batches if first <= one.base_offset <= last)
+    data = b"".join(batch.data for batch in HEALTHY.batches if first <= batch.base_offset <= last)
     place = HEALTHY.at(behind)
     path = brokers.file(2, place.segment)
     log = path.read_bytes()
@@ -97,8 +97,8 @@ def test_f18_an_epoch_field_that_lies_within_a_copy_is_told(brokers: Brokers) ->
     copied(brokers, 39, 54)
     change(brokers.file(2, 55), size + HEALTHY.at(46).position - HEALTHY.at(39).position + 15, 8)
     result = verdict(brokers)
-    one = only(result, "EPOCH_FIELD_MISMATCH")
-    assert (offsets(one), one.evidence["epoch"], one.evidence["expected_epoch"]) == ((46, 49), 9, 1)
+    finding = only(result, "EPOCH_FIELD_MISMATCH")
+    assert (offsets(finding), finding.evidence["epoch"], finding.evidence["expected_epoch"]) == ((46, 49), 9, 1)
     assert {kind for kind, _, _ in said(result)} == {
         "OFFSET_REGRESSION",
         "DUPLICATE_BATCH",
@@ -119,11 +119,11 @@ def test_log_start_beyond_the_high_watermark_after_a_crash_is_ordinary(brokers: 
         ("CHECKPOINT_OUT_OF_ORDER", "warning", 1),
         ("CHECKPOINT_OUT_OF_ORDER", "warning", 3),
     ]
-    after_a_crash = next(one for one in result.findings if one.place.broker == 2)
+    after_a_crash = next(finding for finding in result.findings if finding.place.broker == 2)
     assert after_a_crash.evidence["value"] == 62
     assert after_a_crash.evidence["limit"] == 60
     assert "5 s" in after_a_crash.evidence["harmless_if"]
-    assert all("harmless_if" not in one.evidence for one in result.findings if one.place.broker != 2)
+    assert all("harmless_if" not in finding.evidence for finding in result.findings if finding.place.broker != 2)
 
 
 def test_log_start_beyond_the_log_end_is_no_matter_of_seconds(brokers: Brokers) -> None:
@@ -144,8 +144,8 @@ def test_f17_noise_behind_a_segment_does_not_hide_that_the_next_is_missing(broke
     result = verdict(brokers)
     assert said(result) == [("FRAMING_LOST", "error", 2), ("OFFSET_GAP", "critical", 2), ("SEGMENT_MISSING", "error", 2)]
     for kind in ("OFFSET_GAP", "SEGMENT_MISSING"):
-        one = only(result, kind)
-        assert (offsets(one), one.evidence["missing"], one.evidence["held_by"]) == ((29, 55), 26, [1, 3])
+        finding = only(result, kind)
+        assert (offsets(finding), finding.evidence["missing"], finding.evidence["held_by"]) == ((29, 55), 26, [1, 3])
     end = HEALTHY.at(28).end
     assert (span(only(result, "FRAMING_LOST")), offsets(only(result, "FRAMING_LOST"))) == ((end, end + size), (None, None))
 
@@ -170,7 +170,7 @@ def test_f17_noise_with_room_for_all_that_is_missing_is_all(brokers: Brokers) ->
 def test_f17_one_replica_by_itself_knows_only_what_no_batch_fits_into(brokers: Brokers, size: int, missing: bool) -> None:
     lose_segment_behind_noise(brokers, size)
     result = scan([brokers.log_dir(2)])
-    assert ("SEGMENT_MISSING" in {one.kind for one in result.findings}) == missing
+    assert ("SEGMENT_MISSING" in {finding.kind for finding in result.findings}) == missing
     assert offsets(only(result, "FRAMING_LOST")) == ((None, None) if missing else (29, 55))
 
 
@@ -244,7 +244,7 @@ def dropped_entries(brokers: Brokers, stamp: int, count: int = 40) -> None:
     brokers.crash(2)
 
 
-NEWEST = max(one.max_timestamp for one in HEALTHY.batches)
+NEWEST = max(batch.max_timestamp for batch in HEALTHY.batches)
 
 
 @pytest.mark.parametrize("live", [False, True])
@@ -269,10 +269,12 @@ def test_f25_entries_of_a_tail_that_is_gone_are_harmless_if_a_later_leader_did_n
     dropped_entries(brokers, NEWEST + 1000)
     write_checkpoint(brokers.log_dir(2), "replication", high_watermark)
     if epoch_start is not None:
-        epochs = [(one.leader_epoch, one.start_offset) for one in HEALTHY.epochs]
+        epochs = [(entry.leader_epoch, entry.start_offset) for entry in HEALTHY.epochs]
         claim_epochs(brokers, 1, *epochs, (7, epoch_start))
-    found = [one for one in verdict(brokers).findings if one.kind == "INDEX_MISMATCH"]
-    assert [(one.severity.value, "harmless_if" in one.evidence) for one in found] == [(severity, severity == "info")] * 2
+    findings = [finding for finding in verdict(brokers).findings if finding.kind == "INDEX_MISMATCH"]
+    assert [(finding.severity.value, "harmless_if" in finding.evidence) for finding in findings] == [
+        (severity, severity == "info")
+    ] * 2
 
 
 def test_f29_a_log_with_epochs_whose_checkpoint_is_missing_beside_others(brokers: Brokers) -> None:
@@ -283,18 +285,18 @@ def test_f29_a_log_with_epochs_whose_checkpoint_is_missing_beside_others(brokers
         write_files(brokers.log_dir(broker) / "u-0", HEALTHY)
     result = verdict(brokers)
     assert said(result) == [("EPOCH_CACHE_MISMATCH", "warning", 2)]
-    one = only(result, "EPOCH_CACHE_MISMATCH")
-    assert (one.confidence.value, one.evidence["batches"]) == ("inferred", [[0, 0], [1, 32], [2, 58]])
-    assert one.evidence["epochs_after_start"] == []
-    assert "leader-epoch-checkpoint is missing, though these batches have leader epochs" in message(one)
-    assert "a broker that starts like this cuts the log as a follower at its high watermark" in message(one)
+    finding = only(result, "EPOCH_CACHE_MISMATCH")
+    assert (finding.confidence.value, finding.evidence["batches"]) == ("inferred", [[0, 0], [1, 32], [2, 58]])
+    assert finding.evidence["epochs_after_start"] == []
+    assert "leader-epoch-checkpoint is missing, though these batches have leader epochs" in message(finding)
+    assert "a broker that starts like this cuts the log as a follower at its high watermark" in message(finding)
     assert said(verdict(brokers, live=True)) == []
     brokers.crash(2)
-    one = only(verdict(brokers), "EPOCH_CACHE_MISMATCH")
-    assert one.evidence["epochs_after_start"] == [[1, 55], [2, 58]], "recovery walks the last segment"
-    assert "its recovery takes epochs from the batches that it walks" in message(one)
-    assert "high watermark" not in message(one)
-    assert "its recovery writes that file anew" in str(advice(one))
+    finding = only(verdict(brokers), "EPOCH_CACHE_MISMATCH")
+    assert finding.evidence["epochs_after_start"] == [[1, 55], [2, 58]], "recovery walks the last segment"
+    assert "its recovery takes epochs from the batches that it walks" in message(finding)
+    assert "high watermark" not in message(finding)
+    assert "its recovery writes that file anew" in str(advice(finding))
     brokers.named(2, "partition.metadata").unlink()
     remove_snapshots(brokers, 2)
     assert said(verdict(brokers)) == []

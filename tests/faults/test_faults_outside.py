@@ -29,7 +29,7 @@ print(json.dumps([len(result.findings), opened]))
 
 def listing(root: Path) -> list[tuple[str, int, int, int]]:
     found = [(str(path), path.lstat()) for path in sorted(root.rglob("*"))]
-    return [(path, one.st_mode, one.st_size, one.st_mtime_ns) for path, one in found]
+    return [(path, stat_result.st_mode, stat_result.st_size, stat_result.st_mtime_ns) for path, stat_result in found]
 
 
 def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> None:
@@ -47,17 +47,19 @@ def test_f47_all_at_once_is_named_and_nothing_else_is_said(tmp_path: Path) -> No
     }
     assert {broker for _, _, broker in said(result)} == {2}
     not_read = [f"t-0/{97:020d}.log", f"t-0/{98:020d}.index", f"t-0/{99:020d}.log", "u-0", "v-0"]
-    assert [one.path for one in result.incomplete] == [f"{brokers.log_dir(2)}/{name}" for name in not_read]
+    assert [incomplete.path for incomplete in result.incomplete] == [f"{brokers.log_dir(2)}/{name}" for name in not_read]
     assert {
-        one.evidence["name"]: one.evidence["refused"] for one in result.findings if one.kind == "DIR_NAME_ILLEGAL"
+        finding.evidence["name"]: finding.evidence["refused"] for finding in result.findings if finding.kind == "DIR_NAME_ILLEGAL"
     } == dict.fromkeys(NAMES, False)
     skipped = {
-        Path(str(one.place.file)).name: one.evidence["entry_kind"] for one in result.findings if "entry_kind" in one.evidence
+        Path(str(finding.place.file)).name: finding.evidence["entry_kind"]
+        for finding in result.findings
+        if "entry_kind" in finding.evidence
     }
     links = {f"{99:020d}.log", f"{98:020d}.index", "v-0"}
     assert skipped == {name: "symlink" if name in links else "other" for name in [*links, "u-0", f"{97:020d}.log"]}
-    held = [one for one in result.findings if one.kind == "LEFTOVER_HOLDS_DATA"]
-    assert {(one.place.topic, offsets(one), one.evidence["suffix"]) for one in held} == {
+    held = [finding for finding in result.findings if finding.kind == "LEFTOVER_HOLDS_DATA"]
+    assert {(finding.place.topic, offsets(finding), finding.evidence["suffix"]) for finding in held} == {
         ("w", (0, 29), suffix) for suffix in ("delete", "future", "stray")
     }
     replica = next(one for one in result.partitions[0].replicas if one.broker == 2)

@@ -128,5 +128,5 @@ def test_probe_p10_one_segment_file_by_itself_is_only_read(tmp_path: Path) -> No
     before = tree(tmp_path)
     result = scan([brokers.file(2, 29)])
     assert result.totals.batches == len(HEALTHY.of_segment(29))
-    assert not [one for one in result.findings if one.severity.rank > 1]
+    assert not [finding for finding in result.findings if finding.severity.rank > 1]
     assert tree(tmp_path) == before

@@ -21,11 +21,11 @@ def test_f42_open_transaction_is_no_hanging_one(tmp_path: Path) -> None:
     brokers = histories(tmp_path, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), 7))
     result = verdict(brokers)
     assert said(result) == [("TXN_OPEN", "info", broker) for broker in (1, 2, 3)]
-    one = result.findings[0]
-    assert one.evidence["producer_id"] == COMMITTING
-    assert (one.evidence["first_offset"], one.evidence["last_offset"]) == (7, 15)
-    assert one.evidence["last_stable_offset"] == 7
-    assert one.place.byte_start == opened.position
+    finding = result.findings[0]
+    assert finding.evidence["producer_id"] == COMMITTING
+    assert (finding.evidence["first_offset"], finding.evidence["last_offset"]) == (7, 15)
+    assert finding.evidence["last_stable_offset"] == 7
+    assert finding.place.byte_start == opened.position
     counts = result.partitions[0].replicas[0].transactions
     assert (counts.committed, counts.aborted, counts.open, counts.hanging) == (0, 1, 1, 0)
 
@@ -39,10 +39,10 @@ def test_f45_missing_sequence_numbers(tmp_path: Path, skip: int) -> None:
     brokers = histories(tmp_path, dict.fromkeys((1, 2, 3), log), dict.fromkeys((1, 2, 3), 9))
     result = verdict(brokers)
     assert said(result) == [("PRODUCER_SEQ_GAP", "warning", broker) for broker in (1, 2, 3)]
-    one = result.findings[0]
-    assert (span(one), offsets(one)) == ((behind.position, behind.end), (6, 9))
-    assert (one.evidence["expected_sequence"], one.evidence["found_sequence"]) == (6, 6 + skip)
-    assert one.evidence["producer_id"] == IDEMPOTENT
+    finding = result.findings[0]
+    assert (span(finding), offsets(finding)) == ((behind.position, behind.end), (6, 9))
+    assert (finding.evidence["expected_sequence"], finding.evidence["found_sequence"]) == (6, 6 + skip)
+    assert finding.evidence["producer_id"] == IDEMPOTENT
 
 
 @pytest.mark.parametrize("before", [1, 2, 3, 4, 5])

@@ -21,10 +21,10 @@ def the_lie(root: Path, kind: str, payload: bytes, **given: object) -> Finding:
     brokers, liar = with_payload(root, payload, **given)  # type: ignore[arg-type]
     result = verdict(brokers, deep=True)
     assert said(result) == [(kind, "error", broker) for broker in (1, 2, 3)]
-    one = result.findings[0]
-    assert (span(one), one.place.offset_start) == ((liar.position, liar.end), 1)
+    finding = result.findings[0]
+    assert (span(finding), finding.place.offset_start) == ((liar.position, liar.end), 1)
     assert result.partitions[0].agreement.kind == "identical"
-    return one
+    return finding
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ def the_lie(root: Path, kind: str, payload: bytes, **given: object) -> Finding:
     ],
 )
 def test_f11_integer_longer_than_any(tmp_path: Path, payload: bytes) -> None:
-    one = the_lie(tmp_path, "RECORD_VARINT_OVERLONG", payload)
-    assert one.evidence["record_index"] == 0
+    finding = the_lie(tmp_path, "RECORD_VARINT_OVERLONG", payload)
+    assert finding.evidence["record_index"] == 0
 
 
 @pytest.mark.parametrize(
@@ -51,30 +51,30 @@ def test_f11_integer_longer_than_any(tmp_path: Path, payload: bytes) -> None:
 )
 @pytest.mark.parametrize("codec", CODECS)
 def test_f12_length_past_what_holds_it(tmp_path: Path, payload: bytes, codec: str) -> None:
-    one = the_lie(tmp_path, "RECORD_LENGTH_OUT_OF_BOUNDS", compress(codec, payload), codec=codec)
-    assert one.evidence["record_index"] == 0
+    finding = the_lie(tmp_path, "RECORD_LENGTH_OUT_OF_BOUNDS", compress(codec, payload), codec=codec)
+    assert finding.evidence["record_index"] == 0
 
 
 def test_f21_bomb_is_stopped_and_the_next_batch_read(tmp_path: Path) -> None:
     """F21: 1 MiB that would unpack to 32 GiB."""
     bomb = bytes(cramjam.zstd.compress(bytes(64 << 20))) * 512
     assert len(bomb) < 2 << 20
-    one = the_lie(tmp_path, "DECOMP_LIMIT_EXCEEDED", bomb, codec="zstd")
-    assert one.evidence["codec"] == "zstd"
-    assert one.evidence["ratio"] > 1000
+    finding = the_lie(tmp_path, "DECOMP_LIMIT_EXCEEDED", bomb, codec="zstd")
+    assert finding.evidence["codec"] == "zstd"
+    assert finding.evidence["ratio"] > 1000
 
 
 def test_f22_snappy_chunk_longer_than_the_batch(tmp_path: Path) -> None:
     payload = compress("snappy", record())
-    one = the_lie(tmp_path, "CODEC_SIZE_LIE", payload[:16] + b"\x7f\xff\xff\xff" + payload[20:], codec="snappy")
-    assert one.evidence["declared"] == 0x7FFFFFFF
+    finding = the_lie(tmp_path, "CODEC_SIZE_LIE", payload[:16] + b"\x7f\xff\xff\xff" + payload[20:], codec="snappy")
+    assert finding.evidence["declared"] == 0x7FFFFFFF
 
 
 def test_f22_snappy_block_that_says_it_holds_more_than_it_can(tmp_path: Path) -> None:
     block = b"\xff\xff\xff\xff\x07" + b"\0abc"
     payload = compress("snappy", b"")[:16] + len(block).to_bytes(4, "big") + block
-    one = the_lie(tmp_path, "CODEC_SIZE_LIE", payload, codec="snappy")
-    assert one.evidence["declared"] == 2**31 - 1
+    finding = the_lie(tmp_path, "CODEC_SIZE_LIE", payload, codec="snappy")
+    assert finding.evidence["declared"] == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_f22_snappy_block_that_says_it_holds_more_than_it_can(tmp_path: Path) ->
     ],
 )
 def test_f23_malformed_compression(tmp_path: Path, codec: str, payload: bytes) -> None:
-    one = the_lie(tmp_path, "CODEC_MALFORMED", payload, codec=codec)
-    assert one.evidence["codec"] == codec
+    finding = the_lie(tmp_path, "CODEC_MALFORMED", payload, codec=codec)
+    assert finding.evidence["codec"] == codec
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -104,8 +104,8 @@ MEMBERS = [gzip.compress(one, mtime=0) for one in (record(), write_record(Record
 
 
 def test_f23_gzip_member_with_records_beyond_the_count(tmp_path: Path) -> None:
-    one = the_lie(tmp_path, "BATCH_COUNT_LIE", b"".join(MEMBERS), codec="gzip")
-    assert (one.evidence["records_count"], one.evidence["records_found"]) == (1, 2)
+    finding = the_lie(tmp_path, "BATCH_COUNT_LIE", b"".join(MEMBERS), codec="gzip")
+    assert (finding.evidence["records_count"], finding.evidence["records_found"]) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.support.injections import append, zero_page
 
 pytestmark = pytest.mark.faults
 
-BEHIND = [one for one in HEALTHY.batches if one.base_offset > TARGET.base_offset]
+BEHIND = [batch for batch in HEALTHY.batches if batch.base_offset > TARGET.base_offset]
 CUT = "RECOVERY_WOULD_TRUNCATE"
 
 
@@ -26,9 +26,9 @@ def three_equal_replicas(tmp_path: Path) -> Brokers:
 
 
 def outlook(result: ScanResult) -> RecoveryOutlook:
-    found = result.partitions[0].replicas[1].recovery
-    assert found is not None
-    return found
+    recovery_outlook = result.partitions[0].replicas[1].recovery
+    assert recovery_outlook is not None
+    return recovery_outlook
 
 
 def test_a_crash_without_damage_walks_and_cuts_nothing(brokers: Brokers) -> None:
@@ -46,9 +46,13 @@ def test_f01_flipped_bit_from_the_recovery_point_on_cuts_the_log(brokers: Broker
     brokers.flip(2, TARGET, 100)
     result = verdict(brokers)
     assert said(result) == [("BATCH_CRC_MISMATCH", "error", 2), (CUT, "critical", 2), ("REPLICA_DIFFERS", "error", 2)]
-    one = only(result, CUT)
-    assert (one.place.file, one.place.byte_start, offsets(one)) == (f"t-0/{29:020d}.log", TARGET.position, (39, LOG_END))
-    evidence = one.evidence
+    finding = only(result, CUT)
+    assert (finding.place.file, finding.place.byte_start, offsets(finding)) == (
+        f"t-0/{29:020d}.log",
+        TARGET.position,
+        (39, LOG_END),
+    )
+    evidence = finding.evidence
     assert (evidence["check"], evidence["reason"], evidence["log_end_foretold"]) == (22, "batch_invalid", 39)
     assert (evidence["segments"], evidence["segments_deleted"]) == (1, [f"{55:020d}.log"])
     assert (evidence["batches_recovered"], evidence["held_by"], evidence["high_watermark"]) == (len(BEHIND), [1, 3], 72)
@@ -100,9 +104,9 @@ def test_f01_in_a_live_copy_is_info(brokers: Brokers) -> None:
 def test_f04_to_f06_lengths_that_lie_cut_at_their_batch(brokers: Brokers, batch_length: int, check: int) -> None:
     crash(brokers, 29)
     brokers.overwrite(2, TARGET, struct.pack(">i", batch_length), 8)
-    one = only(verdict(brokers), CUT)
-    assert (offsets(one), one.place.byte_start, one.evidence["check"]) == ((39, LOG_END), TARGET.position, check)
-    assert one.evidence["batches_recovered"] == len(BEHIND)
+    finding = only(verdict(brokers), CUT)
+    assert (offsets(finding), finding.place.byte_start, finding.evidence["check"]) == ((39, LOG_END), TARGET.position, check)
+    assert finding.evidence["batches_recovered"] == len(BEHIND)
 
 
 def test_f13_torn_tail_is_cut_without_a_finding_of_its_own(brokers: Brokers) -> None:
@@ -117,8 +121,8 @@ def test_f13_torn_tail_is_cut_without_a_finding_of_its_own(brokers: Brokers) -> 
 def test_f15_zero_tail_of_a_closed_segment_costs_all_later_ones(brokers: Brokers) -> None:
     crash(brokers, 29)
     append(brokers, 29, bytes(4096))
-    one = only(verdict(brokers), CUT)
-    assert (offsets(one), one.evidence["check"], one.evidence["segments"]) == ((55, LOG_END), 19, 1)
+    finding = only(verdict(brokers), CUT)
+    assert (offsets(finding), finding.evidence["check"], finding.evidence["segments"]) == ((55, LOG_END), 19, 1)
 
 
 def test_f16_page_of_zeros_cuts_where_it_begins(brokers: Brokers) -> None:
@@ -142,18 +146,18 @@ def test_f03_offset_that_no_index_holds_keeps_the_broker_down(brokers: Brokers, 
 def test_segment_without_index_is_recovered_though_the_shutdown_was_clean(brokers: Brokers) -> None:
     brokers.flip(2, TARGET, 100)
     brokers.file(2, 29, "index").unlink()
-    one = only(verdict(brokers), CUT)
-    assert (offsets(one), one.evidence["segments"], one.evidence["log_end_foretold"]) == ((39, 55), 0, LOG_END)
-    assert (one.severity.value, one.evidence["clean_shutdown"]) == ("critical", True)
+    finding = only(verdict(brokers), CUT)
+    assert (offsets(finding), finding.evidence["segments"], finding.evidence["log_end_foretold"]) == ((39, 55), 0, LOG_END)
+    assert (finding.severity.value, finding.evidence["clean_shutdown"]) == ("critical", True)
 
 
 def test_log_end_below_the_log_start_empties_the_log(brokers: Brokers) -> None:
     crash(brokers, 55)
     write_checkpoint(brokers.log_dir(2), "log-start", 90)
     result = verdict(brokers)
-    found = outlook(result)
-    assert (found.log_start_offset, found.log_end_offset) == (90, 90)
-    assert found.checks == [17, 31, 32, 37, 41]
+    recovery_outlook = outlook(result)
+    assert (recovery_outlook.log_start_offset, recovery_outlook.log_end_offset) == (90, 90)
+    assert recovery_outlook.checks == [17, 31, 32, 37, 41]
 
 
 def test_f47_swap_is_renamed_over_what_lies_in_its_range(brokers: Brokers) -> None:
@@ -170,15 +174,15 @@ def test_f47_swap_is_renamed_over_what_lies_in_its_range(brokers: Brokers) -> No
 
 def test_f47_swap_that_lacks_what_was_committed_is_critical(brokers: Brokers) -> None:
     swap_in(brokers, 29, brokers.file(2, 29).read_bytes()[: TARGET.position])
-    one = only(verdict(brokers), "INTERRUPTED_SWAP")
-    assert (one.severity.value, offsets(one), one.evidence["held_by"]) == ("critical", (39, 55), [1, 3])
+    finding = only(verdict(brokers), "INTERRUPTED_SWAP")
+    assert (finding.severity.value, offsets(finding), finding.evidence["held_by"]) == ("critical", (39, 55), [1, 3])
 
 
 def test_f47_empty_swap_is_renamed_over_a_good_segment(brokers: Brokers) -> None:
     swap_in(brokers, 29, b"")
-    one = only(verdict(brokers), "INTERRUPTED_SWAP")
-    assert one.evidence["steps"] == [f"rename {29:020d}.log.swap to {29:020d}.log"]
-    assert (one.severity.value, offsets(one)) == ("critical", (29, 55))
+    finding = only(verdict(brokers), "INTERRUPTED_SWAP")
+    assert finding.evidence["steps"] == [f"rename {29:020d}.log.swap to {29:020d}.log"]
+    assert (finding.severity.value, offsets(finding)) == ("critical", (29, 55))
 
 
 @pytest.mark.parametrize("data", [b"", None])
@@ -188,9 +192,9 @@ def test_f47_in_a_live_copy_the_cleaner_is_at_work(brokers: Brokers, data: bytes
     half_of_a_split(brokers)
     result = verdict(brokers, live=True)
     assert said(result) == [("INTERRUPTED_SWAP", "info", 2)]
-    one = only(result, "INTERRUPTED_SWAP")
-    assert (offsets(one), advice(one)) == ((None, None), None)
-    assert "was cleaning or splitting segments when it was copied" in message(one)
+    finding = only(result, "INTERRUPTED_SWAP")
+    assert (offsets(finding), advice(finding)) == ((None, None), None)
+    assert "was cleaning or splitting segments when it was copied" in message(finding)
 
 
 def test_f47_half_of_a_split_is_thrown_away(brokers: Brokers) -> None:

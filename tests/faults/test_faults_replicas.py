@@ -29,11 +29,14 @@ TARGET = HEALTHY.at(40)
 def test_f34_settled_fork_under_equal_tails(tmp_path: Path) -> None:
     result = verdict(settled_fork(tmp_path))
     assert said(result) == [("FORK_BELOW_HW", "critical", None)]
-    one = only(result, "FORK_BELOW_HW")
-    assert offsets(one) == (0, 1)
-    assert one.evidence["truncation_offsets"] == []
-    assert [(row["brokers"], row["epoch"], row["high_watermark"]) for row in one.evidence["versions"]] == [([1], 0, 1), ([2], 1, 1)]
-    assert one.evidence["held_by"] == []
+    finding = only(result, "FORK_BELOW_HW")
+    assert offsets(finding) == (0, 1)
+    assert finding.evidence["truncation_offsets"] == []
+    assert [(row["brokers"], row["epoch"], row["high_watermark"]) for row in finding.evidence["versions"]] == [
+        ([1], 0, 1),
+        ([2], 1, 1),
+    ]
+    assert finding.evidence["held_by"] == []
     agreement = result.partitions[0].agreement
     assert (agreement.kind, agreement.common_end_offset, agreement.fork_epochs) == ("conflict", 0, {"1": 0, "2": 1})
 
@@ -41,24 +44,24 @@ def test_f34_settled_fork_under_equal_tails(tmp_path: Path) -> None:
 def test_f35_fork_above_the_high_watermark_is_what_a_failover_leaves(tmp_path: Path) -> None:
     result = verdict(ordinary_fork(tmp_path))
     assert said(result) == [("FORK_ABOVE_HW", "info", None)]
-    one = only(result, "FORK_ABOVE_HW")
-    assert offsets(one) == (12, 18)
-    assert one.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 12, "from_checkpoint": 12}]
+    finding = only(result, "FORK_ABOVE_HW")
+    assert offsets(finding) == (12, 18)
+    assert finding.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 12, "from_checkpoint": 12}]
 
 
 def test_f36_unclean_leader_with_records_of_its_own(tmp_path: Path) -> None:
     result = verdict(unclean_leader(tmp_path))
     assert said(result) == [("HW_UNKNOWN", "info", 3), ("UNCLEAN_LOSS", "critical", None)]
-    one = only(result, "UNCLEAN_LOSS")
-    assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((0, 1), [1], 1)
-    assert one.evidence["truncation_offsets"] == [{"follower": 1, "leader": 3, "from_batches": 0, "from_checkpoint": 0}]
+    finding = only(result, "UNCLEAN_LOSS")
+    assert (offsets(finding), finding.evidence["held_by"], finding.evidence["loses"]) == ((0, 1), [1], 1)
+    assert finding.evidence["truncation_offsets"] == [{"follower": 1, "leader": 3, "from_batches": 0, "from_checkpoint": 0}]
 
 
 def test_f36_unclean_leader_that_has_written_nothing_yet(tmp_path: Path) -> None:
     result = verdict(empty_leader(tmp_path, (2, 0)))
     assert said(result) == [("UNCLEAN_LOSS", "critical", None)]
-    one = only(result, "UNCLEAN_LOSS")
-    assert (offsets(one), one.evidence["held_by"], one.evidence["loses"]) == ((0, 1), [1], 1)
+    finding = only(result, "UNCLEAN_LOSS")
+    assert (offsets(finding), finding.evidence["held_by"], finding.evidence["loses"]) == ((0, 1), [1], 1)
 
 
 def test_f36_an_empty_follower_is_only_suspected(tmp_path: Path) -> None:
@@ -72,13 +75,13 @@ def test_f38_other_bytes_under_the_same_epoch(tmp_path: Path, different_on: tupl
         rewritten(brokers, broker, 40, byte=800)
     result = verdict(brokers)
     assert said(result) == [("SAME_EPOCH_DIVERGENCE", "critical", None)]
-    one = only(result, "SAME_EPOCH_DIVERGENCE")
-    assert (offsets(one), one.evidence["held_by"], one.evidence["record_offset"]) == ((39, 42), held_by, 40)
-    assert "different records of one leader epoch at offset 40 (epoch 1 on " in message(one)
+    finding = only(result, "SAME_EPOCH_DIVERGENCE")
+    assert (offsets(finding), finding.evidence["held_by"], finding.evidence["record_offset"]) == ((39, 42), held_by, 40)
+    assert "different records of one leader epoch at offset 40 (epoch 1 on " in message(finding)
     assert result.partitions[0].agreement.common_end_offset == 40
-    assert {row["epoch"] for row in one.evidence["versions"]} == {1}
-    assert len(one.evidence["versions"]) == len(different_on) + (len(different_on) == 1)
-    places = {place["broker"]: place for version in one.evidence["versions"] for place in version["places"]}
+    assert {row["epoch"] for row in finding.evidence["versions"]} == {1}
+    assert len(finding.evidence["versions"]) == len(different_on) + (len(different_on) == 1)
+    places = {place["broker"]: place for version in finding.evidence["versions"] for place in version["places"]}
     file = {"file": "t-0/00000000000000000029.log", "byte_start": TARGET.position, "byte_end": TARGET.end}
     assert places == {broker: {"broker": broker} | file for broker in (1, 2, 3)}
 
@@ -109,28 +112,28 @@ def mismatch_told(strangers: Brokers, other: str, *records: bytes) -> Finding:
 def test_f40_the_controllers_log_tells_which_topic_is_present_and_whose_the_other_id_is(strangers: Brokers) -> None:
     """Directories of two topics were swapped."""
     told = topic("orders", OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID)
-    one = mismatch_told(strangers, OTHER_TOPIC_ID, *told)
-    assert (one.evidence["present_topic_id"], one.evidence["present_on"]) == (TOPIC_ID, [1, 3])
-    assert (one.evidence["other_ids"], one.evidence["misplaced_on"]) == ({OTHER_TOPIC_ID: "topic orders"}, [2])
+    finding = mismatch_told(strangers, OTHER_TOPIC_ID, *told)
+    assert (finding.evidence["present_topic_id"], finding.evidence["present_on"]) == (TOPIC_ID, [1, 3])
+    assert (finding.evidence["other_ids"], finding.evidence["misplaced_on"]) == ({OTHER_TOPIC_ID: "topic orders"}, [2])
     whose = f"is the present one (of the others, {OTHER_TOPIC_ID}: topic orders); "
-    assert f"; by the controller's log {TOPIC_ID}, on brokers 1 and 3, {whose}" in message(one)
-    assert str(advice(one)).startswith("The directory on broker 2 lies under another topic's name: ")
-    assert "Find out which topic id" not in str(advice(one))
+    assert f"; by the controller's log {TOPIC_ID}, on brokers 1 and 3, {whose}" in message(finding)
+    assert str(advice(finding)).startswith("The directory on broker 2 lies under another topic's name: ")
+    assert "Find out which topic id" not in str(advice(finding))
 
 
 def test_f40_an_id_of_a_deleted_topic_and_one_that_the_controllers_log_does_not_know(strangers: Brokers) -> None:
-    one = mismatch_told(strangers, OTHER_TOPIC_ID)
-    assert one.evidence["other_ids"] == {OTHER_TOPIC_ID: "no topic it knows"}
-    assert "misplaced_on" not in one.evidence
-    assert str(advice(one)).startswith(f"The present topic's copies are those with id {TOPIC_ID} ")
+    finding = mismatch_told(strangers, OTHER_TOPIC_ID)
+    assert finding.evidence["other_ids"] == {OTHER_TOPIC_ID: "no topic it knows"}
+    assert "misplaced_on" not in finding.evidence
+    assert str(advice(finding)).startswith(f"The present topic's copies are those with id {TOPIC_ID} ")
 
 
 def test_f40_an_earlier_topic_of_that_name(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     brokers.named(2, "partition.metadata").write_bytes(write_partition_metadata(OTHER_TOPIC_ID))
     earlier = topic(topic_id=OTHER_TOPIC_ID), partition([2], 2, topic_id=OTHER_TOPIC_ID), record(9, topic_id=OTHER_TOPIC_ID)
-    one = only(verdict(controlled_by(brokers, *earlier, *in_sync([1, 2, 3]))), "TOPIC_ID_MISMATCH")
-    assert one.evidence["other_ids"] == {OTHER_TOPIC_ID: "t, deleted 2023-11-14T22:30:03Z"}
+    finding = only(verdict(controlled_by(brokers, *earlier, *in_sync([1, 2, 3]))), "TOPIC_ID_MISMATCH")
+    assert finding.evidence["other_ids"] == {OTHER_TOPIC_ID: "t, deleted 2023-11-14T22:30:03Z"}
 
 
 def test_f40_another_cluster_is_not_compared(strangers: Brokers) -> None:

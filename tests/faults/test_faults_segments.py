@@ -28,10 +28,10 @@ def test_f13_torn_tail_after_a_crash_is_ordinary(brokers: Brokers, kept: int) ->
     cut(brokers, 55, LAST.position + kept)
     result = verdict(brokers)
     assert said(result) == [("REPLICA_LAGS", "info", 2), ("SEG_TORN_TAIL", "info", 2)]
-    one = only(result, "SEG_TORN_TAIL")
-    assert span(one) == (LAST.position, LAST.position + kept)
-    assert one.evidence["last_valid_offset"] == 71
-    assert one.evidence["index_entries_beyond"] == 1
+    finding = only(result, "SEG_TORN_TAIL")
+    assert span(finding) == (LAST.position, LAST.position + kept)
+    assert finding.evidence["last_valid_offset"] == 71
+    assert finding.evidence["index_entries_beyond"] == 1
     assert offsets(only(result, "REPLICA_LAGS")) == (72, 75)
     assert result.partitions[0].agreement.kind == "prefix"
 
@@ -47,9 +47,9 @@ def test_f13_torn_tail_after_a_clean_shutdown_is_suspicious(brokers: Brokers) ->
     ]
     shorter = only(result, "RECOVERY_WOULD_TRUNCATE")
     assert (offsets(shorter), shorter.evidence["check"], shorter.evidence["held_by"]) == ((55, 72), 39, [1, 3])
-    one = only(result, "SEG_TORN_TAIL")
-    assert span(one) == (LAST.position, LAST.position + 100)
-    assert (one.evidence["last_valid_offset"], one.evidence["clean_shutdown"]) == (71, True)
+    finding = only(result, "SEG_TORN_TAIL")
+    assert span(finding) == (LAST.position, LAST.position + 100)
+    assert (finding.evidence["last_valid_offset"], finding.evidence["clean_shutdown"]) == (71, True)
     disorder = only(result, "CHECKPOINT_OUT_OF_ORDER")
     assert "stopped in order" in (advice(disorder) or "")
     assert "--live" not in (advice(disorder) or "")
@@ -62,9 +62,9 @@ def test_f13_below_the_high_watermark_what_is_cut_off_was_committed(brokers: Bro
     cut(brokers, 55, HEALTHY.at(69).position + 50)
     result = verdict(brokers)
     assert said(result) == [("HW_BEYOND_LEO", "critical", 2), ("REPLICA_LAGS", "info", 2), ("SEG_TORN_TAIL", "info", 2)]
-    one = only(result, "HW_BEYOND_LEO")
-    assert offsets(one) == (69, 72)
-    assert one.evidence["held_by"] == [1, 3]
+    finding = only(result, "HW_BEYOND_LEO")
+    assert offsets(finding) == (69, 72)
+    assert finding.evidence["held_by"] == [1, 3]
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100])
@@ -109,12 +109,12 @@ def test_f16_page_of_zeros_is_a_hole_and_what_follows_is_found(brokers: Brokers)
     zero_page(brokers, 29)
     result = verdict(brokers)
     assert said(result) == [("SEG_HOLE", "error", 2)]
-    one = only(result, "SEG_HOLE")
+    finding = only(result, "SEG_HOLE")
     first, following = HEALTHY.at(36), HEALTHY.at(49)
     assert first.position < 4096 < 8192 < following.position
-    assert (span(one), offsets(one)) == ((first.position, following.position), (36, 49))
-    assert (one.evidence["zero_bytes"], one.evidence["batches_recovered"]) == (4096, 2)
-    assert one.evidence["held_by"] == [1, 3]
+    assert (span(finding), offsets(finding)) == ((first.position, following.position), (36, 49))
+    assert (finding.evidence["zero_bytes"], finding.evidence["batches_recovered"]) == (4096, 2)
+    assert finding.evidence["held_by"] == [1, 3]
 
 
 def test_f17_deleted_segment_is_held_by_the_others(brokers: Brokers) -> None:
@@ -122,9 +122,9 @@ def test_f17_deleted_segment_is_held_by_the_others(brokers: Brokers) -> None:
     result = verdict(brokers)
     assert said(result) == [("OFFSET_GAP", "critical", 1), ("SEGMENT_MISSING", "error", 1)]
     for kind in ("OFFSET_GAP", "SEGMENT_MISSING"):
-        one = only(result, kind)
-        assert offsets(one) == (29, 55)
-        assert (one.evidence["missing"], one.evidence["held_by"]) == (26, [2, 3])
+        finding = only(result, kind)
+        assert offsets(finding) == (29, 55)
+        assert (finding.evidence["missing"], finding.evidence["held_by"]) == (26, [2, 3])
     assert only(result, "SEGMENT_MISSING").evidence["file"] == "00000000000000000029.log"
 
 
@@ -138,9 +138,9 @@ def test_f17_deleted_everywhere_committed_records_are_gone(brokers: Brokers) -> 
         for broker in (1, 2, 3)
     ]
     assert said(result) == [("COMMITTED_LOST_EVERYWHERE", "critical", None), *own]
-    one = only(result, "COMMITTED_LOST_EVERYWHERE")
-    assert offsets(one) == (29, 55)
-    assert (one.evidence["missing"], one.evidence["held_by"], one.evidence["high_watermark"]) == (26, [], 72)
+    finding = only(result, "COMMITTED_LOST_EVERYWHERE")
+    assert offsets(finding) == (29, 55)
+    assert (finding.evidence["missing"], finding.evidence["held_by"], finding.evidence["high_watermark"]) == (26, [], 72)
 
 
 @pytest.mark.parametrize("offset", [0, 43, 70])
@@ -168,10 +168,10 @@ def test_f19_swapped_batches(brokers: Brokers) -> None:
     swap(brokers, first, second)
     result = verdict(brokers)
     assert said(result) == [("OFFSET_NON_MONOTONIC", "error", 2)]
-    one = only(result, "OFFSET_NON_MONOTONIC")
-    assert offsets(one) == (46, 49)
-    assert one.place.byte_start == first.position + len(second.data)
-    assert one.evidence["expected_offset"] == 52
+    finding = only(result, "OFFSET_NON_MONOTONIC")
+    assert offsets(finding) == (46, 49)
+    assert finding.place.byte_start == first.position + len(second.data)
+    assert finding.evidence["expected_offset"] == 52
 
 
 @pytest.mark.parametrize("name", [31, 27])
@@ -179,6 +179,6 @@ def test_f20_renamed_segment(brokers: Brokers, name: int) -> None:
     rename_segment(brokers, 29, name)
     result = verdict(brokers)
     assert said(result) == [("SEG_NAME_MISMATCH", "error", 2)]
-    one = only(result, "SEG_NAME_MISMATCH")
-    assert one.place.file == f"t-0/{name:020d}.log"
-    assert (one.evidence["name_offset"], one.evidence["first_offset"]) == (name, 29)
+    finding = only(result, "SEG_NAME_MISMATCH")
+    assert finding.place.file == f"t-0/{name:020d}.log"
+    assert (finding.evidence["name_offset"], finding.evidence["first_offset"]) == (name, 29)

@@ -27,9 +27,9 @@ def test_f25_position_in_the_index(brokers: Brokers, entry: int, mask: int, reas
     change(brokers.file(2, 29, "index"), 8 * entry + 7, mask)
     result = verdict(brokers)
     assert said(result) == [("INDEX_MISMATCH", "warning", 2)]
-    one = only(result, "INDEX_MISMATCH")
-    assert (one.place.file, span(one)) == (f"t-0/{29:020d}.index", (8 * entry, 8 * entry + 8))
-    assert one.evidence["reason"] == reason
+    finding = only(result, "INDEX_MISMATCH")
+    assert (finding.place.file, span(finding)) == (f"t-0/{29:020d}.index", (8 * entry, 8 * entry + 8))
+    assert finding.evidence["reason"] == reason
 
 
 def test_f25_position_beyond_the_log(brokers: Brokers) -> None:
@@ -44,9 +44,9 @@ def test_f25_time_index_out_of_order(brokers: Brokers) -> None:
     path.write_bytes(data[:12] + data[24:36] + data[12:24] + data[36:])
     result = verdict(brokers)
     assert said(result) == [("INDEX_MISMATCH", "warning", 2)]
-    one = only(result, "INDEX_MISMATCH")
-    assert (one.place.file, span(one)) == (f"t-0/{29:020d}.timeindex", (24, 36))
-    assert one.evidence["reason"] == "out_of_order"
+    finding = only(result, "INDEX_MISMATCH")
+    assert (finding.place.file, span(finding)) == (f"t-0/{29:020d}.timeindex", (24, 36))
+    assert finding.evidence["reason"] == "out_of_order"
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_f25_length_that_no_entries_have(brokers: Brokers, suffix: str, width: i
     path.write_bytes(data[:more] if more < 0 else data + b"\1" * more)
     result = verdict(brokers)
     assert said(result) == [("INDEX_MISMATCH", "warning", 2)]
-    one = only(result, "INDEX_MISMATCH")
+    finding = only(result, "INDEX_MISMATCH")
     entries = (len(data) + more) // width
-    assert (one.evidence["reason"], one.evidence["entry"]) == ("partial_entry", entries)
-    assert span(one) == (width * entries, width * entries + width)
+    assert (finding.evidence["reason"], finding.evidence["entry"]) == ("partial_entry", entries)
+    assert span(finding) == (width * entries, width * entries + width)
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -73,9 +73,9 @@ def test_f26_aborted_transaction_left_out_of_its_index(brokers: Brokers, gone: b
         path.write_bytes(b"")
     result = verdict(brokers)
     assert said(result) == [("TXNINDEX_MISSING_ABORT", "error", 2)]
-    one = only(result, "TXNINDEX_MISSING_ABORT")
-    assert offsets(one) == (ABORTED.first_offset, ABORTED.last_offset + 1) == (26, 36)
-    assert one.evidence["producer_id"] == ABORTING
+    finding = only(result, "TXNINDEX_MISSING_ABORT")
+    assert offsets(finding) == (ABORTED.first_offset, ABORTED.last_offset + 1) == (26, 36)
+    assert finding.evidence["producer_id"] == ABORTING
 
 
 def test_f27_committed_transaction_listed_as_aborted(brokers: Brokers) -> None:
@@ -83,9 +83,9 @@ def test_f27_committed_transaction_listed_as_aborted(brokers: Brokers) -> None:
     path.write_bytes(path.read_bytes() + write_transaction_index([AbortedTxn(COMMITTING, 36, 42, 43)]))
     result = verdict(brokers)
     assert said(result) == [("TXNINDEX_PHANTOM_ABORT", "error", 2)]
-    one = only(result, "TXNINDEX_PHANTOM_ABORT")
-    assert (span(one), offsets(one)) == ((34, 68), (36, 43))
-    assert (one.evidence["producer_id"], one.evidence["entry"]) == (COMMITTING, 1)
+    finding = only(result, "TXNINDEX_PHANTOM_ABORT")
+    assert (span(finding), offsets(finding)) == ((34, 68), (36, 43))
+    assert (finding.evidence["producer_id"], finding.evidence["entry"]) == (COMMITTING, 1)
 
 
 @pytest.mark.parametrize("offset", [29, 55, 75])
@@ -93,19 +93,19 @@ def test_f28_flipped_bit_in_a_snapshot(brokers: Brokers, offset: int) -> None:
     change(brokers.file(2, offset, "snapshot"), 3)
     result = verdict(brokers)
     assert said(result) == [("PRODUCER_SNAPSHOT_CORRUPT", "warning", 2)]
-    one = only(result, "PRODUCER_SNAPSHOT_CORRUPT")
-    assert (one.place.file, span(one)) == (f"t-0/{offset:020d}.snapshot", (2, 6))
-    assert (one.evidence["reason"], one.place.offset_end) == ("crc", offset)
-    assert one.evidence["rebuilt_from"] == {29: 0, 55: 29, 75: 55}[offset]
+    finding = only(result, "PRODUCER_SNAPSHOT_CORRUPT")
+    assert (finding.place.file, span(finding)) == (f"t-0/{offset:020d}.snapshot", (2, 6))
+    assert (finding.evidence["reason"], finding.place.offset_end) == ("crc", offset)
+    assert finding.evidence["rebuilt_from"] == {29: 0, 55: 29, 75: 55}[offset]
 
 
 def test_f28_snapshot_of_an_earlier_state(brokers: Brokers) -> None:
     brokers.file(2, 55, "snapshot").write_bytes(brokers.file(2, 29, "snapshot").read_bytes())
     result = verdict(brokers)
     assert said(result) == [("PRODUCER_SNAPSHOT_CORRUPT", "warning", 2)]
-    one = only(result, "PRODUCER_SNAPSHOT_CORRUPT")
-    assert one.place.file == f"t-0/{55:020d}.snapshot"
-    contradicted = {row["producer_id"]: row["reason"] for row in one.evidence["contradictions"]}
+    finding = only(result, "PRODUCER_SNAPSHOT_CORRUPT")
+    assert finding.place.file == f"t-0/{55:020d}.snapshot"
+    contradicted = {row["producer_id"]: row["reason"] for row in finding.evidence["contradictions"]}
     assert contradicted == {3000: "last_offset", COMMITTING: "last_offset", ABORTING: "current_txn_first_offset"}
 
 
@@ -125,12 +125,12 @@ def test_f29_leader_epochs_that_the_batches_contradict(
     claim_epochs(brokers, 2, *entries)
     result = verdict(brokers)
     assert said(result) == [("EPOCH_CACHE_MISMATCH", "error", 2)]
-    one = only(result, "EPOCH_CACHE_MISMATCH")
-    assert one.place.file == "t-0/leader-epoch-checkpoint"
-    assert (one.evidence["reason"], one.evidence["epoch"]) == (reason, asked)
-    assert one.evidence["truncation_offset_by_checkpoint"] == by_checkpoint
-    assert one.evidence["truncation_offset_by_batches"] == by_batches
-    assert one.evidence["batches"] == [[0, 0], [1, 32], [2, 58]]
+    finding = only(result, "EPOCH_CACHE_MISMATCH")
+    assert finding.place.file == "t-0/leader-epoch-checkpoint"
+    assert (finding.evidence["reason"], finding.evidence["epoch"]) == (reason, asked)
+    assert finding.evidence["truncation_offset_by_checkpoint"] == by_checkpoint
+    assert finding.evidence["truncation_offset_by_batches"] == by_batches
+    assert finding.evidence["batches"] == [[0, 0], [1, 32], [2, 58]]
 
 
 def test_f29_entry_at_the_log_end_is_an_epoch_that_wrote_nothing_yet(brokers: Brokers) -> None:
@@ -143,9 +143,9 @@ def test_f30_high_watermark_beyond_the_log(brokers: Brokers, high_watermark: int
     write_checkpoint(brokers.log_dir(2), "replication", high_watermark)
     result = verdict(brokers)
     assert said(result) == [("HW_BEYOND_LEO", "critical", 2)]
-    one = only(result, "HW_BEYOND_LEO")
-    assert offsets(one) == (end, high_watermark)
-    assert one.evidence["held_by"] == []
+    finding = only(result, "HW_BEYOND_LEO")
+    assert offsets(finding) == (end, high_watermark)
+    assert finding.evidence["held_by"] == []
 
 
 def test_f30_names_who_has_what_this_replica_lost(brokers: Brokers) -> None:
@@ -154,8 +154,8 @@ def test_f30_names_who_has_what_this_replica_lost(brokers: Brokers) -> None:
     write_checkpoint(brokers.log_dir(2), "recovery-point", 55)
     result = verdict(brokers)
     assert said(result) == [("HW_BEYOND_LEO", "critical", 2), ("REPLICA_LAGS", "info", 2)]
-    one = only(result, "HW_BEYOND_LEO")
-    assert (offsets(one), one.evidence["held_by"]) == ((55, 72), [1, 3])
+    finding = only(result, "HW_BEYOND_LEO")
+    assert (offsets(finding), finding.evidence["held_by"]) == ((55, 72), [1, 3])
 
 
 def test_f30_the_high_watermark_told_is_the_replicas_own(brokers: Brokers) -> None:
@@ -164,9 +164,9 @@ def test_f30_the_high_watermark_told_is_the_replicas_own(brokers: Brokers) -> No
     brokers.file(2, 75, "snapshot").unlink()
     for name, offset in (("recovery-point", 55), ("replication", 60)):
         write_checkpoint(brokers.log_dir(2), name, offset)
-    one = only(verdict(brokers), "HW_BEYOND_LEO")
-    assert (offsets(one), one.evidence["high_watermark"]) == ((55, 60), 60)
-    assert "the checkpointed high watermark 60 lies beyond the log's end 55" in message(one)
+    finding = only(verdict(brokers), "HW_BEYOND_LEO")
+    assert (offsets(finding), finding.evidence["high_watermark"]) == ((55, 60), 60)
+    assert "the checkpointed high watermark 60 lies beyond the log's end 55" in message(finding)
 
 
 def test_f30_in_a_live_copy_the_checkpoint_is_only_newer(brokers: Brokers) -> None:
@@ -181,7 +181,7 @@ def test_f31_without_a_checkpoint_nothing_is_claimed(brokers: Brokers) -> None:
     result = verdict(brokers)
     assert said(result) == [("HW_UNKNOWN", "info", 2)]
     assert only(result, "HW_UNKNOWN").evidence["reason"] == "missing"
-    assert [one.high_watermark for one in result.partitions[0].replicas] == [72, None, 72]
+    assert [replica.high_watermark for replica in result.partitions[0].replicas] == [72, None, 72]
 
 
 def test_f31_high_watermark_zero_is_not_known(brokers: Brokers) -> None:
@@ -206,7 +206,7 @@ def test_f32_checkpoint_that_is_none(brokers: Brokers, data: bytes, reason: str,
     result = verdict(brokers)
     rest = [("BATCH_CRC_MISMATCH", "error", 2), ("REPLICA_DIFFERS", "error", 2)]
     assert said(result) == [rest[0], ("CHECKPOINT_MALFORMED", "warning", 2), rest[1]]
-    one = only(result, "CHECKPOINT_MALFORMED")
-    assert one.place.file == CHECKPOINT
-    assert one.evidence["reason"] == reason
+    finding = only(result, "CHECKPOINT_MALFORMED")
+    assert finding.place.file == CHECKPOINT
+    assert finding.evidence["reason"] == reason
     assert result.partitions[0].replicas[1].high_watermark == high_watermark

@@ -46,9 +46,9 @@ def test_f41_hanging_transaction(tmp_path: Path, reason: str) -> None:
     data = left_open(later)
     result = judged(tmp_path, data, forgotten(later, reason))
     assert said(result) == [("TXN_HANGING", "error", 1)]
-    one = only(result, "TXN_HANGING")
+    finding = only(result, "TXN_HANGING")
     opened = data.at(6)
-    assert (span(one), offsets(one)) == ((opened.position, opened.end), (6, 13))
+    assert (span(finding), offsets(finding)) == ((opened.position, opened.end), (6, 13))
     expected = {
         "reason": reason,
         "producer_id": APP_ID,
@@ -61,8 +61,8 @@ def test_f41_hanging_transaction(tmp_path: Path, reason: str) -> None:
         "safe_to_abort": True,
         "command": "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic t --partition 0 --start-offset 6",
     }
-    assert {name: one.evidence[name] for name in expected} == expected
-    assert one.evidence.get("transactional_id") == (None if reason == "no_transactional_id" else APP)
+    assert {name: finding.evidence[name] for name in expected} == expected
+    assert finding.evidence.get("transactional_id") == (None if reason == "no_transactional_id" else APP)
     for replica in result.partitions[-1].replicas:
         assert (replica.transactions.open, replica.transactions.hanging) == (1, 1)
     assert result.partitions[-1].verdict == "error"
@@ -81,7 +81,7 @@ def test_f41_a_commit_on_record_makes_it_unsafe_to_abort(tmp_path: Path) -> None
 def test_f41_what_is_not_overdue_does_not_hang(tmp_path: Path, later: float) -> None:
     result = judged(tmp_path, left_open(later), coordinator(later))
     assert said(result) == OPEN
-    assert {one.evidence["coordinator"] for one in result.findings} == {"does not list it"}
+    assert {finding.evidence["coordinator"] for finding in result.findings} == {"does not list it"}
 
 
 @pytest.mark.parametrize("state", [coordinator(13), coordinator(13, (12, "Ongoing", (0,))), None], ids=["forgot", "lists", "none"])
@@ -90,7 +90,7 @@ def test_f41_a_clients_wrong_clock_makes_nothing_overdue(tmp_path: Path, state: 
     known = {} if state is None else {"__transaction_state-0": state}
     result = scan(write_cluster(tmp_path, {"t-0": left_open(13), "other-0": wrong_clock(), **known}))
     assert [one for one in said(result) if one[0].startswith("TXN")] == OPEN
-    assert not any(one.evidence["safe_to_abort"] for one in result.findings if one.kind == "TXN_OPEN")
+    assert not any(finding.evidence["safe_to_abort"] for finding in result.findings if finding.kind == "TXN_OPEN")
 
 
 def test_f42_without_any_clock_of_a_broker_it_is_a_suspicion(tmp_path: Path) -> None:
@@ -98,11 +98,13 @@ def test_f42_without_any_clock_of_a_broker_it_is_a_suspicion(tmp_path: Path) -> 
     data.data(10)
     for name, logs in (("none", {}), ("empty", {"__transaction_state-0": CoordinatorLog()})):
         result = scan(write_cluster(tmp_path / name, {"t-0": data, "other-0": wrong_clock(), **logs}))
-        found = [one for one in result.findings if one.kind.startswith("TXN")]
-        assert {(one.kind, one.severity.value, one.confidence.value) for one in found} == {("TXN_OPEN", "warning", "suspected")}
-        assert {one.evidence["safe_to_abort"] for one in found} == {None}
-        asked = local.scan([str(path) for path in sorted((tmp_path / name).iterdir())], ScanOptions(jobs=1, as_of_ms=ms(60)))
-        assert [one.severity.value for one in asked.findings if one.kind == "TXN_OPEN"] == ["info"] * 3
+        findings = [finding for finding in result.findings if finding.kind.startswith("TXN")]
+        assert {(finding.kind, finding.severity.value, finding.confidence.value) for finding in findings} == {
+            ("TXN_OPEN", "warning", "suspected")
+        }
+        assert {finding.evidence["safe_to_abort"] for finding in findings} == {None}
+        scan_result = local.scan([str(path) for path in sorted((tmp_path / name).iterdir())], ScanOptions(jobs=1, as_of_ms=ms(60)))
+        assert [finding.severity.value for finding in scan_result.findings if finding.kind == "TXN_OPEN"] == ["info"] * 3
 
 
 def test_f41_records_older_than_a_marker_before_them_are_not_older_than_it(tmp_path: Path) -> None:
@@ -119,18 +121,20 @@ def test_f42_what_the_coordinator_will_end_never_hangs(tmp_path: Path, state: st
     later = 12 + 100 * TOO_LATE
     result = judged(tmp_path, left_open(later), coordinator(later, (later, state, (0, 1))))
     assert said(result) == OPEN
-    for one in result.findings:
-        assert (one.evidence["transactional_id"], one.evidence["coordinator_state"]) == (APP, state)
-        assert (one.evidence["last_stable_offset"], one.evidence["safe_to_abort"]) == (6, False)
-        assert one.evidence["age_ms"] == 100 * TOO_LATE * 1000 + 90
-    assert {one.transactions.hanging for one in result.partitions[-1].replicas} == {0}
+    for finding in result.findings:
+        assert (finding.evidence["transactional_id"], finding.evidence["coordinator_state"]) == (APP, state)
+        assert (finding.evidence["last_stable_offset"], finding.evidence["safe_to_abort"]) == (6, False)
+        assert finding.evidence["age_ms"] == 100 * TOO_LATE * 1000 + 90
+    assert {replica.transactions.hanging for replica in result.partitions[-1].replicas} == {0}
 
 
 def test_f42_without_the_coordinators_log_it_is_open_and_overdue(tmp_path: Path) -> None:
     assert said(judged(tmp_path / "recent", left_open(13), None)) == OPEN
     late = judged(tmp_path / "late", left_open(12 + TOO_LATE), None)
     assert said(late) == [("TXN_OPEN", "warning", broker) for broker in BROKERS]
-    assert {(one.confidence.value, one.evidence["coordinator"]) for one in late.findings} == {("suspected", "not among the copies")}
+    assert {(finding.confidence.value, finding.evidence["coordinator"]) for finding in late.findings} == {
+        ("suspected", "not among the copies")
+    }
 
 
 def test_f42_past_its_timeout_the_coordinator_should_have_ended_it(tmp_path: Path) -> None:
@@ -138,26 +142,26 @@ def test_f42_past_its_timeout_the_coordinator_should_have_ended_it(tmp_path: Pat
     later = 12 + TOO_LATE
     result = judged(tmp_path, left_open(later), coordinator(later, (10, "Ongoing", (0,))))
     assert said(result) == [("TXN_OPEN", "warning", broker) for broker in BROKERS]
-    one = result.findings[0]
-    assert (one.evidence["coordinator"], one.evidence["safe_to_abort"]) == ("should have ended it", None)
+    finding = result.findings[0]
+    assert (finding.evidence["coordinator"], finding.evidence["safe_to_abort"]) == ("should have ended it", None)
     expected = "it was 20 min 3 s old, with a transaction timeout of 1 min, so that its coordinator should have ended it"
-    assert expected in message(one)
-    assert "Normal" not in str(advice(one))
+    assert expected in message(finding)
+    assert "Normal" not in str(advice(finding))
 
 
 @pytest.mark.parametrize("later", [13, 12 + TOO_LATE])
 def test_f42_without_the_coordinators_log_nobody_can_tell_whether_it_is_safe_to_abort(tmp_path: Path, later: float) -> None:
-    one = judged(tmp_path, left_open(later), None).findings[0]
-    assert one.evidence["safe_to_abort"] is None
-    assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in str(advice(one))
-    assert ("at 2023-11-14T22:33:33Z nothing had been written to it for 20 min 1 s" in message(one)) == (later > TOO_LATE)
+    finding = judged(tmp_path, left_open(later), None).findings[0]
+    assert finding.evidence["safe_to_abort"] is None
+    assert "cannot tell whether it is safe to abort: add __transaction_state of every broker" in str(advice(finding))
+    assert ("at 2023-11-14T22:33:33Z nothing had been written to it for 20 min 1 s" in message(finding)) == (later > TOO_LATE)
 
 
 def test_f41_an_unread_partition_of_the_coordinators_log_may_know_it(tmp_path: Path) -> None:
     """Only `__transaction_state-1` was copied, so that there must be a partition 0."""
     result = scan(write_cluster(tmp_path, {"t-0": left_open(12 + TOO_LATE), "__transaction_state-1": strangers(11)}))
     assert said(result) == OPEN
-    assert all(0 in one.evidence["missing_partitions"] for one in result.findings)
+    assert all(0 in finding.evidence["missing_partitions"] for finding in result.findings)
 
 
 def test_f41_a_live_copy_may_be_older_than_the_marker(tmp_path: Path) -> None:
@@ -187,8 +191,8 @@ def test_f43_late_write_of_a_fenced_epoch_hangs(tmp_path: Path) -> None:
     regress = [("PRODUCER_EPOCH_REGRESSION", "warning", broker) for broker in BROKERS]
     written = [("TXN_LATE_WRITE", "error", broker) for broker in BROKERS]
     assert [one for one in said(result) if one not in regress] == sorted(hanging + written, key=str)
-    for one in (each for each in result.findings if each.kind != "INCIDENT_SIGNATURE"):
-        assert (span(one), offsets(one)) == ((late.position, late.end), (3, 5))
+    for finding in (each for each in result.findings if each.kind != "INCIDENT_SIGNATURE"):
+        assert (span(finding), offsets(finding)) == ((late.position, late.end), (3, 5))
     assert only(result, "TXN_HANGING").evidence["reason"] == "partition_not_listed"
 
 
@@ -196,8 +200,8 @@ def test_f43_late_write_of_the_same_epoch_hangs(tmp_path: Path) -> None:
     """Before KIP-890 the abort may carry the epoch of the data: then only the coordinator knows that the rest is late."""
     result = judged(tmp_path, *late_write(12 + TOO_LATE, 0))
     assert said(result) == [("TXN_HANGING", "error", 1)]
-    one = only(result, "TXN_HANGING")
-    assert (one.evidence["late_write_after"], offsets(one)) == (2, (3, 5))
+    finding = only(result, "TXN_HANGING")
+    assert (finding.evidence["late_write_after"], offsets(finding)) == (2, (3, 5))
 
 
 @pytest.mark.parametrize("client", [0, 2])
@@ -215,8 +219,8 @@ def test_epochs_of_every_version_are_no_finding(tmp_path: Path, client: int) -> 
 def test_f41_a_snapshot_remembers_what_retention_took(tmp_path: Path, listed: bool) -> None:
     """The transaction's records are gone with their segment; the snapshot at the log start still holds it open."""
     result = verdict(retained(tmp_path, 12 + TOO_LATE, listed=listed))
-    [one] = [each for each in result.findings if each.kind.startswith("TXN")]
-    assert (one.kind, one.severity.value) == (("TXN_OPEN", "warning") if listed else ("TXN_HANGING", "error"))
-    assert (one.evidence["first_offset"], one.evidence["last_stable_offset"], offsets(one)) == (0, 2, (2, 5))
-    assert (one.evidence["hidden_by_retention"], one.evidence["transactional_id"]) == (True, APP)
-    assert {each.kind for each in result.findings} <= {one.kind, "INCIDENT_SIGNATURE"}
+    [finding] = [each for each in result.findings if each.kind.startswith("TXN")]
+    assert (finding.kind, finding.severity.value) == (("TXN_OPEN", "warning") if listed else ("TXN_HANGING", "error"))
+    assert (finding.evidence["first_offset"], finding.evidence["last_stable_offset"], offsets(finding)) == (0, 2, (2, 5))
+    assert (finding.evidence["hidden_by_retention"], finding.evidence["transactional_id"]) == (True, APP)
+    assert {each.kind for each in result.findings} <= {finding.kind, "INCIDENT_SIGNATURE"}

@@ -62,9 +62,9 @@ def test_f44_committed_here_and_aborted_there(tmp_path: Path, client: int) -> No
     logs = cluster(ended(30, COMMIT, client=client), torn, decided(30, client=client))
     result = scan(write_cluster(tmp_path, logs))
     assert said(result) == [("TXN_TORN", "critical", 1)]
-    one = only(result, "TXN_TORN")
+    finding = only(result, "TXN_TORN")
     marker = torn.at(5)
-    assert (one.place.partition, offsets(one), span(one)) == (1, (5, 6), (marker.position, marker.end))
+    assert (finding.place.partition, offsets(finding), span(finding)) == (1, (5, 6), (marker.position, marker.end))
     expected = {
         "reason": "opposite_marker",
         "decision": "commit",
@@ -76,7 +76,7 @@ def test_f44_committed_here_and_aborted_there(tmp_path: Path, client: int) -> No
         "coordinator_broker": 1,
         "coordinator_offset": 4,
     }
-    assert {name: one.evidence[name] for name in expected} == expected
+    assert {name: finding.evidence[name] for name in expected} == expected
 
 
 def test_f44_aborted_by_the_coordinator_and_committed_there(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_f44_committed_here_and_never_ended_there(tmp_path: Path, client: int) -
     logs = cluster(ended(30, COMMIT, client=client), ended(30, NOTHING, client=client), decided(30, client=client))
     result = scan(write_cluster(tmp_path, logs))
     assert said(result) == [("TXN_TORN", "critical", 1)]
-    one = only(result, "TXN_TORN")
-    assert (one.evidence["reason"], one.place.partition, offsets(one)) == ("no_marker", 1, (3, 5))
+    finding = only(result, "TXN_TORN")
+    assert (finding.evidence["reason"], finding.place.partition, offsets(finding)) == ("no_marker", 1, (3, 5))
 
 
 @pytest.mark.parametrize(("later", "torn"), [(LATE, True), (60, False)])
@@ -113,8 +113,8 @@ def test_f44_crashed_brokers_that_went_on_behind_the_decision_lost_its_marker(tm
     logs = cluster(ended(30, commit), ended(30, NOTHING, traffic=None), decided(30, commit=commit))
     result = scan(write_cluster(tmp_path, logs, clean=False))
     assert [one for one in said(result) if one[0] != "HW_UNKNOWN"] == [("TXN_TORN", "warning", 1)]
-    one = only(result, "TXN_TORN")
-    assert (one.evidence["reason"], one.confidence.value, offsets(one)) == ("no_marker", "suspected", (3, 5))
+    finding = only(result, "TXN_TORN")
+    assert (finding.evidence["reason"], finding.confidence.value, offsets(finding)) == ("no_marker", "suspected", (3, 5))
 
 
 def test_f44_crashed_brokers_that_went_on_behind_the_decision_lost_its_records(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_f44_a_fenced_transaction_of_version_2_ends_one_or_two_epochs_up(
     state.state(90.05, "PrepareAbort", (0,), epoch=4 + bump, since=30, client=2)
     state.state(90.09, "CompleteAbort", epoch=4 + bump, since=30, client=2)
     result = scan(write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state}))
-    told = [(one.kind, one.evidence["reason"]) for one in result.findings if one.kind != "INCIDENT_SIGNATURE"]
+    told = [(finding.kind, finding.evidence["reason"]) for finding in result.findings if finding.kind != "INCIDENT_SIGNATURE"]
     assert told == ([] if reason is None else [("TXN_TORN", reason)])
 
 
@@ -174,9 +174,9 @@ def test_f44_brokers_given_by_name_are_those_that_the_controller_knows(tmp_path:
     state = partition([1, 2, 3], 1, partition_id=1, replicas=[1, 2, 3])
     control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
     named = [f"{name}={path}" for name, path in zip("xyz", write_cluster(tmp_path / "b", logs), strict=True)]
-    assert [(one.kind, one.place.broker) for one in found([*named, str(control)]) if one.kind.startswith("TXN")] == [
-        ("TXN_TORN", "x")
-    ]
+    assert [
+        (finding.kind, finding.place.broker) for finding in found([*named, str(control)]) if finding.kind.startswith("TXN")
+    ] == [("TXN_TORN", "x")]
 
 
 def test_f44_a_follower_that_lags_behind_a_damaged_leader_shows_nothing(tmp_path: Path) -> None:
@@ -193,7 +193,11 @@ def test_f44_a_follower_that_lags_behind_a_damaged_leader_shows_nothing(tmp_path
     log.write_bytes(data)
     state = partition([1], 1, partition_id=1, replicas=[1, 2])
     control = ControllerLog().lead([CONTROLLER]).append(topic(), state).put(tmp_path / "controller")
-    told = {(one.kind, one.severity.value) for one in found([*map(str, paths), str(control)]) if one.kind.startswith("TXN")}
+    told = {
+        (finding.kind, finding.severity.value)
+        for finding in found([*map(str, paths), str(control)])
+        if finding.kind.startswith("TXN")
+    }
     assert told == {("TXN_OPEN", "info")}
 
 
@@ -207,7 +211,7 @@ def test_f44_a_broker_that_went_on_by_a_fast_clock_alone_may_have_stopped_before
     other.traffic(30.09 + ahead)
     logs: Logs = {"t-0": {1: other}, "t-1": {1: without}, "__transaction_state-0": {3: decided(30)}}
     paths = write_cluster(tmp_path, logs, clean=clean)
-    torn = "TXN_TORN" in {one.kind for one in found([str(paths[0]), str(paths[2])])}
+    torn = "TXN_TORN" in {finding.kind for finding in found([str(paths[0]), str(paths[2])])}
     assert torn == (ahead == 60)
 
 
@@ -218,7 +222,7 @@ def test_f44_a_controller_whose_log_ends_before_the_decision_says_nothing_of_it(
     paths = write_cluster(tmp_path / "b", logs)
     states = [partition([1, 2], 1, partition_id=number, replicas=[1, 2]) for number in (0, 1)]
     control = ControllerLog(start_ms=ms(as_of)).lead([CONTROLLER]).append(topic(), *states).put(tmp_path / "controller")
-    told = {one.kind for one in found([str(paths[0]), str(control)])}
+    told = {finding.kind for finding in found([str(paths[0]), str(control)])}
     assert ("TXN_TORN" in told) == torn
 
 
@@ -234,16 +238,18 @@ def test_f44_a_marker_that_one_copy_has_is_a_matter_of_the_copies(tmp_path: Path
     paths = write_cluster(tmp_path, logs, clean=clean)
     control = ControllerLog().lead([CONTROLLER]).append(topic(), partition([1], 1, partition_id=1, replicas=[1, 2, 3]))
     result = scan([*paths, control.put(tmp_path / "controller")])
-    assert "TXN_TORN" not in {one.kind for one in result.findings}
-    told = [one for one in result.findings if one.kind == "TXN_OPEN"]
-    assert [one.evidence["ended_on"] for one in told] == [[2], [2]]
+    assert "TXN_TORN" not in {finding.kind for finding in result.findings}
+    findings = [finding for finding in result.findings if finding.kind == "TXN_OPEN"]
+    assert [finding.evidence["ended_on"] for finding in findings] == [[2], [2]]
 
 
 def test_f44_a_decision_long_ago_whose_markers_may_still_come_is_a_suspicion(tmp_path: Path) -> None:
     logs = cluster(ended(30, COMMIT, traffic=LATE), ended(30, NOTHING, traffic=None), prepared())
     result = scan(write_cluster(tmp_path, logs, clean=False))
     told = {
-        (one.severity.value, one.confidence.value, one.evidence["overdue"]) for one in result.findings if one.kind == "TXN_OPEN"
+        (finding.severity.value, finding.confidence.value, finding.evidence["overdue"])
+        for finding in result.findings
+        if finding.kind == "TXN_OPEN"
     }
     assert told == {("warning", "suspected", True)}
 
@@ -252,9 +258,9 @@ def test_f44_without_the_coordinators_log_the_markers_disagree(tmp_path: Path) -
     logs = cluster(ended(30, COMMIT, client=2), ended(30, ABORT, client=2))
     result = scan(write_cluster(tmp_path, logs))
     assert said(result) == [("TXN_MARKERS_DISAGREE", "error", 1)]
-    one = only(result, "TXN_MARKERS_DISAGREE")
-    assert (one.place.partition, offsets(one), one.evidence["committed_in"]) == (1, (3, 6), ["t-0"])
-    assert (one.evidence["producer_id"], one.evidence["shown_as"]) == (APP_ID, "aborted")
+    finding = only(result, "TXN_MARKERS_DISAGREE")
+    assert (finding.place.partition, offsets(finding), finding.evidence["committed_in"]) == (1, (3, 6), ["t-0"])
+    assert (finding.evidence["producer_id"], finding.evidence["shown_as"]) == (APP_ID, "aborted")
 
 
 def test_f44_without_the_coordinators_log_and_epochs_of_their_own_it_is_a_suspicion(tmp_path: Path) -> None:
@@ -283,8 +289,8 @@ def test_a_committed_transaction_whose_records_are_gone_everywhere(tmp_path: Pat
     logs = cluster(ended(30, COMMIT), lost, decided(30))
     result = scan(write_cluster(tmp_path, logs))
     assert said(result) == [("TXN_PARTLY_LOST", "critical", 1)]
-    one = only(result, "TXN_PARTLY_LOST")
-    assert (one.evidence["reason"], one.evidence["held_by"], one.place.partition) == ("nothing_left", [], 1)
+    finding = only(result, "TXN_PARTLY_LOST")
+    assert (finding.evidence["reason"], finding.evidence["held_by"], finding.place.partition) == ("nothing_left", [], 1)
     kept: Logs = {"t-0": ended(30, COMMIT), "t-1": {1: lost, 2: ended(30, COMMIT), 3: lost}, "__transaction_state-0": decided(30)}
     assert "TXN_PARTLY_LOST" not in {kind for kind, _, _ in said(scan(write_cluster(tmp_path / "kept", kept)))}
 
@@ -305,9 +311,9 @@ def test_a_committed_transaction_whose_segment_is_gone_everywhere(tmp_path: Path
     brokers = brokers_of(tmp_path, cluster(ended(30, COMMIT), segmented(), decided(30)))
     without_segment(brokers, "t-1", 3)
     result = verdict(brokers)
-    one = only(result, "TXN_PARTLY_LOST")
-    assert (one.evidence["reason"], offsets(one), one.severity.value) == ("records_missing", (3, 5), "critical")
-    assert one.confidence.value == "suspected"  # nothing says that the topic is not cleaned
+    finding = only(result, "TXN_PARTLY_LOST")
+    assert (finding.evidence["reason"], offsets(finding), finding.severity.value) == ("records_missing", (3, 5), "critical")
+    assert finding.confidence.value == "suspected"  # nothing says that the topic is not cleaned
     assert kinds(result)["COMMITTED_LOST_EVERYWHERE", "critical"] == 1
 
 
@@ -318,8 +324,12 @@ def test_what_retention_took_is_not_lost(tmp_path: Path) -> None:
 def test_a_marker_of_a_replaced_coordinator(tmp_path: Path) -> None:
     result = scan(write_cluster(tmp_path, {"t-0": replaced_coordinator()}))
     assert said(result) == [("TXN_COORDINATOR_EPOCH_REGRESSION", "warning", broker) for broker in BROKERS]
-    one = result.findings[0]
-    assert (offsets(one), one.evidence["coordinator_epoch"], one.evidence["previous_coordinator_epoch"]) == ((8, 9), 4, 5)
+    finding = result.findings[0]
+    assert (offsets(finding), finding.evidence["coordinator_epoch"], finding.evidence["previous_coordinator_epoch"]) == (
+        (8, 9),
+        4,
+        5,
+    )
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -336,11 +346,11 @@ def test_f48_a_malformed_state_leaves_that_id_unknown_until_it_is_stated_again(t
     unknown: Said = [("TXN_OPEN", "info", broker) for broker in BROKERS]
     concluded: Said = [("TXN_HANGING", "error", 1)]
     assert said(result) == sorted([("METADATA_RECORD_MALFORMED", "error", 1), *(concluded if restated else unknown)], key=str)
-    one = only(result, "METADATA_RECORD_MALFORMED")
-    assert (one.place.topic, span(one), offsets(one)) == ("__transaction_state", (wrong.position, wrong.end), (4, 5))
-    assert (one.evidence["reason"], one.evidence["transactional_id"]) == (lie.split()[0], APP)
+    finding = only(result, "METADATA_RECORD_MALFORMED")
+    assert (finding.place.topic, span(finding), offsets(finding)) == ("__transaction_state", (wrong.position, wrong.end), (4, 5))
+    assert (finding.evidence["reason"], finding.evidence["transactional_id"]) == (lie.split()[0], APP)
     if not restated:
-        told = {one.evidence.get("unknown_after_offset") for one in result.findings if one.kind == "TXN_OPEN"}
+        told = {finding.evidence.get("unknown_after_offset") for finding in result.findings if finding.kind == "TXN_OPEN"}
         assert told == {3}
 
 
@@ -352,7 +362,7 @@ def test_f48_a_malformed_key_may_have_been_anybodys(tmp_path: Path) -> None:
     result = scan(write_cluster(tmp_path, {"t-0": log, "__transaction_state-0": state}))
     assert kinds(result) == {("METADATA_RECORD_MALFORMED", "error"): 1, ("TXN_OPEN", "info"): 3}
     assert only(result, "METADATA_RECORD_MALFORMED").evidence["reason"] == "key_version"
-    assert {one.evidence.get("unknown_after_offset") for one in result.findings if one.kind == "TXN_OPEN"} == {0}
+    assert {finding.evidence.get("unknown_after_offset") for finding in result.findings if finding.kind == "TXN_OPEN"} == {0}
 
 
 def test_f48_a_copy_of_the_log_that_is_damaged_yields_to_one_that_is_not(tmp_path: Path) -> None:
@@ -363,7 +373,7 @@ def test_f48_a_copy_of_the_log_that_is_damaged_yields_to_one_that_is_not(tmp_pat
     file.write_bytes(data)
     result = scan(paths)
     assert only(result, "TXN_TORN").evidence["coordinator_broker"] == 2
-    assert {one.kind for one in result.findings if one.place.topic == "t"} - {"INCIDENT_SIGNATURE"} == {"TXN_TORN"}
+    assert {finding.kind for finding in result.findings if finding.place.topic == "t"} - {"INCIDENT_SIGNATURE"} == {"TXN_TORN"}
 
 
 def test_f48_no_value_breaks_the_scan(tmp_path: Path) -> None:

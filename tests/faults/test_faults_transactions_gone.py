@@ -15,7 +15,7 @@ OTHER_TOPIC_ID = "BBBBBBBBBBBBBBBBBBBBBQ"
 
 
 def torn(findings: list[Finding]) -> list[str]:
-    return [one.kind for one in findings if one.kind.startswith("TXN")]
+    return [finding.kind for finding in findings if finding.kind.startswith("TXN")]
 
 
 @pytest.mark.parametrize(("clean", "sure"), [(True, ("critical", "inferred")), (False, ("warning", "suspected"))])
@@ -23,10 +23,10 @@ def test_f44_nothing_is_left_of_the_only_transaction(tmp_path: Path, clean: bool
     paths = [*copies(tmp_path / "brokers", clean=clean), controller(tmp_path / "controller", -3600)]
     result = scan(paths)
     assert torn(result.findings) == ["TXN_PARTLY_LOST"]
-    one = only(result, "TXN_PARTLY_LOST")
-    assert (one.place.topic, one.place.partition, (one.severity.value, one.confidence.value)) == ("t", 1, sure)
-    assert (one.evidence["reason"], one.evidence["transactional_id"]) == ("nothing_left", APP)
-    assert "the controller's log has the topic before the decision, and this log begins at offset 0" in one.evidence["premises"]
+    finding = only(result, "TXN_PARTLY_LOST")
+    assert (finding.place.topic, finding.place.partition, (finding.severity.value, finding.confidence.value)) == ("t", 1, sure)
+    assert (finding.evidence["reason"], finding.evidence["transactional_id"]) == ("nothing_left", APP)
+    assert "the controller's log has the topic before the decision, and this log begins at offset 0" in finding.evidence["premises"]
 
 
 def test_a_topic_made_anew_since_has_nothing_of_it(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def test_f44_what_was_written_before_the_transaction_in_hand_is_of_the_one_that_
     told = [one for one in said(result) if one[1] != "info"]
     assert told == ([("TXN_TORN", "critical" if commit else "error", 1)] if torn else [])
     if torn:
-        one = only(result, "TXN_TORN")
-        assert (one.evidence["reason"], one.evidence["coordinator_offset"], offsets(one)) == ("no_marker", 4, (3, 7))
+        finding = only(result, "TXN_TORN")
+        assert (finding.evidence["reason"], finding.evidence["coordinator_offset"], offsets(finding)) == ("no_marker", 4, (3, 7))
 
 
 def test_f44_what_was_written_long_behind_the_end_leaves_nothing_of_it(tmp_path: Path) -> None:
@@ -54,8 +54,12 @@ def test_f44_the_marker_of_the_next_transaction_ended_what_the_lost_one_should_h
     told = [one for one in said(result) if one[1] != "info"]
     assert told == ([] if commit == later else [("TXN_TORN", "critical" if commit else "error", 1)])
     if told:
-        one = only(result, "TXN_TORN")
-        assert (one.evidence["reason"], one.evidence["coordinator_offset"], offsets(one)) == ("opposite_marker", 4, (7, 8))
+        finding = only(result, "TXN_TORN")
+        assert (finding.evidence["reason"], finding.evidence["coordinator_offset"], offsets(finding)) == (
+            "opposite_marker",
+            4,
+            (7, 8),
+        )
 
 
 def goes_on(root: Path, client: int, later: float, written: list[float], *, commit: bool) -> list[Path]:

@@ -22,21 +22,21 @@ pytestmark = pytest.mark.faults
 
 def named(result: ScanResult) -> dict[str, Finding]:
     """The matches of a scan by the keys of their signatures."""
-    found = [one for one in result.findings if one.kind == "INCIDENT_SIGNATURE"]
-    return {signature_key(one.evidence["incident"], one.evidence["issue"]): one for one in found}
+    findings = [finding for finding in result.findings if finding.kind == "INCIDENT_SIGNATURE"]
+    return {signature_key(finding.evidence["incident"], finding.evidence["issue"]): finding for finding in findings}
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
 def test_the_tree_matches(tree: Tree, tmp_path: Path) -> None:
     found = named(verdict(tree.make(tmp_path / "brokers")))
     assert sorted(found) == sorted([tree.key, *tree.also])
-    one = found[tree.key]
-    assert one.severity is Severity.INFO
-    assert one.confidence in (Confidence.SUSPECTED, Confidence.INFERRED)
-    assert one.evidence["fits"]
-    assert one.evidence["does_not_fit"] == []
-    assert (one.place.topic is None) == (one.place.partition is None)
-    assert one.place.file is None
+    finding = found[tree.key]
+    assert finding.severity is Severity.INFO
+    assert finding.confidence in (Confidence.SUSPECTED, Confidence.INFERRED)
+    assert finding.evidence["fits"]
+    assert finding.evidence["does_not_fit"] == []
+    assert (finding.place.topic is None) == (finding.place.partition is None)
+    assert finding.place.file is None
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.key)
@@ -45,7 +45,7 @@ def test_the_near_miss_does_not(tree: Tree, tmp_path: Path) -> None:
 
 
 def test_every_signature_has_a_tree_and_a_key_of_its_own() -> None:
-    keys = [one.key for one in signatures.SIGNATURES]
+    keys = [signature.key for signature in signatures.SIGNATURES]
     assert len(set(keys)) == len(keys)
     assert sorted(tree.key for tree in TREES) == sorted(keys)
 
@@ -68,32 +68,37 @@ def test_compaction_did_not_run_ahead_on_copies_of_running_brokers(tmp_path: Pat
 def test_no_last_replica_was_lost_by_an_unclean_stop_where_all_stopped_in_order(tmp_path: Path) -> None:
     """An older backup put in place of the last replica lacks what was committed, too."""
     brokers = TREE_OF["d5 KIP-966"].make(tmp_path / "brokers")
-    (log_dir,) = [each for each in brokers.log_dirs if not (each / ".kafka_cleanshutdown").exists()]
+    (log_dir,) = [path for path in brokers.log_dirs if not (path / ".kafka_cleanshutdown").exists()]
     (log_dir / ".kafka_cleanshutdown").write_bytes(b'{"version": 0, "brokerEpoch": 5}')
     assert "d5 KIP-966" not in named(verdict(brokers))
 
 
 def test_what_was_expected_and_is_not_so_is_said_to_be_not_so(tmp_path: Path) -> None:
     for tree in TREES:
-        for one in named(verdict(tree.make_near_miss(tmp_path / tree.key.replace("/", "-")))).values():
-            assert not any(text == condition for text in one.evidence["does_not_fit"] for condition in EXPECTED)
+        for finding in named(verdict(tree.make_near_miss(tmp_path / tree.key.replace("/", "-")))).values():
+            assert not any(text == condition for text in finding.evidence["does_not_fit"] for condition in EXPECTED)
 
 
-EXPECTED = {each.text for one in signatures.SIGNATURES for each in one.conditions if each.weight is Weight.EXPECTED}
+EXPECTED = {
+    condition.text
+    for signature in signatures.SIGNATURES
+    for condition in signature.conditions
+    if condition.weight is Weight.EXPECTED
+}
 
 
 def test_a_version_that_has_the_fix_speaks_against_and_is_said(tmp_path: Path) -> None:
     logs = {1: history(("r0", 0), ("r2", 2)), 2: history(("r1", 1), ("r2", 2))}
-    one = named(verdict(histories(tmp_path, logs, {1: 1, 2: 1})))["d3 KAFKA-6361"]
-    assert one.confidence is Confidence.SUSPECTED
-    assert one.evidence["does_not_fit"] == [".kafka_cleanshutdown with an epoch: Kafka 3.7.0 or later"]
-    assert one.evidence["version_at_least"] == "3.7.0"
+    finding = named(verdict(histories(tmp_path, logs, {1: 1, 2: 1})))["d3 KAFKA-6361"]
+    assert finding.confidence is Confidence.SUSPECTED
+    assert finding.evidence["does_not_fit"] == [".kafka_cleanshutdown with an epoch: Kafka 3.7.0 or later"]
+    assert finding.evidence["version_at_least"] == "3.7.0"
 
 
 @pytest.mark.parametrize("tree", TREES[:8], ids=lambda tree: tree.key)
 def test_other_findings_are_as_without_signatures(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(path) for path in tree.make(tmp_path / "brokers").log_dirs]
-    matched = [one for one in scan(paths, ScanOptions(jobs=1)).findings if one.kind != "INCIDENT_SIGNATURE"]
+    matched = [finding for finding in scan(paths, ScanOptions(jobs=1)).findings if finding.kind != "INCIDENT_SIGNATURE"]
     monkeypatch.setattr(signatures, "SIGNATURES", ())
     assert scan(paths, ScanOptions(jobs=1)).findings == matched
 
@@ -101,12 +106,12 @@ def test_other_findings_are_as_without_signatures(tree: Tree, tmp_path: Path, mo
 def test_a_match_says_what_fits_in_one_sentence(tmp_path: Path) -> None:
     from kafka_forensics import wording
 
-    one = named(verdict(grown_together(tmp_path)))["d3 KAFKA-6361"]
-    assert wording.message(one) == (
+    finding = named(verdict(grown_together(tmp_path)))["d3 KAFKA-6361"]
+    assert wording.message(finding) == (
         "t-0: matches KAFKA-6361 (logs that parted in a fast fail-over and grew together): an epoch of one log is in no other, a"
         " later one in both and the logs part below a known high watermark."
     )
-    advice = wording.advice(one) or ""
+    advice = wording.advice(finding) or ""
     assert advice.startswith("Affected: 0.11.0.0 to 1.1.1; fixed in 2.0.0. ")
     assert advice.endswith(" `kafka-forensics explain d3` says more.")
 
@@ -121,5 +126,5 @@ def test_no_sentence_names_an_incident_by_its_number_alone(tmp_path: Path) -> No
     from kafka_forensics import wording
 
     tree = next(one for one in TREES if one.key == "d7")
-    one = named(verdict(tree.make(tmp_path / "brokers")))["d7"]
-    assert "resembles a known incident that has no issue number (time index of zeros, by which" in wording.message(one)
+    finding = named(verdict(tree.make(tmp_path / "brokers")))["d7"]
+    assert "resembles a known incident that has no issue number (time index of zeros, by which" in wording.message(finding)

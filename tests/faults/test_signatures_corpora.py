@@ -23,16 +23,19 @@ EXPECTED: dict[str, list[tuple[str, str, int, int]]] = {
 
 @pytest.mark.parametrize("name", of_brokers(*EXPECTED))
 def test_what_real_directories_match(archives: Path, name: str) -> None:
-    found = scan([str(archives / f"{name}.tar.xz")], ScanOptions()).findings
-    matched = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
-    places = [(one.evidence["incident"], one.place.topic, one.place.offset_start, one.place.offset_end) for one in matched]
+    findings = scan([str(archives / f"{name}.tar.xz")], ScanOptions()).findings
+    matched = [finding for finding in findings if finding.kind == "INCIDENT_SIGNATURE"]
+    places = [
+        (finding.evidence["incident"], finding.place.topic, finding.place.offset_start, finding.place.offset_end)
+        for finding in matched
+    ]
     assert places == EXPECTED[name]
-    assert {one.confidence for one in matched} <= {Confidence.INFERRED}
-    assert all(one.evidence["does_not_fit"] == [] for one in matched)
+    assert {finding.confidence for finding in matched} <= {Confidence.INFERRED}
+    assert all(finding.evidence["does_not_fit"] == [] for finding in matched)
 
 
 def test_the_controllers_log_bounds_the_version(archives: Path) -> None:
-    found = scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions()).findings
-    [one] = [one for one in found if one.kind == "INCIDENT_SIGNATURE"]
-    assert one.evidence["version_at_least"] == "4.3.0"
-    assert one.evidence["version_witnesses"][-1] == "metadata.version 30: 4.3.0 or later"
+    findings = scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions()).findings
+    [finding] = [finding for finding in findings if finding.kind == "INCIDENT_SIGNATURE"]
+    assert finding.evidence["version_at_least"] == "4.3.0"
+    assert finding.evidence["version_witnesses"][-1] == "metadata.version 30: 4.3.0 or later"

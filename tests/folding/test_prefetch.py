@@ -100,14 +100,14 @@ def test_without_room_every_split_waits_for_its_turn(brokers: Brokers, monkeypat
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_forgetting_says_nothing_new_and_depends_on_no_thread(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     whole = scan(brokers.log_dirs, 1)
-    told = {(one.kind, one.place) for one in whole.findings}
+    told = {(finding.kind, finding.place) for finding in whole.findings}
     for name, value in (("STRETCH_PRODUCERS", 3), ("MAX_PRODUCERS", 24), ("SETTLED_ABOVE", 0), ("MAX_ENDINGS", 2)):
         monkeypatch.setattr(bounds, name, value)
     result = scan(brokers.log_dirs, jobs)
-    assert {(one.kind, one.place) for one in result.findings} < told
+    assert {(finding.kind, finding.place) for finding in result.findings} < told
     for ours, theirs in zip(result.partitions[0].replicas, whole.partitions[0].replicas, strict=True):
         assert (ours.transactions, ours.last_stable_offset) == (theirs.transactions, theirs.last_stable_offset)
-    lost = told - {(one.kind, one.place) for one in result.findings}
+    lost = told - {(finding.kind, finding.place) for finding in result.findings}
     assert {kind for kind, _ in lost} == {"PRODUCER_SEQ_GAP"}
     assert "".join(json_document.document(result)) == document(brokers.log_dirs, 3 - jobs)
 

@@ -120,7 +120,7 @@ def test_said_to_be_partial_it_is_not_concluded_from(tmp_path: Path) -> None:
     wipe(brokers, 3)
     assert told(brokers, copied=Reading.PARTIAL) == []
     plans = make_plans(paths(brokers), ScanOptions(copied=Reading.PARTIAL), PlanOptions())
-    assert [one.kind for one in plans.planned[0].plan.missing] == ["not_copied"]
+    assert [missing.kind for missing in plans.planned[0].plan.missing] == ["not_copied"]
     assert plans.planned[0].plan.ordinary_loss is None
 
 
@@ -128,8 +128,8 @@ def test_under_zookeeper_it_is_suspected(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     wipe(brokers, 3)
     assert told(brokers) == [("EMPTY_REPLICA_MAY_LEAD", "critical", 3), ("LOG_DIR_WIPED", "warning", 3)]
-    one = only(scan(paths(brokers), ScanOptions()), "EMPTY_REPLICA_MAY_LEAD")
-    assert (one.confidence.value, offsets(one), one.evidence["held_by"]) == ("suspected", (0, HIGH_WATERMARK), [1, 2])
+    finding = only(scan(paths(brokers), ScanOptions()), "EMPTY_REPLICA_MAY_LEAD")
+    assert (finding.confidence.value, offsets(finding), finding.evidence["held_by"]) == ("suspected", (0, HIGH_WATERMARK), [1, 2])
     assert told(brokers, live=True) == [("LOG_DIR_WIPED", "warning", 3)]
 
 
@@ -206,7 +206,7 @@ def test_nothing_is_lost_everywhere_while_what_may_be_a_log_directory_was_not_re
         brokers.log_dir(3).symlink_to(outside)
     result = scan([str(brokers.root)], ScanOptions(copied=Reading.WHOLE))
     assert bool(result.incomplete) is hidden
-    lost = [one for one in result.findings if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    lost = [finding for finding in result.findings if finding.kind == "COMMITTED_LOST_EVERYWHERE"]
     assert len(lost) == (0 if hidden else 1)
 
 
@@ -276,9 +276,13 @@ def test_topics_that_the_controllers_do_not_know_are_named(tmp_path: Path) -> No
     brokers = controlled_by(healthy(tmp_path), topic("other", OTHER_ID), partition([1, 2, 3], 1, topic_id=OTHER_ID))
     assert told(brokers) == [("TOPIC_UNKNOWN_TO_CONTROLLER", "error", None)]
     result = scan(paths(brokers), ScanOptions())
-    one = only(result, "TOPIC_UNKNOWN_TO_CONTROLLER")
-    assert (one.evidence["brokers"], one.evidence["topic_id"], one.confidence.value) == ([1, 2, 3], TOPIC_ID, "inferred")
-    assert "-stray" in message(one)
+    finding = only(result, "TOPIC_UNKNOWN_TO_CONTROLLER")
+    assert (finding.evidence["brokers"], finding.evidence["topic_id"], finding.confidence.value) == (
+        [1, 2, 3],
+        TOPIC_ID,
+        "inferred",
+    )
+    assert "-stray" in message(finding)
     assert [each.verdict for each in result.partitions if each.topic == "t"] == ["error"]
 
 
@@ -296,7 +300,7 @@ def test_of_a_topic_that_the_controllers_do_not_know_all_is_at_stake(
     plan = planned(brokers).plan
     assert (plan.candidates, plan.ordinary, plan.strays) == ((), (), strays)
     assert (plan.ordinary_loss, costs_of(plan.at_stake)) == (HIGH_WATERMARK, (HIGH_WATERMARK, at_least, LOG_END))
-    assert [one.kind for one in plan.missing] == ["topic_unknown"]
+    assert [missing.kind for missing in plan.missing] == ["topic_unknown"]
 
 
 def test_what_a_damaged_controllers_log_does_not_say_it_may_have_known(tmp_path: Path) -> None:
@@ -317,10 +321,10 @@ def test_a_topic_that_the_controllers_never_knew_was_not_deleted_by_them(tmp_pat
     for broker in (1, 2, 3):
         shutil.rmtree(brokers.log_dir(broker) / "t-0")
     result = scan(paths(brokers), ScanOptions())
-    assert [one.kind for one in result.findings if one.severity.value == "critical"] == kinds
-    for one in result.findings if kinds else ():
-        if one.kind in ("COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING"):
-            assert "never knew the topic" in message(one)
+    assert [finding.kind for finding in result.findings if finding.severity.value == "critical"] == kinds
+    for finding in result.findings if kinds else ():
+        if finding.kind in ("COMMITTED_LOST_EVERYWHERE", "REPLICA_MISSING"):
+            assert "never knew the topic" in message(finding)
     gone = make_plans(paths(brokers), ScanOptions(), PlanOptions())
     assert ("COMMITTED_LOST_EVERYWHERE" in summary_line(gone)) is bool(kinds)
 
@@ -350,21 +354,23 @@ def test_logs_that_are_all_empty_are_told(tmp_path: Path, epoch: int, batches: b
             log_dir = put_replica(tmp_path, broker, held, partition=name)
             (log_dir / name / "leader-epoch-checkpoint").write_bytes(write_leader_epochs([EpochEntry(epoch, 0)]))
     result = scan([str(tmp_path / f"broker-{broker}") for broker in (1, 2)], asked)
-    found = [one for one in result.findings if one.kind == "ALL_LOGS_EMPTY"]
-    assert [one.evidence for one in found] == (
+    findings = [finding for finding in result.findings if finding.kind == "ALL_LOGS_EMPTY"]
+    assert [finding.evidence for finding in findings] == (
         [{"partitions": 3, "leader_epoch": 6, "internal_topics": ["__consumer_offsets"]}] if told else []
     )
     if told:
-        assert message(found[0]).startswith("Every log of 3 partitions here ends at offset 0, in leader epochs up to 6; among them")
+        assert message(findings[0]).startswith(
+            "Every log of 3 partitions here ends at offset 0, in leader epochs up to 6; among them"
+        )
 
 
 def test_a_wiped_disk_alone_is_told(tmp_path: Path) -> None:
     brokers = healthy(tmp_path)
     wipe(brokers, 1)
     wiped = [str(brokers.log_dir(1))]
-    (one,) = scan(wiped, ScanOptions()).findings
-    assert (one.kind, one.severity.value, one.confidence.value) == ("LOG_DIR_WIPED", "warning", "suspected")
-    assert "harmless if the broker is new" in message(one)
+    (finding,) = scan(wiped, ScanOptions()).findings
+    assert (finding.kind, finding.severity.value, finding.confidence.value) == ("LOG_DIR_WIPED", "warning", "suspected")
+    assert "harmless if the broker is new" in message(finding)
     assert scan(wiped, ScanOptions(copied=Reading.PARTIAL)).findings == []
     assert "LOG_DIR_WIPED" in summary_line(make_plans(wiped, ScanOptions(), PlanOptions()))
 
@@ -403,7 +409,7 @@ def test_what_only_observers_hold_says_nothing_of_who_will_be_in_sync(tmp_path: 
     (directory / "meta.properties").write_bytes(identity)
     old.put(tmp_path / f"c{CONTROLLER}")
     plan = planned(brokers).plan
-    assert [one.kind for one in plan.missing] == ["voters_behind"]
+    assert [missing.kind for missing in plan.missing] == ["voters_behind"]
     assert plan.ordinary_loss is None
     lines = list(step_lines(planned(brokers), plan.candidates[0]))
     assert lines[0].startswith("Look for a newer copy of a voter's")
@@ -430,14 +436,14 @@ def test_what_was_not_read_may_hold_what_no_copy_has(tmp_path: Path, hides: str 
         (tmp_path / "given" / "b4").symlink_to(tmp_path / "nowhere")
     given = [str(brokers.root)] if hides == "link" else paths(brokers)
     result = scan(given, ScanOptions(copied=Reading.WHOLE))
-    lost = [one for one in result.findings if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    lost = [finding for finding in result.findings if finding.kind == "COMMITTED_LOST_EVERYWHERE"]
     assert bool(result.incomplete) is (hides is not None)
     if hides is None:
-        assert {one.place.topic: one.confidence.value for one in lost} == {"t": "proven", "u": "inferred"}
+        assert {finding.place.topic: finding.confidence.value for finding in lost} == {"t": "proven", "u": "inferred"}
         return
-    (one,) = lost
-    assert (one.place.topic, one.confidence.value) == ("t", "suspected")
-    assert message(one).endswith("which is harmless if a copy in what could not be read holds them.")
+    (finding,) = lost
+    assert (finding.place.topic, finding.confidence.value) == ("t", "suspected")
+    assert message(finding).endswith("which is harmless if a copy in what could not be read holds them.")
 
 
 # 5. a partial copy
@@ -457,8 +463,12 @@ def partial(root: Path) -> Brokers:
 def test_what_was_not_copied_is_an_info_line_a_broker(tmp_path: Path) -> None:
     result = scan(paths(partial(tmp_path)), ScanOptions())
     assert said(result) == [("PARTIAL_COPY", "info", broker) for broker in (1, 2, 3)]
-    one = result.findings[0]
-    assert (one.evidence["partitions"], one.evidence["there"], one.evidence["examples"]) == (3, 1, ["u-0", "v-0", "w-0"])
+    finding = result.findings[0]
+    assert (finding.evidence["partitions"], finding.evidence["there"], finding.evidence["examples"]) == (
+        3,
+        1,
+        ["u-0", "v-0", "w-0"],
+    )
 
 
 def test_said_to_be_whole_all_of_it_is_gone(tmp_path: Path) -> None:

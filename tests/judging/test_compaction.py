@@ -81,7 +81,7 @@ def test_nothing_is_spilled_into_the_evidence(tmp_path: Path, monkeypatch: pytes
     with KeyRuns([str(tmp_path)], capacity=4) as runs:
         runs.add(rows)
         assert np.array_equal(np.concatenate(list(runs.blocks())), rows)
-    assert [one.is_relative_to(tmp_path) for one in used] == [False]
+    assert [path.is_relative_to(tmp_path) for path in used] == [False]
     with KeyRuns(["/"], capacity=4) as runs, pytest.raises(SourceError, match="part of the input"):
         runs.add(rows)
 
@@ -91,7 +91,7 @@ def test_no_room_for_runs_makes_the_scan_incomplete(tmp_path: Path, monkeypatch:
     for reader in (compaction, key_errands):
         monkeypatch.setattr(reader, "KeyRuns", lambda _: KeyRuns(["/"], capacity=64))
     result = with_keys_apart([str(path) for path in brokers.log_dirs], ScanOptions())
-    assert [one.reason for one in result.incomplete] == [
+    assert [incomplete.reason for incomplete in result.incomplete] == [
         "no room for a temporary file: every directory for temporary files is part of the input"
     ]
     assert said(result) == []
@@ -104,7 +104,9 @@ def test_archives_that_cannot_seek_give_the_same(tmp_path: Path) -> None:
         for path in brokers.log_dirs:
             archive.add(path, path.name)
     plain, packed = told_of(brokers), with_keys_apart([str(bundle)], ScanOptions())
-    assert [(one.kind, one.evidence) for one in packed.findings] == [(one.kind, one.evidence) for one in plain.findings]
+    assert [(finding.kind, finding.evidence) for finding in packed.findings] == [
+        (finding.kind, finding.evidence) for finding in plain.findings
+    ]
 
 
 def legacy(offset: int, key: str, value: str | None, stamp: int = 7) -> bytes:
@@ -123,13 +125,13 @@ def lifted(offset: int, key: str, value: str | None, stamp: int = 7) -> bytes:
 @pytest.mark.parametrize(("lost", "kinds"), [([], set()), ([0], {"COMPACTION_SKEW"}), ([1], {"COMPACTED_VALUE_DIFFERS"})])
 def test_old_formats_compare_with_what_the_cleaner_made_of_them(tmp_path: Path, lost: list[int], kinds: set[str]) -> None:
     entries = [(0, "a", "1"), (1, "b", "1"), (2, "a", "2"), (3, "c", "1")]
-    old = b"".join(legacy(*one) for one in entries)
-    new = b"".join(lifted(*one) for one in entries if one[0] not in lost)
+    old = b"".join(legacy(*entry) for entry in entries)
+    new = b"".join(lifted(*entry) for entry in entries if entry[0] not in lost)
     log_dirs = [put_replica(tmp_path, 1, old, high_watermark=4), put_replica(tmp_path, 2, new, high_watermark=4)]
     for log_dir in log_dirs:
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 4\n")
     result = with_keys_apart([str(path) for path in log_dirs], ScanOptions())
-    assert {one.kind for one in result.findings} & {"COMPACTION_SKEW", "COMPACTED_VALUE_DIFFERS"} == kinds
+    assert {finding.kind for finding in result.findings} & {"COMPACTION_SKEW", "COMPACTED_VALUE_DIFFERS"} == kinds
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -158,7 +160,7 @@ def test_a_batch_that_no_window_holds_is_opened_by_itself(tmp_path: Path, monkey
     assert only(scan(), "COMPACTED_VALUE_DIFFERS").evidence["records"][0]["offset"] == 0
     monkeypatch.setattr(key_reader, "MAX_BATCH_BYTES", 16 << 20)
     result = scan()
-    assert [one.reason for one in result.incomplete] == [
+    assert [incomplete.reason for incomplete in result.incomplete] == [
         f"batch of {len(large)} bytes at byte 0 is too large to compare its records"
     ]
-    assert not [one for one in result.findings if one.kind == "COMPACTED_VALUE_DIFFERS"]
+    assert not [finding for finding in result.findings if finding.kind == "COMPACTED_VALUE_DIFFERS"]

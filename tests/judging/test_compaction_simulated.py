@@ -26,8 +26,8 @@ def scanned(told: Told, replicas: list[Replica]) -> ScanResult:
 @settings(max_examples=70, deadline=None)
 def test_cleaning_by_the_rules_is_no_difference(cluster: tuple[Told, list[Replica]]) -> None:
     result = scanned(*cluster)
-    assert {one.severity.value for one in result.findings} <= {"info"}, result.findings
-    assert {one.kind for one in result.findings} <= EXPECTED
+    assert {finding.severity.value for finding in result.findings} <= {"info"}, result.findings
+    assert {finding.kind for finding in result.findings} <= EXPECTED
 
 
 @given(clusters(), st.data())
@@ -43,8 +43,10 @@ def test_a_latest_value_that_one_replica_lost_is_told(cluster: tuple[Told, list[
     victim = draw.draw(st.sampled_from(alive[:-1] or alive))
     others = [told.facts[one].value for one in replicas[1].kept - {victim} if told.facts[one].key == told.facts[victim].key]
     replicas[1].kept.discard(victim)
-    found = [one for one in scanned(told, replicas).findings if one.kind == "COMPACTED_VALUE_DIFFERS"]
+    findings = [finding for finding in scanned(told, replicas).findings if finding.kind == "COMPACTED_VALUE_DIFFERS"]
     if told.facts[victim].value in others:
         return  # the same value stood there before
-    assert [(one.severity.value, one.place.offset_start, one.evidence["keys"]) for one in found] == [("critical", victim, 1)]
-    assert found[0].evidence.get("held_by", [1]) == [1]
+    assert [(finding.severity.value, finding.place.offset_start, finding.evidence["keys"]) for finding in findings] == [
+        ("critical", victim, 1)
+    ]
+    assert findings[0].evidence.get("held_by", [1]) == [1]

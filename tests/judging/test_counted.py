@@ -35,11 +35,13 @@ def ordered(*findings: Finding) -> list[Finding]:
 
 def test_what_is_beyond_the_limit_is_one_finding_for_each_broker() -> None:
     given = ordered(*(missing(number) for number in range(MANY)), *(missing(number, 2) for number in range(3)))
-    found = counted(given, ())
-    assert found == ordered(*found)
-    assert Counter(one.place.broker for one in found) == {1: LIMIT + 1, 2: 3}
-    assert [one for one in found if "counted" not in one.evidence] == [one for one in given if one.place.partition in range(LIMIT)]
-    (rest,) = [one for one in found if "counted" in one.evidence]
+    findings = counted(given, ())
+    assert findings == ordered(*findings)
+    assert Counter(one.place.broker for one in findings) == {1: LIMIT + 1, 2: 3}
+    assert [one for one in findings if "counted" not in one.evidence] == [
+        one for one in given if one.place.partition in range(LIMIT)
+    ]
+    (rest,) = [one for one in findings if "counted" in one.evidence]
     assert (rest.severity, rest.place) == (given[0].severity, Place(broker=1, log_dir="/b1"))
     examples = [f"gone-{number}" for number in range(LIMIT, LIMIT + EXAMPLES)]
     assert rest.evidence == {"counted": 150, "examples": examples, "file": "replication-offset-checkpoint"}
@@ -57,9 +59,9 @@ def test_severities_are_counted_by_themselves_and_the_least_sure_is_told() -> No
     grave = [missing(number, severity=Severity.CRITICAL) for number in range(MANY)]
     mild = [missing(number, topic="other") for number in range(5)]
     doubtful = finding("REPLICA_MISSING", Place("last", 1, 1), {}, severity=Severity.CRITICAL, confidence=Confidence.SUSPECTED)
-    found = counted(ordered(*grave, *mild, doubtful), ())
-    assert Counter(one.severity for one in found) == {Severity.CRITICAL: LIMIT + 1, given_severity(mild): 5}
-    assert [one.confidence for one in found if "counted" in one.evidence] == [Confidence.SUSPECTED]
+    findings = counted(ordered(*grave, *mild, doubtful), ())
+    assert Counter(one.severity for one in findings) == {Severity.CRITICAL: LIMIT + 1, given_severity(mild): 5}
+    assert [one.confidence for one in findings if "counted" in one.evidence] == [Confidence.SUSPECTED]
 
 
 def given_severity(findings: list[Finding]) -> Severity:
@@ -84,11 +86,11 @@ def test_a_scan_of_a_checkpoint_with_very_many_lines(brokers: Brokers) -> None:
     offsets = {("gone", number): number + 1 for number in range(MANY)} | {(TOPIC, 0): 72}
     for broker in (1, 2):
         (brokers.log_dir(broker) / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint(offsets))
-    found = [one for one in verdict(brokers).findings if one.place.topic != TOPIC]
-    groups = Counter((one.kind, one.severity, one.place.broker) for one in found)
+    findings = [one for one in verdict(brokers).findings if one.place.topic != TOPIC]
+    groups = Counter((one.kind, one.severity, one.place.broker) for one in findings)
     assert groups
     assert max(groups.values()) <= LIMIT + 1
-    rest = [one for one in found if "counted" in one.evidence]
+    rest = [one for one in findings if "counted" in one.evidence]
     for one in rest:
         alike = groups[one.kind, one.severity, one.place.broker]
         assert one.evidence["counted"] + alike - 1 == MANY

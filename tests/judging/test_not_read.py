@@ -25,7 +25,7 @@ def scanned(brokers: Brokers, **options: object) -> ScanResult:
 
 
 def worse_than_info(result: ScanResult) -> list[str]:
-    return [one.kind for one in result.findings if one.severity.rank > 0]
+    return [finding.kind for finding in result.findings if finding.severity.rank > 0]
 
 
 def test_a_partition_of_which_no_copy_could_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,8 +38,8 @@ def test_a_partition_of_which_no_copy_could_be_read_is_unknown(tmp_path: Path, m
     assert [replica.segments for replica in partition.replicas] == [3, 3, 3]
     assert result.verdict == "unknown"
     assert worse_than_info(result) == []
-    assert {(one.topic, one.partition, one.reason) for one in result.incomplete} == {("t", 0, REASON)}
-    assert [one.broker for one in result.incomplete] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert {(incomplete.topic, incomplete.partition, incomplete.reason) for incomplete in result.incomplete} == {("t", 0, REASON)}
+    assert [incomplete.broker for incomplete in result.incomplete] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert (result.totals.batches, result.totals.records) == (0, 0)
     assert result.totals.bytes_skipped == result.totals.bytes_total
 
@@ -183,7 +183,7 @@ def test_a_log_that_another_user_may_not_read(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(LocalSource, "open", as_nobody)
     result = scanned(brokers)
     check_unknown(result.partitions[0])
-    assert {one.reason for one in result.incomplete} == {"permission denied"}
+    assert {incomplete.reason for incomplete in result.incomplete} == {"permission denied"}
 
 
 def test_a_member_of_a_truncated_archive(tmp_path: Path) -> None:
@@ -227,14 +227,19 @@ def test_carried_piece_by_piece_it_is_judged_alike(
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()))
 def test_what_is_not_read_adds_no_finding(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = SAMPLES / sample
-    whole = {(one.kind, one.place.topic, one.place.partition) for one in scan([str(folder)], ScanOptions(jobs=1)).findings}
+    whole = {
+        (finding.kind, finding.place.topic, finding.place.partition)
+        for finding in scan([str(folder)], ScanOptions(jobs=1)).findings
+    }
     for unread in (1, 2, 3):
         with monkeypatch.context() as patch:
             log_dir = folder / f"broker-{unread}"
             refuse(patch, lambda path, log_dir=log_dir: path.suffix == ".log" and path.is_relative_to(log_dir))  # type: ignore[misc]
             part = scan([str(folder)], ScanOptions(jobs=1))
-        worse = {(one.kind, one.place.topic, one.place.partition) for one in part.findings if one.severity.rank > 0}
+        worse = {
+            (finding.kind, finding.place.topic, finding.place.partition) for finding in part.findings if finding.severity.rank > 0
+        }
         assert worse <= whole
         for partition in part.partitions:
-            assert partition.read is not Read.WHOLE or all(one.broker != unread for one in partition.replicas)
+            assert partition.read is not Read.WHOLE or all(replica.broker != unread for replica in partition.replicas)
             assert partition.verdict != "unknown" or len(partition.not_read) == len(partition.replicas)

@@ -27,8 +27,10 @@ def test_comparing_is_advised_where_several_copies_were_given(tmp_path: Path, to
     """Though one of them alone is looked at."""
     brokers = damaged(tmp_path)
     paths = brokers.log_dirs if together else [brokers.log_dir(2)]
-    found = scan([str(path) for path in paths], ScanOptions(broker=broker)).findings
-    assert {one.kind for one in found} >= {"BATCH_CRC_MISMATCH", "SEGMENT_MISSING"}
-    texts = [advice(one) or "" for one in found if one.kind in ("BATCH_CRC_MISMATCH", "SEGMENT_MISSING", "OFFSET_GAP")]
+    findings = scan([str(path) for path in paths], ScanOptions(broker=broker)).findings
+    assert {finding.kind for finding in findings} >= {"BATCH_CRC_MISMATCH", "SEGMENT_MISSING"}
+    texts = [
+        advice(finding) or "" for finding in findings if finding.kind in ("BATCH_CRC_MISMATCH", "SEGMENT_MISSING", "OFFSET_GAP")
+    ]
     assert all(("kafka-forensics compare" in text) is together for text in texts)
     assert all((ONLY in text) is not together for text in texts)

@@ -62,7 +62,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[Finding]
 
     def run(path: Path, options: ScanOptions | None = None) -> tuple[list[Finding], dict[str, Placement]]:
         result = local.scan([str(path)], options or ScanOptions(deep=True))
-        return [one for one in result.findings if one.kind == "KEY_PLACEMENT"], {one.topic: one for one in seen[-1].placements}
+        return [finding for finding in result.findings if finding.kind == "KEY_PLACEMENT"], {
+            placement.topic: placement for placement in seen[-1].placements
+        }
 
     return run
 
@@ -76,35 +78,35 @@ def test_one_client_is_recognised_and_nothing_said(tmp_path: Path, judged: Judge
     put_topic(tmp_path, [(by, 3)], codec=codec)
     findings, placements = judged(tmp_path)
     assert findings == []
-    assert [one.rule for one in placements["orders"].stretches] == [Rule(name, 3)]
-    told = [one.key_placement for one in local.scan([str(tmp_path)], ScanOptions(deep=True)).partitions]
-    assert told == [KeyPlacement(name, 3, 100, None)] * 3
+    assert [stretch.rule for stretch in placements["orders"].stretches] == [Rule(name, 3)]
+    key_placements = [partition.key_placement for partition in local.scan([str(tmp_path)], ScanOptions(deep=True)).partitions]
+    assert key_placements == [KeyPlacement(name, 3, 100, None)] * 3
 
 
 def test_a_shallow_scan_does_not_tell_how_keys_are_placed(tmp_path: Path) -> None:
     put_topic(tmp_path, [(java, 3)])
     result = local.scan([str(tmp_path)], ScanOptions(deep=False))
-    assert [one.key_placement for one in result.partitions] == [None] * 3
+    assert [partition.key_placement for partition in result.partitions] == [None] * 3
 
 
 def test_a_raised_number_of_partitions_is_told_in_a_sentence(tmp_path: Path, judged: Judged) -> None:
     put_topic(tmp_path, [(java, 2), (java, 4)])
-    ((told,), placements) = judged(tmp_path)
-    assert [one.rule for one in placements["orders"].stretches] == [Rule(MURMUR2, 2), Rule(MURMUR2, 4)]
-    assert (told.severity, told.place.topic, told.place.partition) == (Severity.INFO, "orders", None)
-    moved = told.evidence["keys_in_several_partitions"]
+    ((finding,), placements) = judged(tmp_path)
+    assert [stretch.rule for stretch in placements["orders"].stretches] == [Rule(MURMUR2, 2), Rule(MURMUR2, 4)]
+    assert (finding.severity, finding.place.topic, finding.place.partition) == (Severity.INFO, "orders", None)
+    moved = finding.evidence["keys_in_several_partitions"]
     assert 60 < moved < 140
-    assert message(told) == (
+    assert message(finding) == (
         "Keys of topic orders went by murmur2 over 2 partitions until 2023-11-14T22:16:41Z, and since then by murmur2 over 4"
         f" partitions; {moved} keys of 200 looked at lie in several partitions, so that nothing keeps the order of their records."
     )
-    assert told.evidence["premises"][0].startswith("number of partitions: the partition directories")
+    assert finding.evidence["premises"][0].startswith("number of partitions: the partition directories")
 
 
 def test_another_clients_hash_is_told(tmp_path: Path, judged: Judged) -> None:
     put_topic(tmp_path, [(java, 3), (librdkafka, 3)])
-    ((told,), _) = judged(tmp_path)
-    assert (told.evidence["partitioner_before"], told.evidence["partitioner"]) == ("murmur2", "crc32")
+    ((finding,), _) = judged(tmp_path)
+    assert (finding.evidence["partitioner_before"], finding.evidence["partitioner"]) == ("murmur2", "crc32")
 
 
 def test_a_single_partition_of_many_is_judged_by_the_count_of_all(tmp_path: Path, judged: Judged) -> None:
@@ -112,7 +114,7 @@ def test_a_single_partition_of_many_is_judged_by_the_count_of_all(tmp_path: Path
     findings, placements = judged(tmp_path, ScanOptions(deep=True, partition=1))
     assert findings == []
     assert placements["orders"].partition_count == 3
-    assert [one.rule.partitioner for one in placements["orders"].stretches] == [CRC32]
+    assert [stretch.rule.partitioner for stretch in placements["orders"].stretches] == [CRC32]
 
 
 def test_topics_of_one_partition_internal_topics_and_shallow_scans_are_left_out(tmp_path: Path, judged: Judged) -> None:
@@ -138,9 +140,9 @@ def test_the_answer_does_not_depend_on_splits_and_jobs(
 def test_programs_that_name_partitions_are_recognised_in_the_logs_of_real_brokers(
     archives: Path, judged: Judged, archive: str
 ) -> None:
-    ((told,), placements) = judged(archives / f"{archive}.tar.xz")
-    assert (told.place.topic, told.severity) == ("orders", Severity.INFO)
-    assert told.evidence["partitioner"] == "no_known_hash"
-    assert told.evidence["premises"][0] == "number of partitions: the controller's log"
-    assert told.evidence["keyless_percent"] == {"0": 0, "1": 100}
-    assert sorted(topic for topic, one in placements.items() if not one.is_plain) == ["orders"]
+    ((finding,), placements) = judged(archives / f"{archive}.tar.xz")
+    assert (finding.place.topic, finding.severity) == ("orders", Severity.INFO)
+    assert finding.evidence["partitioner"] == "no_known_hash"
+    assert finding.evidence["premises"][0] == "number of partitions: the controller's log"
+    assert finding.evidence["keyless_percent"] == {"0": 0, "1": 100}
+    assert sorted(topic for topic, placement in placements.items() if not placement.is_plain) == ["orders"]

@@ -48,10 +48,10 @@ def abort(offset: int, producer_id: int = P) -> bytes:
 
 def outlook(root: Path, *batches: bytes) -> RecoveryOutlook:
     put_replica(root / "copies", 1, b"".join(batches))
-    [one] = local.scan([str(root / "copies" / "broker-1")], ScanOptions(jobs=1)).partitions
-    found = one.replicas[0].recovery
-    assert found is not None
-    return replace(found, checks=[check for check in found.checks if check != INDEX_FILE_MISSING])
+    [partition] = local.scan([str(root / "copies" / "broker-1")], ScanOptions(jobs=1)).partitions
+    recovery_outlook = partition.replicas[0].recovery
+    assert recovery_outlook is not None
+    return replace(recovery_outlook, checks=[check for check in recovery_outlook.checks if check != INDEX_FILE_MISSING])
 
 
 SOUND = (data(0), data(1, Q), abort(2), data(3), abort(4, Q), data(5, 9, is_transactional=False), abort(6))
@@ -64,25 +64,25 @@ FAULTS = {
 
 
 def test_ordinary_transactions_hinder_no_start(tmp_path: Path) -> None:
-    one = outlook(tmp_path, *SOUND)
-    assert (one.starts, one.log_end_offset, one.checks) == (True, 7, [17])
+    recovery_outlook = outlook(tmp_path, *SOUND)
+    assert (recovery_outlook.starts, recovery_outlook.log_end_offset, recovery_outlook.checks) == (True, 7, [17])
 
 
 @pytest.mark.parametrize("case", sorted(FAULTS))
 def test_what_cannot_be_replayed_ends_the_start(tmp_path: Path, case: str) -> None:
-    one = outlook(tmp_path, *FAULTS[case])
-    assert (one.starts, one.log_end_offset, one.checks) == (False, None, [17, 26])
-    assert one.steps[-1] == f"refuse {0:020d}.log"
+    recovery_outlook = outlook(tmp_path, *FAULTS[case])
+    assert (recovery_outlook.starts, recovery_outlook.log_end_offset, recovery_outlook.checks) == (False, None, [17, 26])
+    assert recovery_outlook.steps[-1] == f"refuse {0:020d}.log"
 
 
 def test_markers_of_aborts_that_go_back_end_the_start(tmp_path: Path) -> None:
-    one = outlook(tmp_path, data(0), data(1, Q), abort(2), abort(2, Q))
-    assert (one.starts, one.checks) == (False, [17, 27])
+    recovery_outlook = outlook(tmp_path, data(0), data(1, Q), abort(2), abort(2, Q))
+    assert (recovery_outlook.starts, recovery_outlook.checks) == (False, [17, 27])
 
 
 def test_behind_damage_nothing_is_replayed(tmp_path: Path) -> None:
-    one = outlook(tmp_path, data(0), flipped(data(1, Q), 70), data(2, is_transactional=False))
-    assert (one.starts, one.log_end_offset) == (True, 1)
+    recovery_outlook = outlook(tmp_path, data(0), flipped(data(1, Q), 70), data(2, is_transactional=False))
+    assert (recovery_outlook.starts, recovery_outlook.log_end_offset) == (True, 1)
 
 
 def test_a_long_log_is_read_again_only_where_something_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

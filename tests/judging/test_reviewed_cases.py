@@ -65,7 +65,7 @@ def test_an_empty_last_segment_names_the_log_end(tmp_path: Path) -> None:
     log = history(*COMMON, ("|", 0))
     result = verdict(histories(tmp_path, {1: log, 2: log}, {1: 12, 2: 12}))
     assert said(result) == []
-    assert [one.log_end_offset for one in result.partitions[0].replicas] == [12, 12]
+    assert [replica.log_end_offset for replica in result.partitions[0].replicas] == [12, 12]
 
 
 def test_a_segment_missing_before_an_empty_one(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_segment_missing_before_an_empty_one(tmp_path: Path) -> None:
     assert said(result) == [("OFFSET_GAP", "critical", 1), ("SEGMENT_MISSING", "error", 1)]
     assert offsets(only(result, "OFFSET_GAP")) == (6, 12)
     assert only(result, "OFFSET_GAP").evidence["held_by"] == [2]
-    assert [one.log_end_offset for one in result.partitions[0].replicas] == [12, 12]
+    assert [replica.log_end_offset for replica in result.partitions[0].replicas] == [12, 12]
 
 
 def test_a_retry_that_came_to_two_leaders_is_no_wrong_epoch(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_lost_everywhere_is_what_no_log_holds_below_the_high_watermark(
     cut_out(brokers, 1, 9, 12)
     cut_out(brokers, 2, 12, 15)
     result = verdict(brokers)
-    one = only(result, "COMMITTED_LOST_EVERYWHERE")
-    assert (offsets(one), one.evidence["missing"]) == (lost, lost[1] - lost[0])
-    assert sorted(offsets(one) for one in result.findings if one.kind == "OFFSET_GAP") == [(9, 15), (12, 18)]
+    finding = only(result, "COMMITTED_LOST_EVERYWHERE")
+    assert (offsets(finding), finding.evidence["missing"]) == (lost, lost[1] - lost[0])
+    assert sorted(offsets(finding) for finding in result.findings if finding.kind == "OFFSET_GAP") == [(9, 15), (12, 18)]
 
 
 def test_what_expired_on_the_other_replica_is_not_lost_everywhere(tmp_path: Path) -> None:
@@ -146,12 +146,12 @@ def test_many_rotten_batches_at_the_end_keep_the_log_end(tmp_path: Path) -> None
     brokers = histories(tmp_path, {1: log, 2: log}, {1: 180, 2: 180})
     path = brokers.file(2, 0)
     rotten = bytearray(path.read_bytes())
-    for one in log.batches[10:]:
-        rotten[one.position + 70] ^= 1
+    for batch in log.batches[10:]:
+        rotten[batch.position + 70] ^= 1
     path.write_bytes(rotten)
     result = verdict(brokers)
     assert {kind for kind, _, _ in said(result)} == {"BATCH_CRC_MISMATCH", "REPLICA_DIFFERS"}
-    assert [one.log_end_offset for one in result.partitions[0].replicas] == [180, 180]
+    assert [replica.log_end_offset for replica in result.partitions[0].replicas] == [180, 180]
 
 
 def test_epochs_cut_before_the_moved_log_start_was_written(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_many_short_segments_with_lying_indexes_take_little_time(tmp_path: Path)
     start = time.process_time()
     result = local.scan([str(directory)], ScanOptions())
     assert time.process_time() - start < 10
-    assert sum(one.kind == "SEG_SHORT" for one in result.findings) == 1199
+    assert sum(finding.kind == "SEG_SHORT" for finding in result.findings) == 1199
 
 
 def test_batches_written_anew_hide_no_conflict_behind_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +234,8 @@ def test_batches_written_anew_hide_no_conflict_behind_them(tmp_path: Path, monke
         (directory / f"{0:020d}.log").write_bytes(b"".join(batches))
     result = scan([tmp_path / "a", tmp_path / "b"])
     assert offsets(only(result, "SAME_EPOCH_DIVERGENCE")) == (60, 64)
-    one = only(result, "BATCHES_REENCODED")
-    assert (offsets(one), one.evidence["batches"]) == ((0, 60), 60)
+    finding = only(result, "BATCHES_REENCODED")
+    assert (offsets(finding), finding.evidence["batches"]) == ((0, 60), 60)
 
 
 def test_a_partition_directory_without_any_log_is_scanned(tmp_path: Path) -> None:
@@ -244,4 +244,4 @@ def test_a_partition_directory_without_any_log_is_scanned(tmp_path: Path) -> Non
     (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     (broker / "t-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
     result = local.scan([str(broker)], ScanOptions())
-    assert [(one.topic, one.replicas[0].segments) for one in result.partitions] == [("t", 0)]
+    assert [(partition.topic, partition.replicas[0].segments) for partition in result.partitions] == [("t", 0)]

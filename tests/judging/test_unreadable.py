@@ -26,7 +26,7 @@ def test_a_directory_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(LocalSource, "list", refusing)
     result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
     named = f"{broken}/{refused}" if refused else broken
-    assert [(one.path, one.reason) for one in result.incomplete] == [(named, "permission denied")]
+    assert [(incomplete.path, incomplete.reason) for incomplete in result.incomplete] == [(named, "permission denied")]
     assert [replica.broker for replica in result.partitions[0].replicas] == ([1, 2, 3] if refused else [1, 3])
     assert result.partitions[0].not_read == ([2] if refused else [])
-    assert [one.kind for one in result.findings if one.severity.rank > 0] == []
+    assert [finding.kind for finding in result.findings if finding.severity.rank > 0] == []

@@ -56,26 +56,31 @@ def told(
     plans = make_plans(paths, ScanOptions(topic_glob="t", live=live), PlanOptions())
     assert plans.result is not None
     assert live or list(broken_laws(plans)) == []
-    found = [one for one in plans.result.findings if one.kind in (MISSING, "LRS_RISK")]
-    if found:
+    findings = [finding for finding in plans.result.findings if finding.kind in (MISSING, "LRS_RISK")]
+    if findings:
         [summary] = plans.result.partitions
         assert summary.high_watermark_at_least == END
         assert summary.verdict == "critical"
-    return found
+    return findings
 
 
 @pytest.mark.parametrize(("isr", "kind"), [((1, 2), MISSING), ((1,), "LRS_RISK")])
 def test_a_replica_that_may_be_elected_lacks_what_a_marker_proves(tmp_path: Path, isr: tuple[int, ...], kind: str) -> None:
-    (one,) = told(tmp_path, isr=isr)
-    assert (one.kind, one.severity.value, one.confidence.value, one.place.broker) == (kind, "critical", "inferred", 1)
-    assert (one.place.offset_start, one.place.offset_end, one.evidence["held_by"]) == (END - 3, END, [2, 3])
-    assert f"once committed according to transaction marker {END - 1} of app-1 on broker" in message(one)
+    (finding,) = told(tmp_path, isr=isr)
+    assert (finding.kind, finding.severity.value, finding.confidence.value, finding.place.broker) == (
+        kind,
+        "critical",
+        "inferred",
+        1,
+    )
+    assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["held_by"]) == (END - 3, END, [2, 3])
+    assert f"once committed according to transaction marker {END - 1} of app-1 on broker" in message(finding)
 
 
 def test_of_brokers_that_were_not_stopped_cleanly_it_is_suspected(tmp_path: Path) -> None:
-    (one,) = told(tmp_path, clean=False)
-    assert one.confidence.value == "suspected"
-    assert "which is harmless if the copies were made one after another" in message(one)
+    (finding,) = told(tmp_path, clean=False)
+    assert finding.confidence.value == "suspected"
+    assert "which is harmless if the copies were made one after another" in message(finding)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +127,13 @@ def test_what_a_group_committed_was_committed(
     plans = make_plans([str(path) for path in sorted(tmp_path.iterdir())], ScanOptions(topic_glob="t"), PlanOptions())
     assert plans.result is not None
     assert list(broken_laws(plans)) == []
-    found = [one for one in plans.result.findings if one.kind in (MISSING, "LRS_RISK")]
-    assert [one.kind for one in found] == kinds
-    for one in found:
-        assert (one.place.broker, one.place.offset_start, one.place.offset_end, one.evidence["held_by"]) == (1, 6, 8, [2])
-        assert "once committed according to offset 8 committed by group" in message(one)
+    findings = [finding for finding in plans.result.findings if finding.kind in (MISSING, "LRS_RISK")]
+    assert [finding.kind for finding in findings] == kinds
+    for finding in findings:
+        assert (finding.place.broker, finding.place.offset_start, finding.place.offset_end, finding.evidence["held_by"]) == (
+            1,
+            6,
+            8,
+            [2],
+        )
+        assert "once committed according to offset 8 committed by group" in message(finding)

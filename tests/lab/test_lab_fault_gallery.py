@@ -58,8 +58,8 @@ def test_an_exception_stands_for_all_that_was_said() -> None:
 
 def test_a_finding_names_its_brokers_where_they_are_not_the_usual_one() -> None:
     def told(*brokers: int) -> str:
-        found = [finding("SEG_HOLE", Place("t", 0, one, offset_start=3, offset_end=5)) for one in brokers]
-        return _said("SEG_HOLE", found[0].severity, found, 3)
+        findings = [finding("SEG_HOLE", Place("t", 0, broker, offset_start=3, offset_end=5)) for broker in brokers]
+        return _said("SEG_HOLE", findings[0].severity, findings, 3)
 
     assert told(2) == "`SEG_HOLE` error [3, 5)"
     assert told(1) == "`SEG_HOLE` error [3, 5) on b1"
@@ -70,12 +70,12 @@ def test_a_finding_names_its_brokers_where_they_are_not_the_usual_one() -> None:
 
 def test_evidence_is_taken_from_the_worst_finding_that_has_it() -> None:
     place = Place("t", 0, 2)
-    told = [
+    findings = [
         finding("REPLICA_LAGS", place, evidence={"log_end_offset": 7, "records": {"1": 16, "2": 14}}),
         finding("SEG_HOLE", place, evidence={"log_end_offset": 9, "safe": False, "inner": {"segments": [29, 55]}}),
     ]
     names = ("log_end_offset", "records", "safe", "inner.segments", "inner.other", "none")
-    assert list(_shown(names, told)) == [
+    assert list(_shown(names, findings)) == [
         ("log_end_offset", "9"),
         ("records", "b1 16, b2 14"),
         ("safe", "false"),

@@ -103,8 +103,8 @@ MUTANTS = [
         "analysis/segments/framing",
         "analysis/segments/test_framing",
         (
-            'if one.kind in _HIDING and "stored_crc" not in one.detail and self._segment not in self.hiding:',
-            'if one.kind in _HIDING or "stored_crc" not in one.detail and self._segment not in self.hiding:',
+            'if damage.kind in _HIDING and "stored_crc" not in damage.detail and self._segment not in self.hiding:',
+            'if damage.kind in _HIDING or "stored_crc" not in damage.detail and self._segment not in self.hiding:',
         ),
         (
             "plain = (columns[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK) == 0",
@@ -149,7 +149,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replica/digests",
-        "analysis/replicas/test_digests analysis/replicas/test_diff",
+        "analysis/replica/test_digests analysis/replicas/test_diff",
         (
             "first, end = min(first, self.first_block), max(end, self.first_block + len(self.sums))",
             "first, end = max(first, self.first_block), max(end, self.first_block + len(self.sums))",

@@ -127,20 +127,26 @@ MUTANTS = [
     *mutants_of(
         "replication/recovery",
         "replication/test_recovery_rules",
-        ("if one.stop.check == OFFSET_REGRESSION:", "if one.stop.check != OFFSET_REGRESSION:"),
+        ("if segment_facts.stop.check == OFFSET_REGRESSION:", "if segment_facts.stop.check != OFFSET_REGRESSION:"),
         (
             "if first <= fault.base_offset < bound and fault.check == PRODUCER_STATE:",
             "if first <= fault.base_offset < bound or fault.check == PRODUCER_STATE:",
         ),
-        ("if floor is not None and one.base_offset < floor:", "if floor is not None and one.base_offset <= floor:"),
+        (
+            "if floor is not None and segment_facts.base_offset < floor:",
+            "if floor is not None and segment_facts.base_offset <= floor:",
+        ),
     ),
     *mutants_of(
         "replication/planner/planner",
         "replication/planner/test_plan_cuts replication/planner/test_planner replication/planner/test_planner_properties",
-        ("below = max(one.log_start_offset, new.log_start_offset)", "below = min(one.log_start_offset, new.log_start_offset)"),
         (
-            "latest = max((one.leader_epoch for one in entries), default=-1)",
-            "latest = min((one.leader_epoch for one in entries), default=-1)",
+            "below = max(replica.log_start_offset, new.log_start_offset)",
+            "below = min(replica.log_start_offset, new.log_start_offset)",
+        ),
+        (
+            "latest = max((entry.leader_epoch for entry in entries), default=-1)",
+            "latest = min((entry.leader_epoch for entry in entries), default=-1)",
         ),
         (
             "if control is None or control.isr is None or not isinstance(node, int):",
@@ -161,8 +167,8 @@ MUTANTS = [
             "if number not in members or self._on_disk[number][0][0] < start:",
         ),
         (
-            "proofs.extend([(min(each.end_offset, agreed), each) for each in self._witnesses[number]])",
-            "proofs.extend([(max(each.end_offset, agreed), each) for each in self._witnesses[number]])",
+            "proofs.extend([(min(witness.end_offset, agreed), witness) for witness in self._witnesses[number]])",
+            "proofs.extend([(max(witness.end_offset, agreed), witness) for witness in self._witnesses[number]])",
         ),
         (
             "proven = min(end, max([reach for reach, _ in proofs], default=start))",
@@ -173,14 +179,17 @@ MUTANTS = [
         "replication/planner/plan_steps",
         "replication/planner/test_plan_steps",
         (
-            "absent = [one.broker for one in plan.missing if one.kind in unseen and one.broker is not None]",
-            "absent = [one.broker for one in plan.missing if one.kind not in unseen and one.broker is not None]",
+            "absent = [missing.broker for missing in plan.missing if missing.kind in unseen and missing.broker is not None]",
+            "absent = [missing.broker for missing in plan.missing if missing.kind not in unseen and missing.broker is not None]",
         ),
         (
-            "tuple(one.broker for one in given.replicas if one.broker in holders and one.is_live),",
-            "tuple(one.broker for one in given.replicas if one.broker in holders or one.is_live),",
+            "tuple(replica.broker for replica in given.replicas if replica.broker in holders and replica.is_live),",
+            "tuple(replica.broker for replica in given.replicas if replica.broker in holders or replica.is_live),",
         ),
-        ("if one.is_live and nodes[one.broker] != nodes[leader]:", "if one.is_live or nodes[one.broker] != nodes[leader]:"),
+        (
+            "if replica.is_live and nodes[replica.broker] != nodes[leader]:",
+            "if replica.is_live or nodes[replica.broker] != nodes[leader]:",
+        ),
     ),
     *mutants_of(
         "replication/directory_names",

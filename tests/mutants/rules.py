@@ -38,8 +38,8 @@ MUTANTS = [
         "analysis/replicas/diff",
         "analysis/replicas/test_diff analysis/replicas/test_agreement",
         (
-            "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]",
-            "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind != one.kind)]",
+            "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == difference.kind)]",
+            "del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind != difference.kind)]",
         ),
         ("while position < high and not found.full:", "while position >= high and not found.full:"),
         (
@@ -53,8 +53,8 @@ MUTANTS = [
         ),
         ("if kind is not None:", "if kind is None:"),
         (
-            'wrong = [one.run for one in replica.course.irregularities if one.kind == "OFFSET_DISCONTINUITY"]',
-            'wrong = [one.run for one in replica.course.irregularities if one.kind != "OFFSET_DISCONTINUITY"]',
+            'wrong = [irregularity.run for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_DISCONTINUITY"]',
+            'wrong = [irregularity.run for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_DISCONTINUITY"]',
         ),
         (
             "return any((run.segment, run.position) == place for run in wrong if place not in known)",
@@ -68,8 +68,8 @@ MUTANTS = [
         ("    if not ranges:\n        return\n    for one", "    if ranges + 1:\n        return\n    for one"),
         ("elif len(ends) > 1:", "elif len(ends) <= 1:"),
         (
-            'if one.kind == "header" and one.epochs[0] != one.epochs[1]:',
-            'if one.kind != "header" and one.epochs[0] != one.epochs[1]:',
+            'if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:',
+            'if difference.kind != "header" and difference.epochs[0] != difference.epochs[1]:',
         ),
         (
             'if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1 and all_read:',
@@ -82,8 +82,8 @@ MUTANTS = [
         ("return not _torn(replica, before) and not cut", "return not cut"),
         ("end_offset and beyond and not _torn(replica, segment):", "end_offset and beyond:"),
         (
-            'found = {one.run.segment for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}',
-            'found = {one.run.segment for one in replica.course.irregularities if one.kind == "OFFSET_GAP"}',
+            'found = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}',
+            'found = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_GAP"}',
         ),
         (
             "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]",
@@ -150,8 +150,8 @@ MUTANTS = [
         "analysis/epochs/starts",
         "analysis/epochs/test_epoch_starts",
         (
-            "if not found or found[-1].leader_epoch < entry.leader_epoch:",
-            "if not found or found[-1].leader_epoch <= entry.leader_epoch:",
+            "if not epoch_entries or epoch_entries[-1].leader_epoch < entry.leader_epoch:",
+            "if not epoch_entries or epoch_entries[-1].leader_epoch <= entry.leader_epoch:",
         ),
         (
             "return left.leader_epoch < right.leader_epoch and left.start_offset <= right.start_offset",
@@ -177,7 +177,7 @@ MUTANTS = [
     ),
     *mutants_of(
         "analysis/replica/recovery_walk",
-        "analysis/replicas/test_recovery_walk",
+        "analysis/replica/test_recovery_walk",
         (
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment <= MAX_RELATIVE_OFFSET",
             "inside = plain and self._segment <= int(last[0]) and int(last[-1]) - self._segment > MAX_RELATIVE_OFFSET",

@@ -15,7 +15,9 @@ MUTANTS = [mutant for some in AREAS.values() for mutant in some]
 
 def test_there_are_two_hundred_and_no_two_are_alike() -> None:
     assert len(MUTANTS) == 200
-    assert [change for change, count in Counter((one.file, one.old, one.new) for one in MUTANTS).items() if count > 1] == []
+    assert [
+        change for change, count in Counter((mutant.file, mutant.old, mutant.new) for mutant in MUTANTS).items() if count > 1
+    ] == []
 
 
 def test_every_change_can_be_made_and_is_python() -> None:
@@ -44,7 +46,7 @@ def test_a_mutant_dies_or_survives_in_a_copy_that_is_then_as_before(tmp_path: Pa
     (line,) = [one for one in before.splitlines() if one.startswith('"""')][:1]
     try:
         broken = Mutant(ranges, line, f"{line}\nraise ValueError", tests)
-        assert [copy.outcome(one) for one in (Mutant(ranges, line, f"{line} ", tests), broken)] == [SURVIVED, KILLED]
+        assert [copy.outcome(mutant) for mutant in (Mutant(ranges, line, f"{line} ", tests), broken)] == [SURVIVED, KILLED]
         endless = Mutant(ranges, line, f"{line}\nwhile True:\n    pass", tests)
         assert copy.outcome(endless, most_seconds=1) == TIMED_OUT
         assert (copy.folder / ranges).read_text() == before == (ROOT / ranges).read_text()

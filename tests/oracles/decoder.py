@@ -93,11 +93,11 @@ def _entry(data: bytes, position: int) -> Batch:
         at += 4 + max(size, 0)
     records = [Record(offset, time if magic else None, parts[0], parts[1])]
     if attributes & 7:
-        inside = [each for one in batches(decompressed(attributes & 7, parts[1] or b"")) for each in one.records]
+        inside = [record for batch in batches(decompressed(attributes & 7, parts[1] or b"")) for record in batch.records]
         shift = offset - inside[-1].offset if magic else 0
-        records = [each._replace(offset=each.offset + shift) for each in inside]
+        records = [record._replace(offset=record.offset + shift) for record in inside]
         if attributes & 8:
-            records = [each._replace(timestamp=time) for each in records]
+            records = [record._replace(timestamp=time) for record in records]
     fields = (-1, magic, crc, zlib.crc32(data[16:]), attributes, time, time, -1, -1, -1, len(records))
     return Batch(position, len(data), records[0].offset, records[-1].offset, 0, *fields, records)
 

@@ -78,16 +78,16 @@ def judge(result: ScanResult, files: Iterator[tuple[str, bytes]]) -> dict[str, i
         for replica in partition.replicas:
             place = (str(replica.log_dir).rstrip("/").split("/")[-1], f"{partition.topic}-{partition.partition}")
             own = {key[2]: data for key, data in contents.items() if key[:2] == place}
-            naive.append(found := replica_of(own))
-            for file, decoded in found.segments.items():
+            naive.append(naive_replica := replica_of(own))
+            for file, decoded in naive_replica.segments.items():
                 rows = by_file["batches"].get((*place, file), [])
-                assert [tuple(row[field] for field in FIELDS) for row in rows] == [one[:-1] for one in decoded], (place, file)
-                records = [record for one in decoded for record in one.records]
+                assert [tuple(row[field] for field in FIELDS) for row in rows] == [batch[:-1] for batch in decoded], (place, file)
+                records = [record for batch in decoded for record in batch.records]
                 rows = by_file["records"].get((*place, file), [])
                 assert [told(row) for row in rows] == [timed(each) for each in records]
                 counted["batches"] += len(decoded)
                 counted["records"] += len(records)
-            assert replica.log_end_offset == found.log_end_offset
+            assert replica.log_end_offset == naive_replica.log_end_offset
             counted["log ends"] += 1
         judge_agreement(partition, naive, counted)
     assert sum(map(len, by_file["batches"].values())) == len(facts["batches"])
@@ -98,7 +98,7 @@ def told(row: dict[str, object]) -> Record:
     """A record as the tool tells it; no time is -1 there."""
     headers = row["headers"]
     assert isinstance(headers, list)
-    named = tuple((one["key"], one["value"]) for one in headers)
+    named = tuple((header["key"], header["value"]) for header in headers)
     return Record(row["offset"], row["timestamp"], row["key"], row["value"], named)  # type: ignore[arg-type]
 
 
@@ -117,17 +117,17 @@ def judge_agreement(partition: PartitionSummary, replicas: list[NaiveReplica], c
         return
     assert first is None, (partition.topic, agreement)
     if len(replicas) > 1 and agreement.kind in ("identical", "prefix", "compacted"):
-        assert agreement.common_end_offset == min(one.log_end_offset for one in replicas)
+        assert agreement.common_end_offset == min(replica.log_end_offset for replica in replicas)
     if agreement.kind in ("identical", "prefix"):
         assert not any(only_on_one(left, right) for left, right in combinations(replicas, 2))
     if agreement.kind == "identical":
-        assert len({one.log_end_offset for one in replicas}) == 1
+        assert len({replica.log_end_offset for replica in replicas}) == 1
 
 
 @pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.iterdir() if (path / "broker-1").is_dir()))
 def test_samples_are_what_the_oracles_find(sample: str) -> None:
     folders = sorted(path for path in (SAMPLES / sample).iterdir() if path.is_dir())
-    counted = judge(kafka_forensics.scan([str(one) for one in folders]), files_of_folders(folders))
+    counted = judge(kafka_forensics.scan([str(folder) for folder in folders]), files_of_folders(folders))
     assert counted["conflicts"] == (sample != "healthy")
     assert min(counted[name] for name in ("batches", "records", "log ends", "partitions")) > 0
 
@@ -149,7 +149,7 @@ def test_random_histories_are_what_the_oracles_find(tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         folders = materialise(history.cluster, folder, history.coordinator)
-        sums.update(judge(kafka_forensics.scan([str(one) for one in folders]), files_of_folders(folders)))
+        sums.update(judge(kafka_forensics.scan([str(path) for path in folders]), files_of_folders(folders)))
     assert sums["conflicts"] > 2
     assert sums["records"] > 1000
 
@@ -166,8 +166,9 @@ def test_every_field_of_any_sound_batch_is_what_the_oracle_reads(made: list[byte
         decoded = decode_batch(batch)
         assert decoded.problems == []
         assert [
-            Record(each.offset, each.timestamp, each.key, each.value, tuple(each.headers)) for each in decoded.iter_records()
-        ] == [timed(each) for each in one.records]
+            Record(record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
+            for record in decoded.iter_records()
+        ] == [timed(record) for record in one.records]
 
 
 @pytest.mark.properties
@@ -176,11 +177,14 @@ def test_every_field_of_any_sound_batch_is_what_the_oracle_reads(made: list[byte
 )
 def test_any_records_are_what_the_oracle_reads(records: list[RecordToWrite], codec: str, time: int) -> None:
     """Deltas that would not fit are left out: beyond int64 a sum is what each reader makes of it."""
-    small = [replace(one, timestamp_delta=one.timestamp_delta % 2**61, offset_delta=number) for number, one in enumerate(records)]
+    small = [
+        replace(write, timestamp_delta=write.timestamp_delta % 2**61, offset_delta=number) for number, write in enumerate(records)
+    ]
     data = write_batch(small, base_offset=5, base_timestamp=time, max_timestamp=7, compression_type=codec)
     (naive,) = batches(data)
     decoded = decode_batch(data)
     assert decoded.problems == []
     assert [
-        (one.offset, one.timestamp, one.key, one.value, tuple((k, v) for k, v in one.headers)) for one in decoded.iter_records()
-    ] == [tuple(one) for one in naive.records]
+        (record.offset, record.timestamp, record.key, record.value, tuple((k, v) for k, v in record.headers))
+        for record in decoded.iter_records()
+    ] == [tuple(record) for record in naive.records]

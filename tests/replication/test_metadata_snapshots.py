@@ -22,7 +22,7 @@ def log(*files: str, start: int = 0, end: int = 30) -> LogFacts:
 
 
 def steps(facts: LogFacts) -> list[tuple[str, str]]:
-    return [(one.action, one.file) for one in foretell(facts).steps if one.check == METADATA_SNAPSHOT]
+    return [(step.action, step.file) for step in foretell(facts).steps if step.check == METADATA_SNAPSHOT]
 
 
 def test_unfinished_and_deleted_ones_and_those_below_the_log_start_go() -> None:

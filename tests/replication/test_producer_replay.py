@@ -30,8 +30,8 @@ def test_ordinary_histories_have_no_fault() -> None:
 
 @pytest.mark.parametrize("opened", [False, True])
 def test_data_outside_an_open_transaction_ends_the_start(opened: bool) -> None:
-    found = replayed(*([] if opened else [batch(0)]), batch(5, txn=False), opened=(P,) if opened else ())
-    assert found == ReplayFault(0, 500, 5, 26)
+    replay_fault = replayed(*([] if opened else [batch(0)]), batch(5, txn=False), opened=(P,) if opened else ())
+    assert replay_fault == ReplayFault(0, 500, 5, 26)
 
 
 def test_markers_that_cannot_be_read_end_the_start() -> None:
@@ -47,12 +47,14 @@ def test_aborts_out_of_order_end_the_start_within_a_segment_alone() -> None:
     replay = ProducerReplay(set())
     for segment, batches in ((0, first), (20, (again,))):
         replay.begin(segment)
-        assert [replay.step(one) for one in batches] == [None] * len(batches)
+        assert [replay.step(replayed_batch) for replayed_batch in batches] == [None] * len(batches)
 
 
 def log(*faults: ReplayFault, **given: object) -> LogFacts:
     segments = tuple(SegmentFacts(base, 1000, base + 10, base + 10) for base in (0, 10, 20))
-    names = tuple(segment_file(one.base_offset, suffix) for one in segments for suffix in ("log", "index", "timeindex"))
+    names = tuple(
+        segment_file(segment_facts.base_offset, suffix) for segment_facts in segments for suffix in ("log", "index", "timeindex")
+    )
     facts = LogFacts(segments, 30, clean_shutdown=False, recovery_point=10, files=names, faults=faults)
     return replace(facts, **given)  # type: ignore[arg-type]
 
@@ -63,7 +65,7 @@ def fault(offset: int, check: int = 26) -> ReplayFault:
 
 def test_faults_in_walked_segments() -> None:
     forecast = foretell(log(fault(13)))
-    assert (forecast.refused, [(one.check, one.action) for one in forecast.steps]) == (True, [(17, "recover"), (26, "refuse")])
+    assert (forecast.refused, [(step.check, step.action) for step in forecast.steps]) == (True, [(17, "recover"), (26, "refuse")])
     assert foretell(log(fault(13, 27))).refused
 
 

@@ -31,7 +31,9 @@ THREE = (segment(0, 10), segment(10, 20), segment(20, 30))
 
 
 def log(*segments: SegmentFacts, **given: object) -> LogFacts:
-    names = [segment_file(one.base_offset, suffix) for one in segments for suffix in ("log", "index", "timeindex")]
+    names = [
+        segment_file(segment_facts.base_offset, suffix) for segment_facts in segments for suffix in ("log", "index", "timeindex")
+    ]
     facts = LogFacts(segments, segments[-1].end_offset if segments else 0, clean_shutdown=False, files=tuple(sorted(names)))
     return replace(facts, **given)  # type: ignore[arg-type]
 
@@ -181,7 +183,7 @@ def test_swaps_win_over_everything_in_their_range() -> None:
         segment_file(10, "log.swap"): segment_file(10),
         segment_file(10, "index.swap"): segment_file(10, "index"),
     }
-    assert [(one.base_offset, one.end_offset) for one in left] == [(0, 10), (10, 25)]
+    assert [(segment_facts.base_offset, segment_facts.end_offset) for segment_facts in left] == [(0, 10), (10, 25)]
     assert foretell(swapped).log_end_offset == 25
 
 
@@ -193,7 +195,7 @@ def test_swaps_behind_a_cleaned_file_are_thrown_away() -> None:
     assert ("delete", segment_file(10, "log.swap")) in done
     assert ("delete", segment_file(10, "log.cleaned")) in done
     assert ("rename", segment_file(0, "log.swap")) in done
-    assert [one.base_offset for one in left] == [0, 10, 20]
+    assert [segment_facts.base_offset for segment_facts in left] == [0, 10, 20]
 
 
 STOPS = st.one_of(st.none(), st.tuples(st.integers(0, 9), st.sampled_from([18, 19, 20, 22, 24])))
@@ -218,7 +220,11 @@ def test_a_start_never_invents_offsets_and_a_second_changes_nothing(
     assert forecast.log_start_offset <= forecast.log_end_offset <= max(facts.end_offset, log_start)
     for cut in forecast.cuts:
         assert cut.start_offset <= cut.end_offset
-    kept = [replace(one, stop=None, has_index=True) for one in segments if one.base_offset in forecast.segments]
+    kept = [
+        replace(segment_facts, stop=None, has_index=True)
+        for segment_facts in segments
+        if segment_facts.base_offset in forecast.segments
+    ]
     if kept and not any(cut.position is not None for cut in forecast.cuts):
         again = foretell(replace(facts, segments=tuple(kept), end_offset=forecast.log_end_offset))
         assert (again.log_end_offset, again.cuts) == (forecast.log_end_offset, ())

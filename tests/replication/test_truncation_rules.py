@@ -118,7 +118,7 @@ def logs(draw: st.DrawFn) -> Log:
 @given(logs(), logs(), st.sampled_from(RULES))
 def test_every_rule_ends_and_never_invents_records(follower: Log, leader: Log, rule: Rule) -> None:
     outcome = rule(follower, leader)
-    cuts = [one.truncation_offset for one in outcome.questions]
+    cuts = [question.truncation_offset for question in outcome.questions]
     assert outcome.log_end_offset <= follower.log_end_offset
     assert outcome.log_end_offset <= max(leader.log_end_offset, 0)
     assert all(earlier >= later for earlier, later in itertools.pairwise([follower.log_end_offset, *cuts]))

@@ -18,9 +18,9 @@ def answers_as_before(root: Path, log_dirs: str, directory: str, untouched: Path
     """Flip a bit of each byte in the first, a middle and the last batch by turns, on each replica by turns."""
     topic, _, number = directory.rpartition("-")
     partition = int(number)
-    paths = [str(one) for one in sorted(root.glob(log_dirs)) if one.is_dir()]
-    older = [str(untouched / Path(one).relative_to(root)) for one in paths]
-    holders = [Path(one) / directory for one in paths if (Path(one) / directory).is_dir()]
+    paths = [str(path) for path in sorted(root.glob(log_dirs)) if path.is_dir()]
+    older = [str(untouched / Path(path).relative_to(root)) for path in paths]
+    holders = [Path(path) / directory for path in paths if (Path(path) / directory).is_dir()]
     alone = len(holders) == 1
     before = scanned(paths, topic, partition)
     end = before["replicas"][0].log_end_offset

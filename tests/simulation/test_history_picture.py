@@ -23,7 +23,7 @@ def texts(root: ET.Element) -> list[str]:
 def test_every_record_has_its_box_in_every_step(name: str) -> None:
     history = play(name)
     root = tree(history)
-    views = [view for event in history.events for one in event.partitions for view in one.replicas]
+    views = [view for event in history.events for moment in event.partitions for view in moment.replicas]
     offsets = sum(view.log_end_offset for view in views)
     boxes = [one for one in root.iter(f"{SVG}rect") if one.get("height") == "20"]
     assert len(boxes) == offsets
@@ -87,11 +87,15 @@ def test_records_of_aborted_transactions_look_otherwise_than_committed_ones() ->
     history = play("txn-aborted")
     root = tree(history)
     markers = [
-        batch.marker for event in history.events for one in event.partitions for view in one.replicas for batch in view.batches
+        batch.marker
+        for event in history.events
+        for moment in event.partitions
+        for view in moment.replicas
+        for batch in view.batches
     ]
     assert {"ABORT", "COMMIT"} <= set(markers)
     aborted = styled(root, "font-style", "italic") - {"r"}
-    records = {one for one in texts(root) if one[:1] == "r" and one[1:].isdigit()}
+    records = {text for text in texts(root) if text[:1] == "r" and text[1:].isdigit()}
     assert aborted
     assert aborted < records
     assert "record of an aborted transaction" in texts(root)
@@ -113,5 +117,5 @@ def test_what_is_told_is_escaped() -> None:
 def test_who_is_away_is_faded() -> None:
     history = play("unclean-election")
     faded = [one for one in tree(history).iter(f"{SVG}g") if one.get("opacity")]
-    away = [v for event in history.events for one in event.partitions for v in one.replicas if v.state in ("dead", "frozen")]
+    away = [v for event in history.events for moment in event.partitions for v in moment.replicas if v.state in ("dead", "frozen")]
     assert len(faded) == len(away) > 0

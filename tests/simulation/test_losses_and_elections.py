@@ -25,10 +25,16 @@ def test_the_election_is_one_after_the_last_epoch_of_those_who_hold_what_was_los
     history.start(1)
     history.elect(partition, unclean=True)
     history.shut_down()
-    assert [(one.leader_epoch, one.leader) for one in cluster.changes if one.elected] == [(0, 1), (1, -1), (2, 2), (3, -1), (4, 1)]
-    found = make_plans([str(one) for one in materialise(cluster, tmp_path)], ScanOptions(jobs=1), PlanOptions()).result
-    assert found is not None
-    (loss,) = [one for one in found.findings if one.kind == "UNCLEAN_LOSS"]
+    assert [(change.leader_epoch, change.leader) for change in cluster.changes if change.elected] == [
+        (0, 1),
+        (1, -1),
+        (2, 2),
+        (3, -1),
+        (4, 1),
+    ]
+    scan_result = make_plans([str(path) for path in materialise(cluster, tmp_path)], ScanOptions(jobs=1), PlanOptions()).result
+    assert scan_result is not None
+    (loss,) = [finding for finding in scan_result.findings if finding.kind == "UNCLEAN_LOSS"]
     assert (loss.place.offset_start, loss.place.offset_end, loss.evidence["held_by"]) == (0, 1, [2])
     told = {name: loss.evidence["election"][name] for name in ("old_leader", "new_leader", "leader_epoch", "unclean")}
     assert told == {"old_leader": 2, "new_leader": 1, "leader_epoch": 4, "unclean": True}

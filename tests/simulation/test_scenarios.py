@@ -16,7 +16,7 @@ from kafka_forensics.simulation.materialise import materialise
 from kafka_forensics.simulation.scenarios import SCENARIOS, play
 from kafka_forensics.simulation.truth import acknowledged, elections, forks, lost, not_read, truth
 
-PLAYED = [(one.name, protocol) for one in SCENARIOS.values() for protocol in one.protocols]
+PLAYED = [(scenario.name, protocol) for scenario in SCENARIOS.values() for protocol in scenario.protocols]
 T = ("t", 0)
 
 
@@ -26,14 +26,14 @@ def plans_of(history: History, folder: Path) -> Plans:
     return make_plans([str(path) for path in paths], ScanOptions(jobs=1), PlanOptions())
 
 
-def told(one: Finding) -> Expected:
+def told(finding: Finding) -> Expected:
     """A finding in the simulator's words."""
-    place, held = one.place, one.evidence.get("held_by")
+    place, held = finding.place, finding.evidence.get("held_by")
     holders = None if held is None else tuple(held)
     assert place.broker is None or isinstance(place.broker, int)
     return Expected(
-        one.kind,
-        one.severity.value,
+        finding.kind,
+        finding.severity.value,
         str(place.topic),
         place.partition,
         place.broker,
@@ -46,44 +46,46 @@ def told(one: Finding) -> Expected:
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
 def test_scan_and_plan_find_what_the_simulator_knows(name: str, protocol: Truncating, tmp_path: Path) -> None:
     history = play(name, protocol)
-    found = plans_of(history, tmp_path)
-    assert found.result is not None
-    assert not found.result.incomplete
-    findings = [told(one) for one in found.result.findings if one.kind != "INCIDENT_SIGNATURE"]
+    plans = plans_of(history, tmp_path)
+    assert plans.result is not None
+    assert not plans.result.incomplete
+    findings = [told(finding) for finding in plans.result.findings if finding.kind != "INCIDENT_SIGNATURE"]
     assert sorted(findings, key=repr) == sorted(history.expected, key=repr)
-    for planned in found.planned:
+    for planned in plans.planned:
         ours = {
-            one.leader: {each.broker: (each.truncation_offset, each.lost) for each in one.followers}
-            for one in elections(history.cluster, (planned.plan.topic, planned.plan.partition))
+            outcome.leader: {truncation.broker: (truncation.truncation_offset, truncation.lost) for truncation in outcome.followers}
+            for outcome in elections(history.cluster, (planned.plan.topic, planned.plan.partition))
         }
         theirs = {
-            one.broker: {each.broker: (each.truncation_offset, each.lost) for each in one.followers}
-            for one in planned.plan.candidates
+            candidate.broker: {
+                follower_plan.broker: (follower_plan.truncation_offset, follower_plan.lost) for follower_plan in candidate.followers
+            }
+            for candidate in planned.plan.candidates
         }
         assert theirs == ours
     costly = {where for where in history.cluster.partitions if any(each.lost for each in of_all(history, where))}
-    assert costly <= {(one.plan.topic, one.plan.partition) for one in found.planned}
+    assert costly <= {(one.plan.topic, one.plan.partition) for one in plans.planned}
 
 
 def of_all(history: History, where: tuple[str, int]) -> list[Any]:
     """What every follower does in every election."""
-    return [each for one in elections(history.cluster, where) for each in one.followers]
+    return [truncation for outcome in elections(history.cluster, where) for truncation in outcome.followers]
 
 
 @pytest.mark.parametrize(("name", "protocol"), PLAYED)
 def test_an_expected_loss_is_where_the_records_are(name: str, protocol: Truncating) -> None:
     """What a scenario says a scan must find is held to the records themselves."""
     history = play(name, protocol)
-    for one in history.expected:
-        if one.kind in ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW"):
-            assert one.partition is not None
-            partition = history.cluster.partitions[one.topic, one.partition]
-            assert min(forks(partition).values()) == one.offset_start
-        if one.kind in ("UNCLEAN_LOSS", "LRS_LOSS"):
-            assert one.held_by is not None
-            (holder,) = one.held_by
-            assert one.offset_start is not None
-            gone = partition.replicas[holder].ids[one.offset_start : one.offset_end]
+    for expected in history.expected:
+        if expected.kind in ("UNCLEAN_LOSS", "LRS_LOSS", "FORK_BELOW_HW", "FORK_ABOVE_HW"):
+            assert expected.partition is not None
+            partition = history.cluster.partitions[expected.topic, expected.partition]
+            assert min(forks(partition).values()) == expected.offset_start
+        if expected.kind in ("UNCLEAN_LOSS", "LRS_LOSS"):
+            assert expected.held_by is not None
+            (holder,) = expected.held_by
+            assert expected.offset_start is not None
+            gone = partition.replicas[holder].ids[expected.offset_start : expected.offset_end]
             assert gone
             assert set(gone) <= not_read(history)
 
@@ -142,7 +144,7 @@ READ = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_read_at_the_end(name: str) -> None:
-    found = [(list(one.read_uncommitted or ()), list(one.read_committed or ())) for one in play(name).readings]
+    found = [(list(reading.read_uncommitted or ()), list(reading.read_committed or ())) for reading in play(name).readings]
     assert found == READ[name]
 
 
@@ -170,4 +172,4 @@ def test_scenarios_are_told_with_a_sentence_and_teach_something() -> None:
         assert scenario.sentence.endswith(".")
         history = play(name)
         assert history.remarks
-        assert [one.step for one in history.events] == list(range(1, len(history.events) + 1))
+        assert [event.step for event in history.events] == list(range(1, len(history.events) + 1))

@@ -33,4 +33,4 @@ def test_the_history_that_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_every_scenario_is_listed() -> None:
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| ((?:`[a-z0-9-]+`(?:, )?)+) \| (.*) \|$", PAGE, re.MULTILINE)
     told = {name: (protocols.replace("`", "").split(", "), sentence) for name, protocols, sentence in rows}
-    assert told == {one.name: (list(one.protocols), one.sentence) for one in SCENARIOS.values()}
+    assert told == {scenario.name: (list(scenario.protocols), scenario.sentence) for scenario in SCENARIOS.values()}

@@ -24,20 +24,20 @@ def made(
 
 def settle(cluster: Cluster, partition: Partition) -> None:
     for _ in range(3):
-        for one in cluster.brokers:
-            fetch(cluster, partition, one)
+        for broker in cluster.brokers:
+            fetch(cluster, partition, broker)
 
 
 def watermarks(partition: Partition) -> list[int]:
-    return [partition.replicas[one].high_watermark for one in sorted(partition.replicas)]
+    return [partition.replicas[replica].high_watermark for replica in sorted(partition.replicas)]
 
 
 def ends(partition: Partition) -> list[int]:
-    return [partition.replicas[one].log_end_offset for one in sorted(partition.replicas)]
+    return [partition.replicas[replica].log_end_offset for replica in sorted(partition.replicas)]
 
 
 def epochs(partition: Partition, broker: int) -> list[tuple[int, int]]:
-    return [(one.leader_epoch, one.start_offset) for one in partition.replicas[broker].epochs]
+    return [(entry.leader_epoch, entry.start_offset) for entry in partition.replicas[broker].epochs]
 
 
 def standing(partition: Partition) -> tuple[int, list[int], list[int]]:
@@ -257,7 +257,7 @@ def test_brokers_before_0_11_take_no_numbers_and_every_record_stands_alone() -> 
     producer = Producer(IDEMPOTENT, 0)
     sent = produce(cluster, partition, producer, 2)
     produce(cluster, partition, producer, again=sent)
-    assert [(one.base_offset, one.ids, one.producer_id) for one in partition.replicas[1].batches] == [
+    assert [(batch.base_offset, batch.ids, batch.producer_id) for batch in partition.replicas[1].batches] == [
         (0, (0,), -1),
         (1, (1,), -1),
         (2, (0,), -1),
@@ -285,7 +285,10 @@ def test_a_leader_that_was_alone_and_lost_its_end_leads_again_as_the_last_known_
     partition.elr = frozenset()
     lose_power(cluster, 1, noticed=False)
     start(cluster, 1, lossy=True)
-    assert [(one.leader, one.isr, one.kind) for one in cluster.changes[-2:]] == [(-1, (), "none"), (1, (1,), "last-known-leader")]
+    assert [(change.leader, change.isr, change.kind) for change in cluster.changes[-2:]] == [
+        (-1, (), "none"),
+        (1, (1,), "last-known-leader"),
+    ]
     assert partition.recovering
 
 
@@ -304,13 +307,13 @@ def test_a_cut_makes_a_checkpoint_a_word_about_records_that_are_gone() -> None:
     flush(cluster, 1)
     append(cluster, partition, cluster.new_ids(1))
     checkpoint_high_watermarks(cluster, 1)
-    one = partition.replicas[1]
-    assert (one.checkpointed, one.vouched) == (3, 3)
+    replica = partition.replicas[1]
+    assert (replica.checkpointed, replica.vouched) == (3, 3)
     lose_power(cluster, 1)
-    assert (one.checkpointed, one.vouched) == (3, 2)
+    assert (replica.checkpointed, replica.vouched) == (3, 2)
     start(cluster, 1)
     checkpoint_high_watermarks(cluster, 1)
-    assert (one.checkpointed, one.vouched) == (2, 2)
+    assert (replica.checkpointed, replica.vouched) == (2, 2)
 
 
 def test_a_batch_that_begins_below_the_followers_log_end_is_refused() -> None:

@@ -93,7 +93,7 @@ def test_an_older_instance_is_fenced(verifies: bool) -> None:
     second = Producer(transactional_id=APP)
     assert transactions.init_producer_id(cluster, coordinator, second) == OK
     assert second.producer_epoch == 2
-    assert [one.marker for one in partition.replicas[1].batches] == [None, "ABORT"]
+    assert [batch.marker for batch in partition.replicas[1].batches] == [None, "ABORT"]
     assert transactions.write(cluster, coordinator, partition, producer).answer == FENCED
     assert wrote(cluster, coordinator, partition, producer) == FENCED
     assert wrote(cluster, coordinator, partition, second) == "acknowledged"
@@ -157,7 +157,7 @@ def test_a_marker_is_written_again_if_its_leader_dies_before_anybody_has_it() ->
     transactions.end_transaction(cluster, coordinator, APP, 0, commit=False)
     kill(cluster, 1)
     assert transactions.write_markers(cluster, coordinator, APP) == []
-    assert [one.marker for one in partition.replicas[2].batches] == [None, "ABORT"]
+    assert [batch.marker for batch in partition.replicas[2].batches] == [None, "ABORT"]
     assert states(coordinator)[-1] == ("CompleteAbort", 0)
 
 

@@ -47,7 +47,7 @@ def test_the_first_try_lacks_what_the_second_added() -> None:
 def test_unfenced_truncation_alone_has_as_many_states_as_was_measured_elsewhere() -> None:
     checked = check(replace(KIP_320, guards=KIP_320.guards & ~Guard.TRUNCATION_FENCED), Sizes(), history=False)
     assert checked.states == 145_899
-    assert {one.invariant: len(one.trace) for one in checked.verdicts if not one.holds} == {
+    assert {verdict.invariant: len(verdict.trace) for verdict in checked.verdicts if not verdict.holds} == {
         "StrongIsr": 13,
         "WeakIsr": 13,
         "SettledAgreement": 11,
@@ -56,7 +56,7 @@ def test_unfenced_truncation_alone_has_as_many_states_as_was_measured_elsewhere(
 
 def test_putting_anyone_out_of_the_isr_at_any_time_breaks_nothing() -> None:
     checked = check(replace(KIP_320, shrink_isr=Fence.NOBODY), Sizes())
-    assert all(one.holds for one in checked.verdicts)
+    assert all(verdict.holds for verdict in checked.verdicts)
 
 
 @pytest.mark.parametrize("guard", ["LEADER_WRITES", "NEWER_EPOCH"])

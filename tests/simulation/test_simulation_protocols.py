@@ -10,8 +10,8 @@ from tests.support.protocol_counts import BROKEN, STATES, TWO_REPLICAS
 
 def broken(checked: Checked) -> dict[str, int]:
     assert checked.complete
-    assert all(one.holds is not None for one in checked.verdicts)
-    return {one.invariant: len(one.trace) for one in checked.verdicts if not one.holds}
+    assert all(verdict.holds is not None for verdict in checked.verdicts)
+    return {verdict.invariant: len(verdict.trace) for verdict in checked.verdicts if not verdict.holds}
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

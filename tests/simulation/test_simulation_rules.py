@@ -55,7 +55,7 @@ def test_the_older_rules_cut_where_the_model_does() -> None:
     before it wrote in it, and its follower does not move where it would have to grow."""
     for before, after, follower, leader in reachable(KIP_101, Sizes(2, 2, 2, 2)):
         own, theirs = (cached(before.replicas[one], leads=False) for one in (follower, leader))
-        ascending = all(one.epochs == tuple(sorted(one.epochs, key=lambda each: each.leader_epoch)) for one in (own, theirs))
+        ascending = all(log.epochs == tuple(sorted(log.epochs, key=lambda entry: entry.leader_epoch)) for log in (own, theirs))
         if ascending and own.epochs and theirs.epochs and theirs.epochs[0].leader_epoch <= own.epochs[-1].leader_epoch:
             assert by_kip_101(own, theirs).log_end_offset == len(after.replicas[follower].log)
     for before, after, follower, leader in reachable(TRUNCATE_TO_HW, Sizes(2, 2, 2, 1)):

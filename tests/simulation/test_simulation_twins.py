@@ -91,8 +91,8 @@ def renamed(state: State, names: list[int]) -> State:
     for old, replica in enumerate(state.replicas):
         replicas[names[old]] = replica._replace(isr=frozenset(names[one] for one in replica.isr))
     requests = tuple(
-        Request(None if one.leader is None else names[one.leader], frozenset(names[each] for each in one.isr))
-        for one in state.requests
+        Request(None if request.leader is None else names[request.leader], frozenset(names[each] for each in request.isr))
+        for request in state.requests
     )
     return state._replace(replicas=tuple(replicas), requests=requests, isr=frozenset(names[one] for one in state.isr))
 

@@ -81,7 +81,7 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
 ) -> None:
     lost = drives.log.read_text().count("Lost executor")
     drives.send_scan(*logs.log_dirs, **TASKS[tasks])
-    parents = {one.pid: one.parent for one in processes()}
+    parents = {process.pid: process.parent for process in processes()}
     executor = parents[parents[reader_of(running, drives, logs)]]
     assert executor in running.executors()
     os.kill(executor, signal.SIGKILL)

@@ -41,7 +41,7 @@ def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, t
         assert not killed.ready()
         killed.kill()
         session = killed.process.pid
-        wait_until(lambda: session not in {one.session for one in processes()}, "the end of its Java", SECONDS_TO_CLEAN_UP)
+        wait_until(lambda: session not in {process.session for process in processes()}, "the end of its Java", SECONDS_TO_CLEAN_UP)
         wait_until(lambda: not running.executors() and not running.python_workers(), "the end of executors", SECONDS_TO_CLEAN_UP)
     assert listed(logs.folder) == before
     assert os.listdir(tmp_path / "killed" / "local") == []
@@ -49,4 +49,4 @@ def test_a_driver_killed_in_the_middle_leaves_nothing_behind(running: Cluster, t
         begin(following, running.url)
         paths = [str(path) for path in sorted(SAMPLE.iterdir())]
         assert following.scan(*paths).document == local_document(paths, ScanOptions())
-    assert not [one for one in processes() if str(tmp_path) in one.command]
+    assert not [process for process in processes() if str(tmp_path) in process.command]

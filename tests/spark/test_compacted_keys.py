@@ -54,7 +54,7 @@ def test_faults_are_judged_as_by_the_local_engine(spark: SparkSession, tmp_path:
     inputs = gather(paths, options)
     result, _ = scan_inputs(spark, inputs, options, APART)
     here = local.scan(paths, options)
-    assert {"COMPACTED_VALUE_DIFFERS", "COMPACTION_SKEW"} & {one.kind for one in here.findings}
+    assert {"COMPACTED_VALUE_DIFFERS", "COMPACTION_SKEW"} & {finding.kind for finding in here.findings}
     assert written(result) == written(here)
 
 

@@ -138,7 +138,7 @@ def test_a_subset_of_columns_in_any_order() -> None:
     made = source(HEALTHY).reader(asked)
     (task,) = made.partitions()
     batches = list(made.read(task))
-    assert {tuple(zip(one.schema.names, map(str, one.schema.types), strict=True)) for one in batches} == {
+    assert {tuple(zip(batch.schema.names, map(str, batch.schema.types), strict=True)) for batch in batches} == {
         (("last_offset", "int64"), ("topic", "string"))
     }
     assert chosen_columns("batches", pa.schema([("topic", pa.string())])) == ("topic",)

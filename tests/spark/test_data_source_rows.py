@@ -49,7 +49,7 @@ def local(paths: list[Path]) -> FactReader:
     """What reads the facts of files as the local engine does, without a scan before it."""
     options = ScanOptions()
     result = ScanResult("local", [], [], [], Totals(records_decoded=True), [])
-    return FactReader(gather(list(map(str, paths)), options), options, result, Witnesses(), lambda one: (one.kind, None))
+    return FactReader(gather(list(map(str, paths)), options), options, result, Witnesses(), lambda finding: (finding.kind, None))
 
 
 def assert_equal(paths: list[Path], facts: Iterable[str], expected: FactReader | ScanResult, **options: object) -> int:

@@ -83,7 +83,7 @@ def test_snapshots_are_chosen_and_put_in_order(root: Path) -> None:
     alone, _ = read(root, "findings", snapshots="true", order="day-11")
     assert set(alone["snapshot"].to_pylist()) <= {"day-11"}
     paths = [f"{name}={root / name}" for name in order]
-    assert rows(read([Path(one) for one in paths], "spans", snapshots="true")[0]) == rows(local(root, "spans", order))
+    assert rows(read([Path(path) for path in paths], "spans", snapshots="true")[0]) == rows(local(root, "spans", order))
 
 
 def test_what_is_asked_for_may_be_in_one_snapshot_alone(root: Path) -> None:

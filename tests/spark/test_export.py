@@ -44,7 +44,7 @@ def test_a_sample_is_exported_as_by_the_local_engine(spark: SparkSession, tmp_pa
     done = export(spark, str(SAMPLES / sample), str(tmp_path / "there"), payloads=True)
     assert exports.export(tmp_path / "here", SAMPLES / sample, "--show-payloads") == 0
     assert_equal(tmp_path / "there", tmp_path / "here")
-    assert {one.fact: one.rows for one in done.datasets} == {
+    assert {dataset.fact: dataset.rows for dataset in done.datasets} == {
         fact: sums["rows"] for fact, sums in manifest(tmp_path / "here")["datasets"].items()
     }
     assert done.result.incomplete == []
@@ -110,7 +110,7 @@ def test_only_what_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"topic": "audit", "partition": 0, "broker": 2}
     done = export(spark, [str(SAMPLES / "unclean-election")], str(tmp_path / "out"), ["findings", "batches"], **asked)
     told = manifest(tmp_path / "out")
-    assert [one.fact for one in done.datasets] == list(told["datasets"]) == ["batches", "findings", "incomplete"]
+    assert [dataset.fact for dataset in done.datasets] == list(told["datasets"]) == ["batches", "findings", "incomplete"]
     assert {(one["topic"], one["partition"], one["broker"]) for one in told["files"] if "topic" in one} == {("audit", 0, "2")}
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
         export(spark, str(SAMPLES / "unclean-election"), str(tmp_path / "more"), ["batchs"])
@@ -181,10 +181,10 @@ def test_a_log_that_is_gone_is_tried_again_and_then_reported(
 
     monkeypatch.setattr(export_job, "scan_probed", removed)
     done = export(spark, str(copies), str(tmp_path / "out"), ["batches", "spans", "transactions"])
-    assert {one.path for one in done.result.incomplete} == {str(gone)}
+    assert {incomplete.path for incomplete in done.result.incomplete} == {str(gone)}
     assert {one["path"] for one in manifest(tmp_path / "out")["incomplete"]} == {str(gone)}
     spans = [one for one in read_back(tmp_path / "out", "spans").to_pylist() if one["kind"] == "skipped"]
-    assert [(one["broker"], one["position"]) for one in spans] == [("1", 0)]
+    assert [(span["broker"], span["position"]) for span in spans] == [("1", 0)]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "_INCOMPLETE", "_manifest.json", "batches", "spans", "transactions", "incomplete",
     }  # fmt: skip

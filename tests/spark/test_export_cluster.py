@@ -84,7 +84,7 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
     lost = drives.log.read_text().count("Lost executor")
     drives.send_export(*logs.log_dirs, output=tmp_path / "out", facts=FACTS, split_bytes=SPLIT_BYTES[8])
     writer = writer_of(running, drives, tmp_path / "out")
-    parents = {one.pid: one.parent for one in processes()}
+    parents = {process.pid: process.parent for process in processes()}
     executor = parents[parents[writer]]
     assert executor in running.executors()
     os.kill(executor, signal.SIGKILL)

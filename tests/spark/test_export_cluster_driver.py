@@ -38,7 +38,7 @@ def test_a_driver_killed_in_the_middle_leaves_no_export(
         assert not killed.ready()
         killed.kill()
         session = killed.process.pid
-        wait_until(lambda: session not in {one.session for one in processes()}, "the end of its Java", SECONDS_TO_CLEAN_UP)
+        wait_until(lambda: session not in {process.session for process in processes()}, "the end of its Java", SECONDS_TO_CLEAN_UP)
         wait_until(lambda: not running.executors() and not running.python_workers(), "the end of executors", SECONDS_TO_CLEAN_UP)
     assert listed(logs.folder) == evidence
     assert set(os.listdir(target)) == {"_UNFINISHED", "_temporary"}

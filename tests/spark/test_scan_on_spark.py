@@ -76,8 +76,10 @@ class TestBothEngines:
 def test_the_answer_gives_dataframes(spark: SparkSession) -> None:
     result = scan(spark, brokers("unclean-election"), topic="audit")
     lost = result.dataframe("findings").filter("kind = 'UNCLEAN_LOSS'").select("offset_start", "offset_end").toArrow().to_pylist()
-    assert lost == [{"offset_start": one.place.offset_start, "offset_end": one.place.offset_end} for one in _losses(result)]
-    assert result.dataframe("batches").toArrow().num_rows == sum(one.batches or 0 for one in result.replicas)
+    assert lost == [
+        {"offset_start": finding.place.offset_start, "offset_end": finding.place.offset_end} for finding in _losses(result)
+    ]
+    assert result.dataframe("batches").toArrow().num_rows == sum(replica.batches or 0 for replica in result.replicas)
     with pytest.raises(UsageError, match="there is no fact 'batchs'"):
         result.dataframe("batchs")
 
@@ -94,9 +96,9 @@ def test_its_dataframes_are_of_the_scan_as_it_was_asked_for(spark: SparkSession)
 
 
 def _losses(result: ScanResult) -> list[Finding]:
-    found = [one for one in result.findings if one.kind == "UNCLEAN_LOSS"]
-    assert found
-    return found
+    findings = [finding for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
+    assert findings
+    return findings
 
 
 def test_a_path_without_a_log_is_refused_before_any_task_runs(spark: SparkSession, tmp_path: Path) -> None:

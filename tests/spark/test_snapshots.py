@@ -29,7 +29,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 
 def text(result: SnapshotsResult) -> str:
     """The JSON document and each scan's, but for the name of the engine."""
-    documents = [result.to_json(), *(one.to_json() for one in result.snapshots.values())]
+    documents = [result.to_json(), *(scan_result.to_json() for scan_result in result.snapshots.values())]
     return "".join(documents).replace('"engine": "spark"', '"engine": "local"')
 
 
@@ -51,7 +51,7 @@ def test_on_many_histories_at_once(spark: SparkSession, tmp_path: Path) -> None:
     result = scan_snapshots(spark, str(root))
     assert text(result) == text(kf.scan_snapshots(str(root)))
     assert len(result.findings) > 1
-    assert {one.engine for one in result.snapshots.values()} == {"spark"}
+    assert {scan_result.engine for scan_result in result.snapshots.values()} == {"spark"}
 
 
 def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_on_compacted_logs_in_small_pieces(spark: SparkSession, tmp_path: Path) 
     here = changes(str(tmp_path), options).result
     assert there.changes == here.changes
     assert there.findings == here.findings
-    assert [one.kind for one in there.findings] == ["KEYS_LOST_SINCE"] * 3
+    assert [finding.kind for finding in there.findings] == ["KEYS_LOST_SINCE"] * 3
 
 
 def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
@@ -92,7 +92,7 @@ def test_keys_are_compared_by_sorting_them_within_and_between_snapshots(
     here = changes(root, options).result
     assert said(there) == said(here)
     assert asked == [3]
-    assert [(one.kind, one.place.broker) for one in there.findings] == [("KEYS_LOST_SINCE", 1)]
+    assert [(finding.kind, finding.place.broker) for finding in there.findings] == [("KEYS_LOST_SINCE", 1)]
     small = compare_inputs(spark, gather_snapshots(snapshot_paths(root, options, (), []), options), options).result
     assert (said(small), asked) == (said(here), [3])
 

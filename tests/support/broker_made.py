@@ -264,7 +264,7 @@ MADE: Final = (
 
 def above_info(copy: str, topic: str) -> Counter[Told]:
     """What is declared of a topic in a copy, above `info`."""
-    told = (one.told for one in MADE if (one.copy, one.topic) == (copy, topic))
+    told = (made.told for made in MADE if (made.copy, made.topic) == (copy, topic))
     return Counter(row for rows in told for row in rows if row[2] != "info")
 
 
@@ -274,19 +274,19 @@ def answers(result: ScanResult) -> dict[str, Counter[Told]]:
     Of files that changed, logs only: checkpoints and the controller's log go on by the clock.
     """
     told: dict[str, Counter[Told]] = {}
-    for one in result.findings:
-        place, severity = one.place, one.severity.value
+    for finding in result.findings:
+        place, severity = finding.place, finding.severity.value
         topic, partition = place.topic or "", place.partition
-        if one.kind == "EVIDENCE_CHANGED":
+        if finding.kind == "EVIDENCE_CHANGED":
             directory, _, file = (place.file or "").rpartition("/")
             topic, _, number = directory.rpartition("-")
             if not file.endswith(".log") or topic == CLUSTER_METADATA_TOPIC:
                 continue
             partition = int(number)
-        if one.kind in OF_CHANCE or (topic.startswith("__") and severity == "info"):
+        if finding.kind in OF_CHANCE or (topic.startswith("__") and severity == "info"):
             continue
-        holders = tuple(sorted(one.evidence["held_by"])) if "held_by" in one.evidence else None
-        broker = None if one.kind in UNNAMED else place.broker
-        row = (partition, one.kind, severity, broker, place.offset_start, place.offset_end, holders)
+        holders = tuple(sorted(finding.evidence["held_by"])) if "held_by" in finding.evidence else None
+        broker = None if finding.kind in UNNAMED else place.broker
+        row = (partition, finding.kind, severity, broker, place.offset_start, place.offset_end, holders)
         told.setdefault(topic, Counter())[row] += 1
     return told

@@ -28,7 +28,7 @@ class Outcome:
 def records(tree: Path, broker: int, topic: str) -> dict[int, bytes]:
     """Offset → the whole batch that holds it, of a replica on disk."""
     batches = read_log(tree / f"broker-{broker}" / f"{topic}-0").batches
-    return {offset: one.data for one in batches for offset in range(one.base_offset, one.last_offset + 1)}
+    return {offset: batch.data for batch in batches for offset in range(batch.base_offset, batch.last_offset + 1)}
 
 
 def first_change(before: Mapping[int, bytes], after: Mapping[int, bytes]) -> int:
@@ -39,7 +39,7 @@ def first_change(before: Mapping[int, bytes], after: Mapping[int, bytes]) -> int
 
 def outcome(done: Round, topic: str) -> Outcome:
     """What became of a topic in a round."""
-    leaders = tuple(each[topic] for each in done.leaders)
+    leaders = tuple(leader[topic] for leader in done.leaders)
     led = leaders[-1]
     before = {broker: records(done.before, broker, topic) for broker in BROKERS}
     after = {broker: records(done.after, broker, topic) for broker in BROKERS}
@@ -66,8 +66,8 @@ def foretold_leaders(planned: Planned, steps: Iterable[int]) -> list[Elected]:
     assert control.isr is not None
     alive: set[int] = set()
     now = Elected(control.leader or -1, "none", frozenset(control.isr), frozenset(control.elr or ()))
-    found = []
-    crashed = {one.broker for one in planned.given.replicas if one.crashed}
+    electeds = []
+    crashed = {replica.broker for replica in planned.given.replicas if replica.crashed}
     for step in steps:
         if step != FORCE:
             alive.add(step)
@@ -76,8 +76,8 @@ def foretold_leaders(planned: Planned, steps: Iterable[int]) -> list[Elected]:
         unclean = step == FORCE or bool(control.unclean_enabled)
         given = Candidates(control.assignment, frozenset(alive), now.isr, now.leader, now.elr, control.last_leader)
         now = elect(given, unclean=unclean)
-        found.append(now)
-    return found
+        electeds.append(now)
+    return electeds
 
 
 def foretold(planned: Planned, leaders: tuple[int, ...]) -> Outcome:
@@ -86,12 +86,12 @@ def foretold(planned: Planned, leaders: tuple[int, ...]) -> Outcome:
     assert candidate is not None
     cuts = {}
     lost: dict[int, frozenset[int]] = {leaders[-1]: frozenset()}
-    for one in candidate.followers:
-        assert isinstance(one.broker, int)
-        assert one.truncation_offset is not None
-        assert not one.disagrees
-        cuts[one.broker] = one.truncation_offset
-        lost[one.broker] = frozenset(chain.from_iterable(range(start, end) for start, end in one.lost))
+    for follower_plan in candidate.followers:
+        assert isinstance(follower_plan.broker, int)
+        assert follower_plan.truncation_offset is not None
+        assert not follower_plan.disagrees
+        cuts[follower_plan.broker] = follower_plan.truncation_offset
+        lost[follower_plan.broker] = frozenset(chain.from_iterable(range(start, end) for start, end in follower_plan.lost))
     by_losses = {broker: set[int]() for broker in lost}
     for loss in candidate.losses:
         for holder in loss.held_by:

@@ -37,7 +37,7 @@ def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
 
 def said(result: SnapshotsResult) -> tuple[object, ...]:
     """All that an answer holds, but for the name of the engine."""
-    scans = {name: "".join(document(replace(one, engine="any"))) for name, one in result.snapshots.items()}
+    scans = {name: "".join(document(replace(scan_result, engine="any"))) for name, scan_result in result.snapshots.items()}
     return scans, result.changes, result.findings, result.incomplete, result.notes
 
 
@@ -58,46 +58,48 @@ def changes(given: Given, options: ScanOptions, *, keys_apart_bytes: int | None)
     rows = sorted(_rows(parts, known), key=lambda row: (row.slice, row.replica, row.segment, row.start))
     sources = {source.name: source for inputs in every for source in inputs.sources}
 
-    def judged(number: int, one: ChangeSlice) -> ChangeAnswer:
-        of_slice = [StretchRow(number, -1, -1, -1, pack(one)), *(row for row in rows if row.slice == number)]
+    def judged(number: int, change_slice: ChangeSlice) -> ChangeAnswer:
+        of_slice = [StretchRow(number, -1, -1, -1, pack(change_slice)), *(row for row in rows if row.slice == number)]
         answer: ChangeAnswer = unpack(judge_changes(pack(known), iter(of_slice)), lambda name, _: sources[name])
         return answer
 
-    told = PartitionChanges()
-    asked: list[KeyQuestion] = []
+    partition_changes = PartitionChanges()
+    key_questions: list[KeyQuestion] = []
     common = replace(known.scans[0], around=surroundings(Inputs(sources=list(sources.values()))))
-    for number, one in enumerate(parts):
-        answer = judged(number, one)
+    for number, change_slice in enumerate(parts):
+        answer = judged(number, change_slice)
         if answer.asked:
-            asked += answer.asked
-            under_way = QuestionsUnderWay([(one.replicas, question) for question in answer.asked])
-            answer = judged(number, replace(one, keys=answered(pack(common), under_way, 1, order)))
+            key_questions += answer.asked
+            under_way = QuestionsUnderWay([(change_slice.replicas, question) for question in answer.asked])
+            answer = judged(number, replace(change_slice, keys=answered(pack(common), under_way, 1, order)))
             assert not answer.asked
         _take(answer, running)
-        told.changes += answer.compared.changes
-        told.findings += answer.compared.findings
-        told.incomplete += answer.compared.incomplete
-    scans = {name: one.finish() for name, one in zip(gathered, running, strict=True)}
-    return snapshots.finished(scans, told.changes, told.findings, told.incomplete, gathered), asked
+        partition_changes.changes += answer.compared.changes
+        partition_changes.findings += answer.compared.findings
+        partition_changes.incomplete += answer.compared.incomplete
+    scans = {name: scan.finish() for name, scan in zip(gathered, running, strict=True)}
+    return snapshots.finished(
+        scans, partition_changes.changes, partition_changes.findings, partition_changes.incomplete, gathered
+    ), key_questions
 
 
 def _rows(parts: list[ChangeSlice], known: ChangesCommon) -> list[StretchRow]:
-    found = []
+    stretch_rows = []
     for number, common in enumerate(known.scans):
-        for work in fold_works([one.parts[number] for one in parts], SPLIT_BYTES, 1):
+        for work in fold_works([change_slice.parts[number] for change_slice in parts], SPLIT_BYTES, 1):
             rows = fold(pack(common), pack(work), strict=False)
-            found += [replace(row, replica=row.replica + number * REPLICAS_A_SNAPSHOT) for row in rows]
-    return found
+            stretch_rows += [replace(row, replica=row.replica + number * REPLICAS_A_SNAPSHOT) for row in rows]
+    return stretch_rows
 
 
 def _take(answer: ChangeAnswer, running: list[Scan]) -> None:
-    for one, scan in zip(answer.answers, running, strict=True):
-        if one is None:
+    for slice_answer, scan in zip(answer.answers, running, strict=True):
+        if slice_answer is None:
             continue
-        for source, entry in one.noticed.files:
+        for source, entry in slice_answer.noticed.files:
             scan.inputs.manifest.record(source, entry)
-        scan.inputs.incomplete += one.noticed.incomplete
-        scan.incomplete += one.incomplete
-        scan.findings += one.lone
-        if one.answer is not None:
-            scan.take(one.answer)
+        scan.inputs.incomplete += slice_answer.noticed.incomplete
+        scan.incomplete += slice_answer.incomplete
+        scan.findings += slice_answer.lone
+        if slice_answer.answer is not None:
+            scan.take(slice_answer.answer)

@@ -51,13 +51,13 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
     by_name = {source.name: source for source in inputs.sources}
     total = sum(plan.bytes for plan in [*inputs.replicas, *inputs.internal])
     common = Common(options, digest_key(), worth_compiling(total), sizes.split_bytes, surroundings(inputs))
-    told: WitnessAnswer = unpack(tell_witnesses(pack(common), pack(witness_work(inputs))), lambda name, _: by_name[name])
-    inputs.incomplete += told.noticed.incomplete
-    inputs.controller = told.witnesses.controller
-    running = Scan("local", inputs, options, told.witnesses)
+    witness_answer: WitnessAnswer = unpack(tell_witnesses(pack(common), pack(witness_work(inputs))), lambda name, _: by_name[name])
+    inputs.incomplete += witness_answer.noticed.incomplete
+    inputs.controller = witness_answer.witnesses.controller
+    running = Scan("local", inputs, options, witness_answer.witnesses)
     common.deep, common.around, common.keys_apart_bytes = running.deep, surroundings(inputs), sizes.keys_apart_bytes
     packed, parts = pack(common), list(slices(inputs))
-    works = [pack(one) for one in fold_works(parts, sizes.split_bytes, sizes.work_bytes)]
+    works = [pack(fold_work) for fold_work in fold_works(parts, sizes.split_bytes, sizes.work_bytes)]
     order.shuffle(works)
     rows = [row for work in works for row in fold(packed, work, strict=False)]
     rows.sort(key=lambda row: (row.slice, row.replica, row.segment, row.start))
@@ -85,11 +85,11 @@ def scan_inputs(inputs: Inputs, options: ScanOptions, sizes: Sizes) -> ScanResul
 def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
     """The answers to questions: rows of keys shuffled, dealt out by key and sorted, and swept in small pieces."""
     decided = under_way.decided()
-    works = [(pack(one), pack(decided[one.log])) for one in under_way.works(work_bytes)]
+    works = [(pack(key_work), pack(decided[key_work.log])) for key_work in under_way.works(work_bytes)]
     order.shuffle(works)
-    given = [one for work in works for one in read_keys(common, *work, strict=False)]
-    under_way.take_readings(unpack(one.packed) for one in given if one.packed is not None)
-    rows = [(one.asked, row) for one in given for row in one.rows]
+    given = [key_rows for work in works for key_rows in read_keys(common, *work, strict=False)]
+    under_way.take_readings(unpack(key_rows.packed) for key_rows in given if key_rows.packed is not None)
+    rows = [(key_rows.asked, row) for key_rows in given for row in key_rows.rows]
     order.shuffle(rows)
     columns = [Row.KEY_HIGH, Row.KEY_LOW]
     for part in range(3):

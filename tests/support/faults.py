@@ -78,7 +78,7 @@ class Log:
         if not self.segments:
             self.roll()
         segment = self.segments[-1]
-        position = sum(len(one.data) for one in self.batches if one.segment == segment)
+        position = sum(len(batch.data) for batch in self.batches if batch.segment == segment)
         written = Written(data, self.next_offset, last_offset, segment, position, max_timestamp)
         if not self.epochs or self.epochs[-1].leader_epoch < self.leader_epoch:
             self.epochs.append(EpochEntry(self.leader_epoch, self.next_offset))
@@ -146,18 +146,22 @@ class Log:
         ended = replace(state, timestamp=stamp, coordinator_epoch=0, current_txn_first_offset=-1)
         self.producers[producer_id] = ended
         if not commit:
-            still_open = [one.current_txn_first_offset for one in self.producers.values() if one.current_txn_first_offset >= 0]
+            still_open = [
+                producer_entry.current_txn_first_offset
+                for producer_entry in self.producers.values()
+                if producer_entry.current_txn_first_offset >= 0
+            ]
             entry = AbortedTxn(producer_id, state.current_txn_first_offset, offset, min(still_open, default=offset + 1))
             self.aborted.setdefault(written.segment, []).append(entry)
         return written
 
     def of_segment(self, segment: int) -> list[Written]:
         """Its batches in file order."""
-        return [one for one in self.batches if one.segment == segment]
+        return [batch for batch in self.batches if batch.segment == segment]
 
     def at(self, offset: int) -> Written:
         """The batch that holds an offset."""
-        return next(one for one in self.batches if one.base_offset <= offset <= one.last_offset)
+        return next(batch for batch in self.batches if batch.base_offset <= offset <= batch.last_offset)
 
 
 class Historian(Protocol):
@@ -219,7 +223,7 @@ def write_files(directory: Path, log: Log) -> None:
     directory.mkdir(parents=True)
     for segment in log.segments or [0]:
         batches = log.of_segment(segment)
-        put(directory, segment, "log", b"".join(one.data for one in batches))
+        put(directory, segment, "log", b"".join(batch.data for batch in batches))
         indexed = batches[1:]
         put(directory, segment, "index", write_offset_index([(one.last_offset, one.position) for one in indexed], segment))
         times = [(one.max_timestamp, one.last_offset) for one in indexed]

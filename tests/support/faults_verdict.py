@@ -32,27 +32,31 @@ def verdict(brokers: Brokers, **options: Any) -> ScanResult:
 
 def said(result: ScanResult) -> Said:
     """Every finding as (kind, severity, broker), sorted; likenesses to incidents have their own tests."""
-    rows = [(one.kind, one.severity.value, one.place.broker) for one in result.findings if one.kind != "INCIDENT_SIGNATURE"]
+    rows = [
+        (finding.kind, finding.severity.value, finding.place.broker)
+        for finding in result.findings
+        if finding.kind != "INCIDENT_SIGNATURE"
+    ]
     return sorted(rows, key=str)
 
 
 def kinds(result: ScanResult) -> Counter[tuple[str, str]]:
     """How many findings there are of each kind and severity, likenesses to incidents left out."""
-    return Counter((one.kind, one.severity.value) for one in result.findings if one.kind != "INCIDENT_SIGNATURE")
+    return Counter((finding.kind, finding.severity.value) for finding in result.findings if finding.kind != "INCIDENT_SIGNATURE")
 
 
 def only(result: ScanResult, kind: str) -> Finding:
     """The one finding of a kind."""
-    found = [one for one in result.findings if one.kind == kind]
-    assert len(found) == 1, said(result)
-    return found[0]
+    findings = [finding for finding in result.findings if finding.kind == kind]
+    assert len(findings) == 1, said(result)
+    return findings[0]
 
 
-def offsets(one: Finding) -> tuple[int | None, int | None]:
+def offsets(finding: Finding) -> tuple[int | None, int | None]:
     """Offsets [start, end) of a finding."""
-    return one.place.offset_start, one.place.offset_end
+    return finding.place.offset_start, finding.place.offset_end
 
 
-def span(one: Finding) -> tuple[int | None, int | None]:
+def span(finding: Finding) -> tuple[int | None, int | None]:
     """Bytes [start, end) of a finding."""
-    return one.place.byte_start, one.place.byte_end
+    return finding.place.byte_start, finding.place.byte_end

@@ -29,16 +29,16 @@ class Batch:
 
 def batches_of(directory: Path) -> list[Batch]:
     """The batches of a partition directory, in order."""
-    found = []
+    batches = []
     for log in sorted(directory.glob("*.log")):
         data, at = log.read_bytes(), 0
         while at + 17 <= len(data):
             base_offset, length = struct.unpack_from(">qi", data, at)
             if length < 14:
                 break
-            found.append(Batch(log, at, base_offset))
+            batches.append(Batch(log, at, base_offset))
             at += 12 + length
-    return found
+    return batches
 
 
 @contextmanager
@@ -59,12 +59,12 @@ def scanned(paths: list[str], topic: str, partition: int) -> dict[str, Any]:
     result = scan(paths, ScanOptions(topic, partition))
     (summary,) = result.partitions
     return {
-        "replicas": [replace(one, recovery=None) for one in summary.replicas],
+        "replicas": [replace(replica, recovery=None) for replica in summary.replicas],
         "high_watermark": summary.high_watermark_at_least,
         "findings": sorted(
-            (one.kind, str(one.place.broker), one.place.offset_start, one.place.offset_end)
-            for one in result.findings
-            if one.place.topic == topic and one.kind != "RECOVERY_WOULD_TRUNCATE"
+            (finding.kind, str(finding.place.broker), finding.place.offset_start, finding.place.offset_end)
+            for finding in result.findings
+            if finding.place.topic == topic and finding.kind != "RECOVERY_WOULD_TRUNCATE"
         ),
     }
 
@@ -94,18 +94,22 @@ def _offsets(losses: Sequence[Loss]) -> dict[str, object]:
 
 def compared(paths: list[str], topic: str, partition: int) -> object:
     """The first difference and the records around it."""
-    found = compare(paths, ScanOptions(topic, partition))
-    return found.first_difference, found.rows
+    side = compare(paths, ScanOptions(topic, partition))
+    return side.first_difference, side.rows
 
 
 def found_offsets(paths: list[str], topic: str, partition: int, end: int) -> list[tuple[object, int]]:
     """(broker, offset) of the records that a search for the last offsets finds."""
-    asked = Conditions(offset_start=max(end - 20, 0), offset_end=end + 5)
-    return [(row[2], row[3]) for row in search(paths, ScanOptions(topic, partition), asked).rows()]
+    conditions = Conditions(offset_start=max(end - 20, 0), offset_end=end + 5)
+    return [(row[2], row[3]) for row in search(paths, ScanOptions(topic, partition), conditions).rows()]
 
 
 def changed(older: list[str], newer: list[str], topic: str, partition: int) -> list[object]:
     """What changed between two copies, but for bytes that are others under the same offsets."""
     result = scan_snapshots({"older": older, "newer": newer}, topic=topic, partition=partition)
-    told = [(one.broker, one.kind, one.offset_start, one.offset_end) for one in result.changes if one.kind != "rewritten"]
-    return [*(one for one in told if one[1] != "unchanged"), *(one.kind for one in result.findings)]
+    told = [
+        (change.broker, change.kind, change.offset_start, change.offset_end)
+        for change in result.changes
+        if change.kind != "rewritten"
+    ]
+    return [*(one for one in told if one[1] != "unchanged"), *(finding.kind for finding in result.findings)]

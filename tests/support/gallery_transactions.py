@@ -100,8 +100,8 @@ def both(
     first: bool | None, second: bool | None, state: Callable[[], CoordinatorLog] | None, *, client: int, traffic: float
 ) -> Logs:
     """Two partitions whose transaction ended so."""
-    one, other = (ended(30, each, client=client, traffic=traffic) for each in (first, second))
-    return cluster(one, other, None if state is None else state())
+    data_log, other = (ended(30, each, client=client, traffic=traffic) for each in (first, second))
+    return cluster(data_log, other, None if state is None else state())
 
 
 def torn(

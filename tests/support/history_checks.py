@@ -29,7 +29,7 @@ def acknowledged_of(cluster: Cluster, partition: Partition) -> set[int]:
 
 def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> PlanPartition:
     """What a scan of the directories would give the planner, worked out without any."""
-    replicas = [_replica(cluster, one) for _, one in sorted(partition.replicas.items())]
+    replicas = [_replica(cluster, replica) for _, replica in sorted(partition.replicas.items())]
     apart = {}
     for (i, ours), (j, theirs) in combinations(enumerate(logs.values()), 2):
         ranges = told.differing(ours, theirs, from_end=False)
@@ -38,31 +38,31 @@ def plan_partition_of(cluster: Cluster, partition: Partition, logs: Mapping[int,
     return PlanPartition(partition.topic, partition.number, replicas, apart)
 
 
-def _replica(cluster: Cluster, one: Replica) -> PlanReplica:
+def _replica(cluster: Cluster, replica: Replica) -> PlanReplica:
     """A replica as its broker would load it from its directory."""
-    clean = one.broker in cluster.clean
+    clean = replica.broker in cluster.clean
     checkpoint = None
     if cluster.epochs_known:
-        runs = [(batch.leader_epoch, batch.base_offset, batch.end_offset) for batch in one.batches]
-        checkpoint = tuple(one.epochs) if clean else planner.recovered_epochs(one.epochs, runs, 0)
+        runs = [(batch.leader_epoch, batch.base_offset, batch.end_offset) for batch in replica.batches]
+        checkpoint = tuple(replica.epochs) if clean else planner.recovered_epochs(replica.epochs, runs, 0)
     return PlanReplica(
-        one.broker,
+        replica.broker,
         0,
-        one.log_end_offset,
-        one.checkpointed,
-        tuple(_epochs(one.batches)) if cluster.epochs_known else (),
+        replica.log_end_offset,
+        replica.checkpointed,
+        tuple(_epochs(replica.batches)) if cluster.epochs_known else (),
         checkpoint,
-        ((0, one.log_end_offset),) if one.log_end_offset else (),
+        ((0, replica.log_end_offset),) if replica.log_end_offset else (),
         crashed=not clean,
     )
 
 
 def _epochs(batches: list[Batch]) -> Iterator[EpochEntry]:
     latest = -1
-    for one in batches:
-        if one.leader_epoch != latest:
-            latest = one.leader_epoch
-            yield EpochEntry(latest, one.base_offset)
+    for batch in batches:
+        if batch.leader_epoch != latest:
+            latest = batch.leader_epoch
+            yield EpochEntry(latest, batch.base_offset)
 
 
 def wrongs(history: RandomHistory, counted: Counter[str]) -> Iterator[str]:
@@ -104,12 +104,17 @@ def planned_wrongs(
         if not cluster.epochs_known:
             truth = {one: _by_high_watermark(partition, one, played.leader, cut) for one, cut in truth.items()}
         if unfenced(cluster, logs):
-            truth = {one.broker: Cut(one.truncation_offset, truth[one.broker].lost) for one in played.followers}
-        seen = {one.broker: Cut(one.truncation_offset, one.lost) for one in played.followers}
+            truth = {
+                truncation.broker: Cut(truncation.truncation_offset, truth[truncation.broker].lost)
+                for truncation in played.followers
+            }
+        seen = {truncation.broker: Cut(truncation.truncation_offset, truncation.lost) for truncation in played.followers}
         if seen != truth:
             yield f"broker {played.leader} leads {partition.name}: followers do {seen}, ids say {truth}"
         candidate = candidates[played.leader]
-        planned = {one.broker: (one.truncation_offset, one.lost) for one in candidate.followers}
+        planned = {
+            follower_plan.broker: (follower_plan.truncation_offset, follower_plan.lost) for follower_plan in candidate.followers
+        }
         if planned != truth:
             yield f"broker {played.leader} leads {partition.name}: planned is {planned}, ids say {truth}"
         gone = told.lost(acknowledged - everywhere, [logs[played.leader]])
@@ -122,7 +127,7 @@ def planned_wrongs(
 
 def _losing(candidate: Candidate, logs: Mapping[int, Log]) -> set[int]:
     """Ids of the losses of an election, each version by the log of its first holder."""
-    return {record for one in candidate.losses for record in told.at_offsets(logs[int(one.held_by[0])], [(one.start, one.end)])}
+    return {record for loss in candidate.losses for record in told.at_offsets(logs[int(loss.held_by[0])], [(loss.start, loss.end)])}
 
 
 def _by_high_watermark(partition: Partition, broker: int, leader: int, truth: Cut) -> Cut:

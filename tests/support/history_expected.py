@@ -54,15 +54,15 @@ class Disk(NamedTuple):
 def disk_of(cluster: Cluster, partition: Partition, logs: Mapping[int, Log]) -> Disk:
     """A partition's disks."""
     replicas = sorted(partition.replicas.items())
-    watermarks = {broker: one.checkpointed for broker, one in replicas}
-    return Disk(partition, logs, watermarks, {broker: _last_epoch(cluster, one) for broker, one in replicas})
+    watermarks = {broker: replica.checkpointed for broker, replica in replicas}
+    return Disk(partition, logs, watermarks, {broker: _last_epoch(cluster, replica) for broker, replica in replicas})
 
 
-def _last_epoch(cluster: Cluster, one: Replica) -> int:
+def _last_epoch(cluster: Cluster, replica: Replica) -> int:
     if not cluster.epochs_known:
         return -1
-    written = one.batches[-1].leader_epoch if one.batches else -1
-    begun = one.epochs[-1].leader_epoch if one.epochs and one.epochs[-1].start_offset == one.log_end_offset else -1
+    written = replica.batches[-1].leader_epoch if replica.batches else -1
+    begun = replica.epochs[-1].leader_epoch if replica.epochs and replica.epochs[-1].start_offset == replica.log_end_offset else -1
     return max(written, begun)
 
 
@@ -131,12 +131,12 @@ def short_members(cluster: Cluster, disk: Disk) -> set[Told]:
     proves what its own log holds.
     """
     members = disk.partition.isr | disk.partition.elr
-    unclean = [one.leader_epoch for one in _elections(cluster, disk.partition) if one.kind in MAY_LOSE]
-    sure = {one for one in disk.logs if not any(epoch > disk.epochs[one] for epoch in unclean)}
+    unclean = [change.leader_epoch for change in _elections(cluster, disk.partition) if change.kind in MAY_LOSE]
+    sure = {log for log in disk.logs if not any(epoch > disk.epochs[log] for epoch in unclean)}
     ends = [min(disk.watermarks[one], max(len(disk.logs[each]) for each in sure)) for one in sure]
-    end = max([*ends, *(disk.witnessed(one) for one in disk.logs)])
+    end = max([*ends, *(disk.witnessed(log) for log in disk.logs)])
     kind = "LRS_RISK" if len(members) == 1 else "ISR_MEMBER_MISSING_COMMITTED"
-    return {(kind, one, len(disk.logs[one]), end) for one in members if len(disk.logs[one]) < end}
+    return {(kind, member, len(disk.logs[member]), end) for member in members if len(disk.logs[member]) < end}
 
 
 def beyond_the_log(disk: Disk) -> Iterator[Told]:
@@ -150,7 +150,7 @@ def beyond_the_log(disk: Disk) -> Iterator[Told]:
 
 def unclean_elections(cluster: Cluster, partition: Partition) -> int:
     """How many the controller wrote down."""
-    return sum(one.kind in MAY_LOSE for one in _elections(cluster, partition)) if cluster.fences else 0
+    return sum(change.kind in MAY_LOSE for change in _elections(cluster, partition)) if cluster.fences else 0
 
 
 def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int], lost: Version) -> tuple[int, int, bool] | None:
@@ -163,16 +163,18 @@ def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int], lost: 
     """
     if not cluster.fences:
         return None
-    known = max(disk.epochs[one] for one in holders)
+    known = max(disk.epochs[holder] for holder in holders)
     replica = disk.partition.replicas[disk.present_leader]
-    epochs = {one.leader_epoch for one in replica.batches} | {disk.epochs[disk.present_leader]}
-    begun = min(one for one in epochs if one > known)
-    between = [one for one in _elections(cluster, disk.partition) if known < one.leader_epoch <= begun and one.leader >= 0]
-    causes = [one for one in between if one.kind in MAY_LOSE] or between[-1:]
-    had = {one.leader_epoch: _begun_with(disk, one.leader_epoch) for one in causes}
+    epochs = {batch.leader_epoch for batch in replica.batches} | {disk.epochs[disk.present_leader]}
+    begun = min(epoch for epoch in epochs if epoch > known)
+    between = [
+        change for change in _elections(cluster, disk.partition) if known < change.leader_epoch <= begun and change.leader >= 0
+    ]
+    causes = [change for change in between if change.kind in MAY_LOSE] or between[-1:]
+    had = {change.leader_epoch: _begun_with(disk, change.leader_epoch) for change in causes}
     offset, entry = lost
-    lacking = [one for one in causes if (log := had[one.leader_epoch]) is not None and log[offset : offset + 1] != [entry]]
-    silent = [one for one in causes if had[one.leader_epoch] is None]
+    lacking = [change for change in causes if (log := had[change.leader_epoch]) is not None and log[offset : offset + 1] != [entry]]
+    silent = [change for change in causes if had[change.leader_epoch] is None]
     chosen = lacking[0] if lacking else (silent or causes)[-1]
     return chosen.leader_epoch, chosen.leader, chosen.kind in MAY_LOSE
 
@@ -180,14 +182,14 @@ def losing_election(cluster: Cluster, disk: Disk, holders: Iterable[int], lost: 
 def _begun_with(disk: Disk, leader_epoch: int) -> list[Entry] | None:
     """What a leader had when its epoch began, as any log shows it that goes on in it; None if none does."""
     for broker, log in disk.logs.items():
-        begun = [one.start_offset for one in disk.partition.replicas[broker].epochs if one.leader_epoch == leader_epoch]
+        begun = [entry.start_offset for entry in disk.partition.replicas[broker].epochs if entry.leader_epoch == leader_epoch]
         if begun:
             return list(log[: begun[0]])
     return None
 
 
 def _elections(cluster: Cluster, partition: Partition) -> list[Change]:
-    return [one for one in cluster.changes if one.topic_partition == partition.name and one.elected]
+    return [change for change in cluster.changes if change.topic_partition == partition.name and change.elected]
 
 
 class Spoken(NamedTuple):
@@ -202,15 +204,15 @@ class Spoken(NamedTuple):
 def transactions(batches: list[Batch]) -> list[Spoken]:
     """Every transaction of a log; one without records is a marker that ended nothing (`empty`)."""
     begun: dict[int, int] = {}
-    found = []
-    for one in batches:
-        if one.marker is not None:
-            first = begun.pop(one.producer_id, None)
-            state = "empty" if first is None else {"COMMIT": "committed", "ABORT": "aborted"}[one.marker]
-            found.append(Spoken(one.producer_id, first, state, one.base_offset))
-        elif one.is_transactional:
-            begun.setdefault(one.producer_id, one.base_offset)
-    return found + [Spoken(producer_id, first, "open", None) for producer_id, first in begun.items()]
+    spokens = []
+    for batch in batches:
+        if batch.marker is not None:
+            first = begun.pop(batch.producer_id, None)
+            state = "empty" if first is None else {"COMMIT": "committed", "ABORT": "aborted"}[batch.marker]
+            spokens.append(Spoken(batch.producer_id, first, state, batch.base_offset))
+        elif batch.is_transactional:
+            begun.setdefault(batch.producer_id, batch.base_offset)
+    return spokens + [Spoken(producer_id, first, "open", None) for producer_id, first in begun.items()]
 
 
 class Completion(NamedTuple):
@@ -232,8 +234,8 @@ def torn(coordinator: Coordinator, partition: Partition, batches: list[Batch]) -
 
     A marker has the time at which it was written, and every decision its own: in one clock there is no doubt which is whose.
     """
-    written = [each for one in partition.replicas.values() for each in one.batches if each.marker is not None]
-    begun = {one.producer_id: one.first_offset for one in transactions(batches) if one.state == "open"}
+    written = [batch for replica in partition.replicas.values() for batch in replica.batches if batch.marker is not None]
+    begun = {spoken.producer_id: spoken.first_offset for spoken in transactions(batches) if spoken.state == "open"}
     found = set()
     for completion in _completions(coordinator, partition):
         first = begun.get(completion.producer_id)
@@ -255,9 +257,9 @@ def short_of_markers(coordinator: Coordinator, disk: Disk) -> set[Told]:
         marker.base_offset + 1
         for replica in disk.partition.replicas.values()
         for marker in replica.batches
-        if marker.marker is not None and any(each.wrote(marker) for each in completions)
+        if marker.marker is not None and any(completion.wrote(marker) for completion in completions)
     }
-    return {(kind, one, len(disk.logs[one]), end) for end in ends for one in members if len(disk.logs[one]) < end}
+    return {(kind, member, len(disk.logs[member]), end) for end in ends for member in members if len(disk.logs[member]) < end}
 
 
 def _completions(coordinator: Coordinator, partition: Partition) -> Iterator[Completion]:
@@ -265,7 +267,9 @@ def _completions(coordinator: Coordinator, partition: Partition) -> Iterator[Com
     for number, (decided, name, state) in enumerate(coordinator.log):
         if state.state.startswith("Prepare") and partition.name in state.partitions:
             after = (
-                when for when, other, each in coordinator.log[number + 1 :] if other == name and each.state.startswith("Complete")
+                when
+                for when, other, metadata in coordinator.log[number + 1 :]
+                if other == name and metadata.state.startswith("Complete")
             )
             if (completed := next(after, -1)) >= 0:
                 yield Completion(state.producer_id, state.producer_epoch, decided, completed)

@@ -36,26 +36,26 @@ OTHERS = frozenset(
 def wrongs_on_disk(history: RandomHistory, folder: Path, counted: Counter[str]) -> Iterator[str]:
     """Everything in which the tool and the simulator disagree; nothing if all is well."""
     cluster = history.cluster
-    paths = [str(one) for one in materialise(cluster, folder, history.coordinator)]
+    paths = [str(path) for path in materialise(cluster, folder, history.coordinator)]
     options = ScanOptions(jobs=1)
     plans = make_plans(paths, options, PlanOptions())
     assert plans.result is not None
     if plans.result.incomplete:
         yield f"not all was read: {plans.result.incomplete}"
     yield from broken_laws(plans)
-    findings = [one for one in plans.result.findings if one.place.partition is not None]
+    findings = [finding for finding in plans.result.findings if finding.place.partition is not None]
     mixed = any(unfenced(cluster, logs_of(one)) for one in cluster.partitions.values())
-    for one in plans.result.findings:
-        counted[one.kind] += 1
-        if one.kind not in PARTED | EXACT | OPEN | GONE | OTHERS | {EMPTY} and not mixed:
-            yield f"{one.kind} is none of what can have happened: {one.place}"
-        if one.severity.rank > Severity.INFO.rank and (one.kind in OTHERS or history.is_gentle):
-            yield f"{one.kind} is {one.severity.value}, and nothing can be lost: {one.place}"
-    settings = sum(one.kind == "RISKY_CONFIG" for one in plans.result.findings)
+    for finding in plans.result.findings:
+        counted[finding.kind] += 1
+        if finding.kind not in PARTED | EXACT | OPEN | GONE | OTHERS | {EMPTY} and not mixed:
+            yield f"{finding.kind} is none of what can have happened: {finding.place}"
+        if finding.severity.rank > Severity.INFO.rank and (finding.kind in OTHERS or history.is_gentle):
+            yield f"{finding.kind} is {finding.severity.value}, and nothing can be lost: {finding.place}"
+    settings = sum(finding.kind == "RISKY_CONFIG" for finding in plans.result.findings)
     if settings != (cluster.fences and cluster.unclean):
         yield f"{settings} risky settings"
     for partition in cluster.partitions.values():
-        here = [one for one in findings if one.place.partition == partition.number]
+        here = [finding for finding in findings if finding.place.partition == partition.number]
         disk = expected.disk_of(cluster, partition, logs_of(partition))
         for wrong in _of_partition(history, disk, here, plans, counted):
             yield f"{partition.topic}-{partition.number}: {wrong}"
@@ -67,9 +67,9 @@ def _of_partition(
     history: RandomHistory, disk: Disk, findings: list[Finding], plans: Plans, counted: Counter[str]
 ) -> Iterator[str]:
     cluster, forks = history.cluster, told.forks(disk.logs)
-    for one in findings:
-        if one.kind == EMPTY and (cluster.fences or disk.logs[int(one.place.broker or 0)]):
-            yield f"{one.kind} of a replica that holds records, or where a controller's log says who is in sync: {one.place}"
+    for finding in findings:
+        if finding.kind == EMPTY and (cluster.fences or disk.logs[int(finding.place.broker or 0)]):
+            yield f"{finding.kind} of a replica with records, or where a controller's log says who is in sync: {finding.place}"
     yield from _planned(history, disk, plans)
     if unfenced(cluster, disk.logs):
         counted["logs that agree again"] += 1
@@ -78,15 +78,21 @@ def _of_partition(
     false = expected.false_witnesses(cluster, disk)
     if false:
         yield f"never committed, and below a watermark: {sorted(false)}"
-    yield from _forks(disk, [one for one in findings if one.kind in PARTED], bool(lost))
-    yield from _losses(cluster, disk, [one for one in findings if one.kind in LOSSES], lost)
+    yield from _forks(disk, [finding for finding in findings if finding.kind in PARTED], bool(lost))
+    yield from _losses(cluster, disk, [finding for finding in findings if finding.kind in LOSSES], lost)
     yield from _costs(findings)
     below = None if cluster.epochs_known else expected.settled(disk)
-    settled = [one for one in findings if one.kind == "FORK_BELOW_HW" and one.evidence["offset"] == min(forks.values())]
-    seen = [(one.place.offset_start, one.place.offset_end, _named(disk, one)) for one in settled]
+    settled = [
+        finding for finding in findings if finding.kind == "FORK_BELOW_HW" and finding.evidence["offset"] == min(forks.values())
+    ]
+    seen = [(finding.place.offset_start, finding.place.offset_end, _named(disk, finding)) for finding in settled]
     if seen != ([] if below is None else [below]):
         yield f"forks for good are {below}, named {seen}"
-    exact = {(one.kind, one.place.broker, one.place.offset_start, one.place.offset_end) for one in findings if one.kind in EXACT}
+    exact = {
+        (finding.kind, finding.place.broker, finding.place.offset_start, finding.place.offset_end)
+        for finding in findings
+        if finding.kind in EXACT
+    }
     told_of = cluster.fences and not forks and not lost
     short = expected.short_members(cluster, disk) if told_of else set()
     beyond = expected.short_of_markers(history.coordinator, disk) if told_of and history.coordinator is not None else set()
@@ -96,7 +102,7 @@ def _of_partition(
     if not truth <= exact <= truth | beyond:  # of the second, only what files show: the law tells what a scan must
         yield f"named but not so {sorted(exact - truth - beyond, key=str)}, so but not named {sorted(truth - exact, key=str)}"
     counted["members short of a marker"] += len(exact - truth)
-    elections = sum(one.kind == "UNCLEAN_ELECTION" for one in findings)
+    elections = sum(finding.kind == "UNCLEAN_ELECTION" for finding in findings)
     if elections != expected.unclean_elections(cluster, disk.partition):
         yield f"{elections} unclean elections"
     counted["lost by a leader"] += bool(lost)
@@ -106,23 +112,23 @@ def _of_partition(
 
 def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Version]) -> Iterator[str]:
     """All that is lost and nothing else, no part of it twice, with the leader by whom, where its holders cut, and the election."""
-    named = [_named(disk, one) for one in losses]
+    named = [_named(disk, finding) for finding in losses]
     everything = set[Version]().union(*named)
     if everything != lost:
         yield f"lost are {sorted(lost)}, named {sorted(everything)}"
     told = Counter((i, j) for i, each in enumerate(named) for j, other in enumerate(named) if i != j and each <= other)
     if told:
-        yield f"told twice: {[(one.place, one.evidence['held_by']) for one in losses]}"
-    for one in losses:
-        start, held_by, leaders = one.place.offset_start, one.evidence["held_by"], one.evidence["leaders"]
-        if disk.present_leader not in leaders or one.evidence["latest_epoch"] != disk.epochs[disk.present_leader]:
+        yield f"told twice: {[(finding.place, finding.evidence['held_by']) for finding in losses]}"
+    for finding in losses:
+        start, held_by, leaders = finding.place.offset_start, finding.evidence["held_by"], finding.evidence["leaders"]
+        if disk.present_leader not in leaders or finding.evidence["latest_epoch"] != disk.epochs[disk.present_leader]:
             yield f"broker {disk.present_leader} leads, named {leaders}"
-        cuts = {(row["follower"], row["from_batches"]) for row in one.evidence["truncation_offsets"]}
+        cuts = {(row["follower"], row["from_batches"]) for row in finding.evidence["truncation_offsets"]}
         if cuts != {(broker, start) for broker in held_by}:
             yield f"lost from {start} on, cut at {cuts}"
-        last = (one.place.offset_end or 0) - 1
+        last = (finding.place.offset_end or 0) - 1
         truth = expected.losing_election(cluster, disk, held_by, (last, disk.logs[held_by[0]][last]))
-        election = one.evidence.get("election")
+        election = finding.evidence.get("election")
         seen = election and (election["leader_epoch"], election["new_leader"], election["unclean"])
         if seen != truth:
             yield f"lost by {truth}, named {seen}"
@@ -131,16 +137,30 @@ def _losses(cluster: Cluster, disk: Disk, losses: list[Finding], lost: set[Versi
 def _costs(findings: list[Finding]) -> Iterator[str]:
     """Every unclean election that a loss is told with costs a part of a loss, and no record is counted to two."""
     spans = [
-        (one.place.offset_start or 0, one.place.offset_end or 0, one.evidence["held_by"]) for one in findings if one.kind in LOSSES
+        (finding.place.offset_start or 0, finding.place.offset_end or 0, finding.evidence["held_by"])
+        for finding in findings
+        if finding.kind in LOSSES
     ]
-    told = {one.evidence["election"]["leader_epoch"] for one in findings if one.kind in LOSSES and "election" in one.evidence}
-    elections = [one for one in findings if one.kind == "UNCLEAN_ELECTION" and one.evidence.get("cost_finding") in LOSSES]
+    told = {
+        finding.evidence["election"]["leader_epoch"]
+        for finding in findings
+        if finding.kind in LOSSES and "election" in finding.evidence
+    }
+    elections = [
+        finding for finding in findings if finding.kind == "UNCLEAN_ELECTION" and finding.evidence.get("cost_finding") in LOSSES
+    ]
     costs = {
-        one.evidence["leader_epoch"]: (one.place.offset_start or 0, one.place.offset_end or 0, one.evidence["held_by"])
-        for one in elections
+        finding.evidence["leader_epoch"]: (
+            finding.place.offset_start or 0,
+            finding.place.offset_end or 0,
+            finding.evidence["held_by"],
+        )
+        for finding in elections
     }
     unclean = {
-        epoch for epoch in told if any(one.evidence["leader_epoch"] == epoch for one in findings if one.kind == "UNCLEAN_ELECTION")
+        epoch
+        for epoch in told
+        if any(finding.evidence["leader_epoch"] == epoch for finding in findings if finding.kind == "UNCLEAN_ELECTION")
     }
     if not unclean <= costs.keys():
         yield f"unclean elections {unclean} lost something, told is {costs}"
@@ -167,31 +187,33 @@ def _forks(disk: Disk, findings: list[Finding], loses: bool) -> Iterator[str]:
     forks = told.forks(disk.logs)
     if not forks:
         if bool(findings) != loses:
-            yield f"no log parts from another, named {[one.kind for one in findings]}"
+            yield f"no log parts from another, named {[finding.kind for finding in findings]}"
         return
-    findings = [one for one in findings if "places" in one.evidence["versions"][0]]  # else it is of a leader that wrote nothing yet
-    offsets = [one.evidence["offset"] for one in findings]
+    findings = [
+        finding for finding in findings if "places" in finding.evidence["versions"][0]
+    ]  # else it is of a leader that wrote nothing yet
+    offsets = [finding.evidence["offset"] for finding in findings]
     first = min(forks.values())
-    losses = [one.place for one in findings if one.kind in LOSSES]
-    covered = {at for at in forks.values() if any((one.offset_start or 0) <= at < (one.offset_end or 0) for one in losses)}
+    losses = [finding.place for finding in findings if finding.kind in LOSSES]
+    covered = {at for at in forks.values() if any((place.offset_start or 0) <= at < (place.offset_end or 0) for place in losses)}
     if not set(offsets) <= set(forks.values()) or set(forks.values()) - covered - set(offsets) or first not in offsets:
         yield f"logs part at {forks}, named {offsets}"
     sides: dict[Any, list[int]] = {}
     for broker, log in disk.logs.items():
         if len(log) > first:
             sides.setdefault(log[first], []).append(broker)
-    for one in findings:
-        seen = [version["brokers"] for version in one.evidence["versions"]]
-        if one.evidence["offset"] == first and sorted(seen) != sorted(sides.values()):
+    for finding in findings:
+        seen = [version["brokers"] for version in finding.evidence["versions"]]
+        if finding.evidence["offset"] == first and sorted(seen) != sorted(sides.values()):
             yield f"at {first} the sides are {sides}, named {seen}"
 
 
-def _named(disk: Disk, one: Finding) -> set[Version]:
+def _named(disk: Disk, finding: Finding) -> set[Version]:
     """What a finding of a loss names, by its holders, who must hold the same."""
-    start, end = one.place.offset_start, one.place.offset_end
+    start, end = finding.place.offset_start, finding.place.offset_end
     assert start is not None
     assert end is not None
-    held = [disk.versions(broker, ((start, end),)) for broker in one.evidence["held_by"]]
+    held = [disk.versions(broker, ((start, end),)) for broker in finding.evidence["held_by"]]
     return held[0] if held and all(each == held[0] for each in held) else set()
 
 
@@ -211,13 +233,13 @@ def _committed(history: RandomHistory, disk: Disk, plan: Any) -> Iterator[str]:
     """What plans call proven: all that a watermark proves of its own log; more where a transaction's marker does, and rightly."""
     ever = history.cluster.committed[disk.partition.name]
     for candidate in plan.candidates:
-        for one in candidate.losses:
-            proven = {version for broker in one.held_by for version in enumerate(disk.logs[broker][: disk.witnessed(broker)])}
-            said = disk.versions(int(one.held_by[0]), ((one.start, max(one.committed_end, one.start)),))
+        for loss in candidate.losses:
+            proven = {version for broker in loss.held_by for version in enumerate(disk.logs[broker][: disk.witnessed(broker)])}
+            said = disk.versions(int(loss.held_by[0]), ((loss.start, max(loss.committed_end, loss.start)),))
             more = said - proven
-            if not proven & disk.versions(int(one.held_by[0]), ((one.start, one.end),)) <= said:
+            if not proven & disk.versions(int(loss.held_by[0]), ((loss.start, loss.end),)) <= said:
                 yield f"led by {candidate.broker}: proven are {sorted(proven)}, said {sorted(said)}"
-            by_marker = one.witness is not None and one.witness.kind == "transaction_marker"
+            by_marker = loss.witness is not None and loss.witness.kind == "transaction_marker"
             if more and not (by_marker and {record for _, (_, record) in more if record >= 0} <= ever):
                 yield f"led by {candidate.broker}: said to be proven {sorted(more)}"
     if plan.recommended is not None:
@@ -234,31 +256,49 @@ def _transactions(
     assert coordinator is not None
     rows = list(transactions(paths, options).rows)
     for partition in cluster.partitions.values():
-        for one in findings:
-            if one.place.partition != partition.number or one.kind not in GONE | {"TXN_TORN"}:
+        for finding in findings:
+            if finding.place.partition != partition.number or finding.kind not in GONE | {"TXN_TORN"}:
                 continue
-            if not _is_torn(coordinator, partition, one):
-                yield f"{partition.name}: {one.kind} {one.evidence} is not so"
+            if not _is_torn(coordinator, partition, finding):
+                yield f"{partition.name}: {finding.kind} {finding.evidence} is not so"
         named = {
-            (one.evidence["producer_id"], one.place.offset_start)
-            for one in findings
-            if one.kind in OPEN and one.place.partition == partition.number and one.evidence.get("reason") != "opposite_marker"
+            (finding.evidence["producer_id"], finding.place.offset_start)
+            for finding in findings
+            if finding.kind in OPEN
+            and finding.place.partition == partition.number
+            and finding.evidence.get("reason") != "opposite_marker"
         }
-        spoken = {broker: expected.transactions(one.batches) for broker, one in partition.replicas.items()}
+        spoken = {broker: expected.transactions(replica.batches) for broker, replica in partition.replicas.items()}
         opened = {(one.producer_id, one.first_offset) for each in spoken.values() for one in each if one.state == "open"}
         counted["open transactions"] += len(opened)
         if named != opened:
             yield f"{partition.name}: open are {opened}, named {named}"
-        here = [one for one in rows if one.partition == partition.number and one.topic == partition.topic]
-        listed = [one for one in here if one.state != "lost"]
+        here = [
+            transaction_row
+            for transaction_row in rows
+            if transaction_row.partition == partition.number and transaction_row.topic == partition.topic
+        ]
+        listed = [transaction_row for transaction_row in here if transaction_row.state != "lost"]
         if not listed:
             if all(spoken.values()):
                 yield f"{partition.name}: no transaction is listed"
             continue
-        seen = [(one.producer_id, one.first_offset, _ending(one.state, one.marker), one.marker_offset) for one in listed]
+        seen = [
+            (
+                transaction_row.producer_id,
+                transaction_row.first_offset,
+                _ending(transaction_row.state, transaction_row.marker),
+                transaction_row.marker_offset,
+            )
+            for transaction_row in listed
+        ]
         counted["transactions listed"] += len(seen)
         broker = int(listed[0].broker)
-        torn = {(one.producer_id, one.first_offset) for one in listed if one.state == "torn"}
+        torn = {
+            (transaction_row.producer_id, transaction_row.first_offset)
+            for transaction_row in listed
+            if transaction_row.state == "torn"
+        }
         # without a controller's log nobody knows that no replica is left out, and then a loss is told only beyond the clocks' doubt
         if cluster.fences and not expected.torn(coordinator, partition, partition.replicas[broker].batches) <= torn:
             yield f"{partition.name}: named as torn are {torn}"
@@ -275,15 +315,19 @@ def _ending(state: str, marker: str | None) -> str:
     return {"COMMIT": "committed", "ABORT": "aborted"}[str(marker)] if state == "torn" else state
 
 
-def _is_torn(coordinator: Coordinator, partition: Partition, one: Finding) -> bool:
+def _is_torn(coordinator: Coordinator, partition: Partition, finding: Finding) -> bool:
     """Whether the decision that is named was made and its marker is not in the log told of; nor, where its records are said to be
     gone, they or it in any log."""
-    decided, completed, producer_id = (one.evidence[name] for name in ("decided_timestamp", "completed_timestamp", "producer_id"))
+    decided, completed, producer_id = (
+        finding.evidence[name] for name in ("decided_timestamp", "completed_timestamp", "producer_id")
+    )
     made = [state for when, _, state in coordinator.log if when == decided and state.producer_id == producer_id]
     since = min((state.start_timestamp for state in made if partition.name in state.partitions), default=None)
-    logs = [partition.replicas[int(one.place.broker or 0)]] if one.kind not in GONE else list(partition.replicas.values())
-    batches = [each for log in logs for each in log.batches if each.producer_id == producer_id]
-    marker = "COMMIT" if one.evidence["decision"] == "commit" else "ABORT"
-    has_it = any(each.marker == marker and decided <= each.timestamp_ms <= (completed or each.timestamp_ms) for each in batches)
-    holds = one.kind in GONE and any(each.marker is None and (since or 0) <= each.timestamp_ms <= decided for each in batches)
+    logs = [partition.replicas[int(finding.place.broker or 0)]] if finding.kind not in GONE else list(partition.replicas.values())
+    batches = [batch for log in logs for batch in log.batches if batch.producer_id == producer_id]
+    marker = "COMMIT" if finding.evidence["decision"] == "commit" else "ABORT"
+    has_it = any(batch.marker == marker and decided <= batch.timestamp_ms <= (completed or batch.timestamp_ms) for batch in batches)
+    holds = finding.kind in GONE and any(
+        batch.marker is None and (since or 0) <= batch.timestamp_ms <= decided for batch in batches
+    )
     return since is not None and not has_it and not holds

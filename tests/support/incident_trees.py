@@ -101,7 +101,7 @@ def step_back(root: Path, first: int, last: int) -> Brokers:
     inner = [replace_offset(old_entry(offset, "b"), offset - first) for offset in range(first, last + 1)]
     wrapper = write_legacy_wrapper(inner, offset=last, magic=1, compression_type="gzip", timestamp=BASE_TIMESTAMP + last)
     behind = b"".join(old_entry(offset, "a") for offset in range(max(last + 1, 10), 13))
-    write_log(brokers, 2, b"".join(one.data for one in brokers.log.batches[:10]) + wrapper + behind)
+    write_log(brokers, 2, b"".join(batch.data for batch in brokers.log.batches[:10]) + wrapper + behind)
     return brokers
 
 

@@ -108,7 +108,7 @@ def wide_segment(root: Path, last_offset: int) -> Brokers:
     log.plain(1)
     directory = root / "b1" / DIRECTORY
     directory.mkdir(parents=True)
-    put(directory, 0, "log", b"".join(one.data for one in log.batches))
+    put(directory, 0, "log", b"".join(batch.data for batch in log.batches))
     (root / "b1" / "meta.properties").write_bytes(write_meta_properties(version=0, node_id=1, cluster_id=CLUSTER_ID))
     (root / "b1" / "cleaner-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): 1}))
     (root / "b1" / "replication-offset-checkpoint").write_bytes(write_offset_checkpoint({(TOPIC, 0): last_offset}))

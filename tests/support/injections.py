@@ -201,7 +201,7 @@ def cleaned(root: Path, on: tuple[int, ...]) -> Brokers:
     logs = {broker: Log() for broker in (1, 2, 3)}
     for broker, log in logs.items():
         log.plain()
-        values = [one.value for one in log.records(3)]
+        values = [write.value for write in log.records(3)]
         records = [RecordToWrite(b"key", value, offset_delta=delta) for delta, value in enumerate(values)]
         kept = records[2:] if broker in on else records
         log.append(

@@ -21,10 +21,10 @@ def hold_to_kafka_s_tool(
     paths = [one.path for one in laid if option in one.options]
     options = [option] if option else []
     assert outcome(["dump", *paths, *FORMAT, *options]) == 0
-    said = capsys.readouterr()
-    ours = dumps(said.out)
+    capture_result = capsys.readouterr()
+    ours = dumps(capture_result.out)
     assert list(ours) == paths
-    ended = said_to_end(said.err.splitlines())
+    ended = said_to_end(capture_result.err.splitlines())
     assert len(ended) <= ENDED_AT_MOST
     rest = [path for path in paths if path not in ended]
     theirs, complaints = kafka_prints(rest, layout, *options)

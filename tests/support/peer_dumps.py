@@ -46,17 +46,17 @@ def lay_out(trees: Iterable[Path], layout: Path) -> list[Laid]:
     laid = []
     for source in _sources(trees):
         beside = [source.with_suffix(suffix) for suffix in BESIDE.get(source.suffix, ())]
-        read = [one for one in (source, *beside) if one.exists()]
+        read = [path for path in (source, *beside) if path.exists()]
         mark = hashlib.sha256(f"{options_of(source)} {source.name} ".encode())
-        for one in read:
-            mark.update(one.read_bytes())
+        for path in read:
+            mark.update(path.read_bytes())
         if mark.digest() in seen:
             continue
         seen.add(mark.digest())
         directory = layout / f"{len(seen):04}"
         directory.mkdir(parents=True)
-        for one in read:
-            copy_sparse(one, directory / one.name)
+        for path in read:
+            copy_sparse(path, directory / path.name)
         laid.append(Laid(f"{directory.name}/{source.name}", options_of(source)))
     return laid
 
@@ -91,7 +91,7 @@ def shown(text: str) -> str:
 
 def said_to_end(complaints: list[str]) -> list[str]:
     """The files at which our own complaints say that Kafka's tool ends."""
-    return [one.removeprefix(ENDS).removesuffix(HERE) for one in complaints if one.startswith(ENDS)]
+    return [complaint.removeprefix(ENDS).removesuffix(HERE) for complaint in complaints if complaint.startswith(ENDS)]
 
 
 def one_line(text: str) -> str:

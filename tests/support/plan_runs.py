@@ -22,8 +22,8 @@ def plan_runner(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
     def plan(*arguments: object) -> tuple[int, str, str]:
         status = outcome(["plan", *map(str, arguments)])
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        capture_result = capsys.readouterr()
+        return status, capture_result.out, capture_result.err
 
     return plan
 

@@ -26,4 +26,4 @@ def partition(
 
 def by_broker(plan: Plan) -> dict[int | str, Candidate]:
     """Its candidates by broker."""
-    return {one.broker: one for one in plan.candidates}
+    return {candidate.broker: candidate for candidate in plan.candidates}

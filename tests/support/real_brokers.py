@@ -77,15 +77,15 @@ def answer(result: ScanResult) -> Counter[Row]:
     An index has fewer entries where a broker was restarted, and a time index where markers were stamped before their neighbours.
     """
     rows: Counter[Row] = Counter()
-    for one in result.findings:
-        place = one.place
-        if one.kind == "INCIDENT_SIGNATURE" or (place.topic, one.kind) == STOPPED_IN_TURN:
+    for finding in result.findings:
+        place = finding.place
+        if finding.kind == "INCIDENT_SIGNATURE" or (place.topic, finding.kind) == STOPPED_IN_TURN:
             continue
         in_index = place.file is not None and place.file.endswith(INDEXES)
         span = (None, None) if in_index else (place.byte_start, place.byte_end)
-        holders = tuple(sorted(one.evidence["held_by"])) if "held_by" in one.evidence else None
+        holders = tuple(sorted(finding.evidence["held_by"])) if "held_by" in finding.evidence else None
         offsets = (place.offset_start, place.offset_end)
-        rows[(place.topic, one.kind, one.severity.value, place.broker, place.file, *span, *offsets, holders)] += 1
+        rows[(place.topic, finding.kind, finding.severity.value, place.broker, place.file, *span, *offsets, holders)] += 1
     return rows
 
 

@@ -127,7 +127,7 @@ def payloads(draw: st.DrawFn) -> bytes:
     if draw(st.integers(0, 5)) == 0:
         return draw(st.binary(max_size=60))
     records = draw(st.lists(records_to_write(), max_size=4))
-    data = b"".join(write_record(one, one.offset_delta or 0, one.timestamp_delta) for one in records)
+    data = b"".join(write_record(write, write.offset_delta or 0, write.timestamp_delta) for write in records)
     for _ in range(draw(st.integers(0, 3))):
         place = draw(st.integers(0, len(data)))
         data = data[:place] + draw(st.binary(max_size=3)) + data[place + draw(st.integers(0, 3)) :]

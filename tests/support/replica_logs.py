@@ -109,7 +109,7 @@ class Logs:
             leader_epochs=None if checkpoint is None else LeaderEpochs([EpochEntry(*entry) for entry in checkpoint]),
             segment_base_offsets=[base_offset],
         )
-        self.data[broker] = b"".join(one.written() for one in log) if data is None else data
+        self.data[broker] = b"".join(batch.written() for batch in log) if data is None else data
         self.batches_of[broker] = log
         state = ReplicaState(base_offset, compacted=compacted)
         for chunk in read(self.data[broker], key=KEY).chunks:
@@ -151,10 +151,10 @@ class Logs:
 
     def _records(self, replica: Replica, row: "NDArray[np.int64]") -> dict[int, str]:
         position = 0
-        for one in self.batches_of[replica.broker]:
+        for batch in self.batches_of[replica.broker]:
             if position == row[BatchColumn.POSITION]:
-                return one.records
-            position += len(one.written())
+                return batch.records
+            position += len(batch.written())
         raise AssertionError("no batch begins there")
 
 
@@ -162,7 +162,7 @@ def conflicts_of(logs: Logs, replicas: list[Replica]) -> dict[tuple[int, int], l
     """What `compare` hands on: pairs of replicas whose records differ."""
     found = {}
     for i, j in itertools.combinations(range(len(replicas)), 2):
-        content = [one for one in differences(replicas[i], replicas[j], logs) if one.kind == "content"]
+        content = [difference for difference in differences(replicas[i], replicas[j], logs) if difference.kind == "content"]
         if content:
             found[i, j] = content
     return found

@@ -79,7 +79,7 @@ class S3Proxy:
 
     def of(self, method: str, part: str = "") -> list[Request]:
         """Requests of a method whose path has `part` in it."""
-        return [one for one in self.requests if one.method == method and part in one.path]
+        return [request for request in self.requests if request.method == method and part in request.path]
 
 
 @contextlib.contextmanager

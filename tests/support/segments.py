@@ -78,7 +78,7 @@ class Reading:
     @property
     def kinds(self) -> list[str]:
         """Kinds of damage, in order."""
-        return [one.kind for one in self.damage]
+        return [damage.kind for damage in self.damage]
 
     def column(self, which: BatchColumn) -> list[int]:
         """One fact of every row."""
@@ -106,11 +106,11 @@ def read(data: "bytes | MemoryFile", start: int = 0, end: int | None = None, **g
         assert min(copied.bytes_decoded, copied.bytes_damaged, copied.bytes_skipped) >= 0
         chunks.append(copied)
     reading = Reading(
-        np.concatenate([np.empty((BATCH_COLUMNS, 0), np.int64), *(one.columns for one in chunks)], axis=1),
-        [damage for one in chunks for damage in one.damage],
-        sum(one.bytes_decoded for one in chunks),
-        sum(one.bytes_damaged for one in chunks),
-        sum(one.bytes_skipped for one in chunks),
+        np.concatenate([np.empty((BATCH_COLUMNS, 0), np.int64), *(batch_chunk.columns for batch_chunk in chunks)], axis=1),
+        [damage for batch_chunk in chunks for damage in batch_chunk.damage],
+        sum(batch_chunk.bytes_decoded for batch_chunk in chunks),
+        sum(batch_chunk.bytes_damaged for batch_chunk in chunks),
+        sum(batch_chunk.bytes_skipped for batch_chunk in chunks),
         reader.landed,
         chunks,
     )

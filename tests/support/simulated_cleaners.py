@@ -129,9 +129,9 @@ def written(told: Told, replicas: list[Replica], folder: Path) -> list[str]:
     ends = [0]
     for step in told.history.steps:
         ends.append(ends[-1] + step.offsets)
-    for one in replicas:  # a log ends with a batch
-        one.end = max(end for end in ends if end <= one.end)
-        one.kept = {offset for offset in one.kept if offset < one.end}
-    logs = {number: told.history.left(one.dropped, end=one.end) for number, one in enumerate(replicas, 1)}
-    brokers = compacted(folder, logs, {number: one.cleaned for number, one in enumerate(replicas, 1)})
+    for replica in replicas:  # a log ends with a batch
+        replica.end = max(end for end in ends if end <= replica.end)
+        replica.kept = {offset for offset in replica.kept if offset < replica.end}
+    logs = {number: told.history.left(replica.dropped, end=replica.end) for number, replica in enumerate(replicas, 1)}
+    brokers = compacted(folder, logs, {number: replica.cleaned for number, replica in enumerate(replicas, 1)})
     return [str(path) for path in brokers.log_dirs]

@@ -31,12 +31,12 @@ def grown(log: Log = HEALTHY, batches: int = 2, *, roll: bool = False, epoch: in
 def cut(log: Log, end: int) -> Log:
     """The log up to `end`, where a batch begins."""
     shorter = copy.deepcopy(log)
-    shorter.batches = [one for one in shorter.batches if one.base_offset < end]
+    shorter.batches = [batch for batch in shorter.batches if batch.base_offset < end]
     shorter.segments = [one for one in shorter.segments if one < end]
-    shorter.epochs = [one for one in shorter.epochs if one.start_offset < end]
+    shorter.epochs = [entry for entry in shorter.epochs if entry.start_offset < end]
     shorter.snapshots = {offset: entries for offset, entries in shorter.snapshots.items() if offset < end}
     shorter.aborted = {
-        segment: [one for one in entries if one.last_offset < end] for segment, entries in shorter.aborted.items() if segment < end
+        segment: [txn for txn in entries if txn.last_offset < end] for segment, entries in shorter.aborted.items() if segment < end
     }
     shorter.producers = {}
     shorter.next_offset = end
@@ -47,11 +47,11 @@ def cut(log: Log, end: int) -> Log:
 def expired(log: Log, segment: int) -> Log:
     """The log from a segment on."""
     later = copy.deepcopy(log)
-    later.batches = [one for one in later.batches if one.segment >= segment]
+    later.batches = [batch for batch in later.batches if batch.segment >= segment]
     later.segments = [one for one in later.segments if one >= segment]
     later.aborted = {base: entries for base, entries in later.aborted.items() if base >= segment}
     later.snapshots = {offset: entries for offset, entries in later.snapshots.items() if offset >= segment}
-    later.epochs = [one for one in later.epochs if one.start_offset >= segment] or later.epochs[-1:]
+    later.epochs = [entry for entry in later.epochs if entry.start_offset >= segment] or later.epochs[-1:]
     return later
 
 
@@ -77,12 +77,12 @@ class Snapshots:
 
 def rows(result: SnapshotsResult, **wanted: Any) -> list[Row]:
     """Every change in short; those alone whose fields are as `wanted`."""
-    return [short(one) for one in result.changes if all(getattr(one, name) == value for name, value in wanted.items())]
+    return [short(change) for change in result.changes if all(getattr(change, name) == value for name, value in wanted.items())]
 
 
-def short(one: Change) -> Row:
+def short(change: Change) -> Row:
     """A change in short."""
-    return one.broker, one.kind.value, one.reason, one.offset_start, one.offset_end
+    return change.broker, change.kind.value, change.reason, change.offset_start, change.offset_end
 
 
 def on_each(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = EVERY) -> list[Row]:
@@ -92,9 +92,11 @@ def on_each(*told: tuple[str, str | None, int, int], brokers: tuple[int, ...] = 
 
 def findings(result: SnapshotsResult) -> list[tuple[str, str, int | None, int | None]]:
     """Findings between snapshots in short: kind, severity, offsets."""
-    return [(one.kind, one.severity.value, one.place.offset_start, one.place.offset_end) for one in result.findings]
+    return [
+        (finding.kind, finding.severity.value, finding.place.offset_start, finding.place.offset_end) for finding in result.findings
+    ]
 
 
 def worst_within(result: SnapshotsResult) -> int:
     """Rank of the worst finding within any snapshot."""
-    return max((one.severity.rank for scan in result.snapshots.values() for one in scan.findings), default=0)
+    return max((finding.severity.rank for scan in result.snapshots.values() for finding in scan.findings), default=0)

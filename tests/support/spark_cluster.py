@@ -45,7 +45,7 @@ class Running:
 
 def processes() -> list[Running]:
     """All that run on this machine; what ends meanwhile is left out, as are the dead that nobody has asked for."""
-    found = []
+    runnings = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -53,20 +53,20 @@ def processes() -> list[Running]:
             state, parent, _, session = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:4]
             command = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             if state not in "ZX":
-                found.append(Running(int(name), int(parent), int(session), command))
-    return found
+                runnings.append(Running(int(name), int(parent), int(session), command))
+    return runnings
 
 
 def executors(session: int) -> list[int]:
     """Executors that a worker runs, by its session."""
-    return [one.pid for one in processes() if one.session == session and EXECUTOR in one.command]
+    return [running.pid for running in processes() if running.session == session and EXECUTOR in running.command]
 
 
 def python_workers(session: int) -> list[int]:
     """Python processes that run tasks: the children of the daemons of a session."""
-    found = [one for one in processes() if one.session == session and PYTHON_DAEMON in one.command]
-    daemons = {one.pid for one in found}
-    return [one.pid for one in found if one.parent in daemons]
+    runnings = [running for running in processes() if running.session == session and PYTHON_DAEMON in running.command]
+    daemons = {running.pid for running in runnings}
+    return [running.pid for running in runnings if running.parent in daemons]
 
 
 def has_open(pid: int, below: Path, end: str = ".log") -> bool:
@@ -103,7 +103,7 @@ def end(process: "subprocess.Popen[Any]") -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SECONDS_TO_STOP)
     deadline = time.monotonic() + SECONDS_TO_STOP
-    while left := [one.pid for one in processes() if one.session == process.pid]:
+    while left := [running.pid for running in processes() if running.session == process.pid]:
         if process.poll() is None or time.monotonic() > deadline:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):

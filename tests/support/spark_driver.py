@@ -111,7 +111,7 @@ def _exported(spark: "SparkSession", asked: dict[str, Any]) -> dict[str, Any]:
 
     def tasks(reader: FactReader, names: Sequence[str], split_bytes: int = SPLIT_BYTES) -> list[Task]:
         found = tasks_of_export(reader, names, split_bytes)
-        counted.update(one.fact for one in found)
+        counted.update(task.fact for task in found)
         return found
 
     vars(export_job)["tasks"] = tasks

@@ -39,7 +39,7 @@ class DataLog(Log):
         sequence = self.sequences.get((producer_id, epoch), 0)
         self.sequences[producer_id, epoch] = sequence + count
         batch = write_batch(
-            [replace(one, key=None, timestamp_delta=2) for one in self.records(count)],
+            [replace(write, key=None, timestamp_delta=2) for write in self.records(count)],
             base_offset=base,
             base_timestamp=ms(at) - 2,
             partition_leader_epoch=self.leader_epoch,
@@ -76,7 +76,11 @@ class DataLog(Log):
         changes |= bumped if epoch != known.producer_epoch else {}
         self.producers[producer_id] = replace(known, **changes)
         if not commit and first >= 0:
-            still_open = [one.current_txn_first_offset for one in self.producers.values() if one.current_txn_first_offset >= 0]
+            still_open = [
+                producer_entry.current_txn_first_offset
+                for producer_entry in self.producers.values()
+                if producer_entry.current_txn_first_offset >= 0
+            ]
             entry = AbortedTxn(producer_id, first, offset, min(still_open, default=offset + 1))
             self.aborted.setdefault(written.segment, []).append(entry)
         return written

@@ -24,17 +24,17 @@ CREATED = (topic(), setting("cleanup.policy", "compact"), partition([1, 2], 1))
 
 
 def evidence(*paths: Path) -> ControllerEvidence:
-    found = read_controller(gather([str(path) for path in paths], ScanOptions()))
-    assert found is not None
-    return found
+    controller_evidence = read_controller(gather([str(path) for path in paths], ScanOptions()))
+    assert controller_evidence is not None
+    return controller_evidence
 
 
 def history(*paths: Path) -> ControllerHistory:
     return evidence(*paths).history
 
 
-def last(one: ControllerHistory) -> PartitionControl:
-    return one.partitions[TOPIC, 0]
+def last(controller_history: ControllerHistory) -> PartitionControl:
+    return controller_history.partitions[TOPIC, 0]
 
 
 def log(*changes: bytes, voters: tuple[int, ...] = (100, 101, 102)) -> ControllerLog:
@@ -45,48 +45,64 @@ def log(*changes: bytes, voters: tuple[int, ...] = (100, 101, 102)) -> Controlle
 
 
 def put(root: Path, *logs: ControllerLog) -> list[Path]:
-    for number, one in enumerate(logs):
-        one.put(root / f"c{number}", 100 + number)
+    for number, controller_log in enumerate(logs):
+        controller_log.put(root / f"c{number}", 100 + number)
     return sorted(root.iterdir())
 
 
 def test_what_a_majority_of_the_voters_holds_is_committed(tmp_path: Path) -> None:
     short = log(change(isr=[1]))
     long = short.copy().append(change(leader=2)).append(change(leader=1))
-    one = history(*put(tmp_path, short, long, long))
-    assert (one.voters, one.log_end_offset, one.committed_end_offset) == ([100, 101, 102], 7, 7)
-    assert (last(one).leader, last(one).leader_epoch, last(one).unknown_after) == (1, 2, None)
+    controller_history = history(*put(tmp_path, short, long, long))
+    assert (controller_history.voters, controller_history.log_end_offset, controller_history.committed_end_offset) == (
+        [100, 101, 102],
+        7,
+        7,
+    )
+    assert (last(controller_history).leader, last(controller_history).leader_epoch, last(controller_history).unknown_after) == (
+        1,
+        2,
+        None,
+    )
 
 
 def test_a_tail_on_one_voter_concludes_nothing(tmp_path: Path) -> None:
     short = log(change(isr=[1]))
-    one = history(*put(tmp_path, short, short, short.copy().append(change(leader=2))))
-    assert (one.log_end_offset, one.committed_end_offset) == (6, 5)
-    assert (last(one).leader, last(one).unknown_after) == (None, 5)
+    controller_history = history(*put(tmp_path, short, short, short.copy().append(change(leader=2))))
+    assert (controller_history.log_end_offset, controller_history.committed_end_offset) == (6, 5)
+    assert (last(controller_history).leader, last(controller_history).unknown_after) == (None, 5)
 
 
 def test_a_tail_that_a_voter_may_hold_whose_copy_is_missing_is_not_called_uncommitted(tmp_path: Path) -> None:
     short = log(change(isr=[1]))
     paths = put(tmp_path, short, short.copy().append(change(leader=2)), short)
     for named, expected in ((paths[:2], None), (paths, False)):
-        one = history(*named)
-        kept = last(one).history
+        controller_history = history(*named)
+        kept = last(controller_history).history
         assert kept is not None
-        assert (kept.events[-1].is_committed, one.committed_end_offset, last(one).unknown_after) == (expected, 5, 5)
+        assert (kept.events[-1].is_committed, controller_history.committed_end_offset, last(controller_history).unknown_after) == (
+            expected,
+            5,
+            5,
+        )
 
 
 def test_a_tail_of_a_deposed_controller_is_not_replayed(tmp_path: Path) -> None:
     short = log()
     deposed = short.copy().append(change(isr=[1])).append(change(isr=[1, 2])).append(change(leader=2))
     present = short.copy().lead([101, 100, 102], leader_epoch=2).append(change(isr=[2], leader=2))
-    one = history(*put(tmp_path, deposed, present, present))
-    assert (one.log_end_offset, last(one).leader, last(one).leader_epoch) == (6, 2, 1)
+    controller_history = history(*put(tmp_path, deposed, present, present))
+    assert (controller_history.log_end_offset, last(controller_history).leader, last(controller_history).leader_epoch) == (6, 2, 1)
 
 
 def test_brokers_copies_alone_say_nothing_of_majorities(tmp_path: Path) -> None:
     log().put(tmp_path / "b1", 1)
-    one = history(tmp_path / "b1")
-    assert (one.committed_end_offset, last(one).leader, last(one).unknown_after) == (None, 1, None)
+    controller_history = history(tmp_path / "b1")
+    assert (controller_history.committed_end_offset, last(controller_history).leader, last(controller_history).unknown_after) == (
+        None,
+        1,
+        None,
+    )
 
 
 def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
@@ -94,8 +110,8 @@ def test_what_one_copy_lost_another_has(tmp_path: Path) -> None:
     written.put(tmp_path / "c0", 100, without=(4,))
     assert (last(history(tmp_path / "c0")).leader, last(history(tmp_path / "c0")).unknown_after) == (None, 4)
     written.put(tmp_path / "b1", 1, without=(5,))
-    one = history(tmp_path / "c0", tmp_path / "b1")
-    assert (last(one).leader, last(one).isr, last(one).unknown_after) == (2, [1], None)
+    controller_history = history(tmp_path / "c0", tmp_path / "b1")
+    assert (last(controller_history).leader, last(controller_history).isr, last(controller_history).unknown_after) == (2, [1], None)
 
 
 def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
@@ -104,8 +120,13 @@ def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
     assert history(tmp_path / "c0").partitions == {}
     state = (topic(), partition([1], 1, leader_epoch=4), setting("cleanup.policy", "compact"))
     (directory / "00000000000000000005-0000000001.checkpoint").write_bytes(snapshot(*state))
-    one = history(tmp_path / "c0")
-    assert (last(one).leader, last(one).leader_epoch, last(one).cleanup_policy, one.unknown_after) == (2, 5, "compact", None)
+    controller_history = history(tmp_path / "c0")
+    assert (
+        last(controller_history).leader,
+        last(controller_history).leader_epoch,
+        last(controller_history).cleanup_policy,
+        controller_history.unknown_after,
+    ) == (2, 5, "compact", None)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +141,11 @@ def test_a_log_that_begins_later_stands_on_its_snapshot(tmp_path: Path) -> None:
 def test_a_snapshot_that_is_not_whole_is_not_used(tmp_path: Path, data: bytes, reason: str) -> None:
     directory = log().put(tmp_path / "c0", start=1)
     (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(data)
-    found = evidence(tmp_path / "c0")
-    assert [(one.kind, one.evidence["reason"]) for one in found.findings] == [("METADATA_RECORD_MALFORMED", reason)]
-    assert found.history.partitions[TOPIC, 0].leader == 1
+    controller_evidence = evidence(tmp_path / "c0")
+    assert [(finding.kind, finding.evidence["reason"]) for finding in controller_evidence.findings] == [
+        ("METADATA_RECORD_MALFORMED", reason)
+    ]
+    assert controller_evidence.history.partitions[TOPIC, 0].leader == 1
     assert parse_snapshot(MemoryFile(data), 1) == reason
 
 
@@ -130,31 +153,37 @@ def test_unknown_kinds_are_told_once_each_with_their_bytes_wherever_they_lie(tmp
     unknown, other = b"\1\x63\0abc", b"\1\x64\1"
     directory = log(unknown, other, unknown).put(tmp_path / "c0", start=1)
     (directory / "00000000000000000001-0000000001.checkpoint").write_bytes(snapshot(topic(), unknown, partition([1], 1)))
-    found = evidence(tmp_path / "c0")
-    assert [(one.kind, one.evidence["api_key"], one.evidence["records"]) for one in found.findings] == [
+    controller_evidence = evidence(tmp_path / "c0")
+    assert [
+        (finding.kind, finding.evidence["api_key"], finding.evidence["records"]) for finding in controller_evidence.findings
+    ] == [
         ("METADATA_RECORD_UNKNOWN", 99, 3),
         ("METADATA_RECORD_UNKNOWN", 100, 1),
     ]
-    assert [one.evidence["record_bytes"] for one in found.findings] == [18, 3]
-    assert found.history.unknown_records == 4
-    assert last(found.history).leader == 1
+    assert [finding.evidence["record_bytes"] for finding in controller_evidence.findings] == [18, 3]
+    assert controller_evidence.history.unknown_records == 4
+    assert last(controller_evidence.history).leader == 1
 
 
 def test_of_very_many_unknown_kinds_the_last_finding_counts_the_rest() -> None:
     unknown = UnknownKinds()
     for api_key in range(KINDS_TOLD + 9):
         unknown.add(MetadataRecord(api_key, "UNKNOWN", 0, 5, None, "kind"), Place(), [1])
-    found = unknown.findings()
-    assert len(found) == KINDS_TOLD
-    assert found[-1].evidence["records_of_other_kinds"] == 9
-    assert all("records_of_other_kinds" not in one.evidence for one in found[:-1])
+    findings = unknown.findings()
+    assert len(findings) == KINDS_TOLD
+    assert findings[-1].evidence["records_of_other_kinds"] == 9
+    assert all("records_of_other_kinds" not in finding.evidence for finding in findings[:-1])
 
 
 def test_a_snapshot_alone_is_a_witness(tmp_path: Path) -> None:
     directory = ControllerLog().put(tmp_path / "c0")
     (directory / "00000000000000000009-0000000001.checkpoint").write_bytes(snapshot(*CREATED))
-    one = history(tmp_path / "c0")
-    assert (last(one).leader, one.log_end_offset, last(one).unknown_after) == (1, 9, None)
+    controller_history = history(tmp_path / "c0")
+    assert (last(controller_history).leader, controller_history.log_end_offset, last(controller_history).unknown_after) == (
+        1,
+        9,
+        None,
+    )
 
 
 def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
@@ -166,14 +195,18 @@ def test_copies_of_two_clusters_are_no_witness(tmp_path: Path) -> None:
 
 def test_named_nodes_are_voters_by_their_ids(tmp_path: Path) -> None:
     paths = put(tmp_path, log(), log())
-    found = read_controller(gather([f"first={paths[0]}", f"second={paths[1]}"], ScanOptions()))
-    assert found is not None
-    assert found.history.committed_end_offset == 4
+    controller_evidence = read_controller(gather([f"first={paths[0]}", f"second={paths[1]}"], ScanOptions()))
+    assert controller_evidence is not None
+    assert controller_evidence.history.committed_end_offset == 4
 
 
 def test_idle_controllers_give_the_time_of_their_copy(tmp_path: Path) -> None:
-    one = history(*put(tmp_path, log(*[record(20)] * 50, voters=(100,))))
-    assert (one.last_ms, last(one).as_of_ms, one.log_end_offset) == (START_MS + 51_000, START_MS + 51_000, 54)
+    controller_history = history(*put(tmp_path, log(*[record(20)] * 50, voters=(100,))))
+    assert (controller_history.last_ms, last(controller_history).as_of_ms, controller_history.log_end_offset) == (
+        START_MS + 51_000,
+        START_MS + 51_000,
+        54,
+    )
 
 
 def test_any_bytes_open_as_a_batch() -> None:
@@ -194,10 +227,10 @@ def test_any_bytes_have_an_answer(data: bytes, at: int) -> None:
 
 @pytest.mark.corpora
 def test_unclean_elections_of_real_controllers(corpora: Path) -> None:
-    one = history(corpora / "kafka-4.3.0-clean-end.tar.xz")
+    controller_history = history(corpora / "kafka-4.3.0-clean-end.tar.xz")
     unclean = {
         key: event
-        for key, control in one.partitions.items()
+        for key, control in controller_history.partitions.items()
         if control.history is not None
         for event in control.history.events
         if event.is_unclean
@@ -207,25 +240,34 @@ def test_unclean_elections_of_real_controllers(corpora: Path) -> None:
     assert (audit.previous_leader, audit.state.leader, audit.state.leader_epoch, audit.offset) == (2, 1, 2, 440)
     assert audit.timestamp_ms == 1_795_226_544_589
     assert all(event.previous_leader == event.state.leader == 2 for key, event in unclean.items() if key != ("audit", 0))
-    assert (one.malformed_records, one.unknown_after, one.voters, one.committed_end_offset) == (0, None, [100], 628)
+    assert (
+        controller_history.malformed_records,
+        controller_history.unknown_after,
+        controller_history.voters,
+        controller_history.committed_end_offset,
+    ) == (0, None, [100], 628)
 
 
 def test_real_controllers_tell_isr_policies_and_kinds(archives: Path) -> None:
-    one = history(archives / "kafka-4.3.0-healthy.tar.xz")
-    profiles = one.partitions["profiles", 0]
+    controller_history = history(archives / "kafka-4.3.0-healthy.tar.xz")
+    profiles = controller_history.partitions["profiles", 0]
     assert (profiles.leader, profiles.isr, profiles.cleanup_policy, profiles.was_compacted) == (2, [2, 3, 1], "compact", True)
-    assert Counter(control.leader_epoch for control in one.partitions.values()) == {0: 16}
-    assert (one.kinds["TOPIC_RECORD"], one.kinds["PARTITION_RECORD"], one.kinds["CONFIG_RECORD"]) == (11, 16, 22)
-    assert one.defaults == {"min.insync.replicas": "1"}
+    assert Counter(control.leader_epoch for control in controller_history.partitions.values()) == {0: 16}
+    assert (
+        controller_history.kinds["TOPIC_RECORD"],
+        controller_history.kinds["PARTITION_RECORD"],
+        controller_history.kinds["CONFIG_RECORD"],
+    ) == (11, 16, 22)
+    assert controller_history.defaults == {"min.insync.replicas": "1"}
 
 
 def test_a_scan_tells_the_unclean_election_with_time_and_cost(archives: Path) -> None:
     result = scan([str(archives / "kafka-4.3.0-unclean.tar.xz")], ScanOptions(topic_glob="audit"))
-    [election] = [one for one in result.findings if one.kind == "UNCLEAN_ELECTION"]
+    [election] = [finding for finding in result.findings if finding.kind == "UNCLEAN_ELECTION"]
     assert (election.place.topic, election.place.offset_start, election.place.offset_end) == ("audit", 300, 370)
     assert (election.evidence["election_time"], election.evidence["old_leader"]) == ("2026-11-21T02:02:24.589Z", 2)
     assert (election.evidence["new_leader"], election.evidence["leader_epoch"], election.evidence["held_by"]) == (1, 2, [2])
-    [loss] = [one for one in result.findings if one.kind == "UNCLEAN_LOSS"]
+    [loss] = [finding for finding in result.findings if finding.kind == "UNCLEAN_LOSS"]
     assert loss.evidence["election"]["unclean"] is True
     [partition] = result.partitions
     assert (partition.leader, partition.leader_epoch, partition.isr, partition.replica_assignment) == (1, 2, [1], [2, 3, 1])
@@ -234,10 +276,10 @@ def test_a_scan_tells_the_unclean_election_with_time_and_cost(archives: Path) ->
 @pytest.mark.corpora
 def test_a_scan_tells_thirteen_unclean_elections_that_are_over(corpora: Path) -> None:
     result = scan([str(corpora / "kafka-4.3.0-clean-end.tar.xz")], ScanOptions())
-    elections = [one for one in result.findings if one.kind == "UNCLEAN_ELECTION"]
-    assert {one.severity for one in elections} == {Severity.INFO}
-    assert Counter("same_leader" in one.evidence for one in elections) == {True: 12, False: 1}
-    [audit] = [one for one in elections if one.place.topic == "audit"]
+    elections = [finding for finding in result.findings if finding.kind == "UNCLEAN_ELECTION"]
+    assert {finding.severity for finding in elections} == {Severity.INFO}
+    assert Counter("same_leader" in finding.evidence for finding in elections) == {True: 12, False: 1}
+    [audit] = [finding for finding in elections if finding.place.topic == "audit"]
     assert (audit.evidence["agree_again"], audit.evidence["epoch_start_offset"]) == (True, 300)
     policies = {one.topic: one.cleanup_policy for one in result.partitions}
     assert (policies["profiles"], policies["__consumer_offsets"], policies["orders"]) == ("compact", "compact", "unknown")

@@ -32,9 +32,9 @@ KEY, OTHER = commit_key(), commit_key("audit")
 
 
 def history(*log_dirs: Path) -> GroupHistory:
-    found = read_group_history(gather([str(one) for one in log_dirs], ScanOptions()))
-    assert found is not None
-    return found
+    group_history = read_group_history(gather([str(path) for path in log_dirs], ScanOptions()))
+    assert group_history is not None
+    return group_history
 
 
 def replayed(tmp_path: Path, log: bytes) -> GroupLog:
@@ -44,12 +44,12 @@ def replayed(tmp_path: Path, log: bytes) -> GroupLog:
 
 
 def offsets(log: GroupLog) -> dict[str, int]:
-    return {one.group: one.last.offset for one in log.committed}
+    return {committed_offset.group: committed_offset.last.offset for committed_offset in log.committed}
 
 
 def only(log: GroupLog) -> Committed:
-    [one] = log.committed
-    return one
+    [committed_offset] = log.committed
+    return committed_offset
 
 
 def test_the_last_commit_is_in_force_and_the_greatest_is_remembered(tmp_path: Path) -> None:
@@ -72,16 +72,17 @@ def test_a_transaction_counts_only_with_its_marker(
 ) -> None:
     log = log_of((KEY, commit_value(5))) + transaction_of((KEY, commit_value(9)), start=1, commit=commit)
     read = replayed(tmp_path, log)
-    one = only(read)
-    assert (one.last.offset, one.in_transaction, len(read.pending), read.aborted_commits) == (
+    committed_offset = only(read)
+    assert (committed_offset.last.offset, committed_offset.in_transaction, len(read.pending), read.aborted_commits) == (
         expected,
         commit is True,
         pending,
         aborted,
     )
-    assert [(each.group, each.commit.offset, each.producer_id, each.record_offset) for each in read.pending] == (
-        [("billing", 9, 7, 1)] if pending else []
-    )
+    assert [
+        (pending_commit.group, pending_commit.commit.offset, pending_commit.producer_id, pending_commit.record_offset)
+        for pending_commit in read.pending
+    ] == ([("billing", 9, 7, 1)] if pending else [])
 
 
 def test_what_was_committed_plainly_behind_a_transactions_record_wins(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_groups_of_every_kind(tmp_path: Path) -> None:
         ),
     )
     assert read.malformed_count == 0
-    assert {one.group: (one.kind, one.state, one.members_count, one.generation) for one in read.groups.values()} == {
+    assert {group.group: (group.kind, group.state, group.members_count, group.generation) for group in read.groups.values()} == {
         "classic": ("classic", "Stable", 2, 7),
         "left": ("classic", "Empty", 0, 7),
         "billing": ("simple", "Empty", 0, None),
@@ -177,8 +178,11 @@ def test_an_unreadable_value_leaves_its_key_in_doubt_until_it_is_committed_again
         tmp_path,
         log_of((KEY, commit_value(5)), (OTHER, commit_value(4)), (KEY, liar), (OTHER, liar), (KEY, liar), (OTHER, commit_value(6))),
     )
-    assert {one.group: (one.last.offset, one.unknown_after) for one in read.committed} == {"billing": (5, 1), "audit": (6, None)}
-    assert [(one.offset, one.reason, one.record_type) for one in read.malformed] == [
+    assert {
+        committed_offset.group: (committed_offset.last.offset, committed_offset.unknown_after)
+        for committed_offset in read.committed
+    } == {"billing": (5, 1), "audit": (6, None)}
+    assert [(record.offset, record.reason, record.record_type) for record in read.malformed] == [
         (offset, "truncated", "OffsetCommit") for offset in (2, 3, 4)
     ]
     assert read.complete
@@ -191,8 +195,11 @@ def test_an_unreadable_key_leaves_all_in_doubt_that_is_not_said_again(tmp_path: 
             (KEY, commit_value(5)), (None, b"x"), (OTHER, commit_value(4)), (b"\0\1\0\5", b"x"), (group_key("g"), group_value())
         ),
     )
-    assert {one.group: one.unknown_after for one in read.committed} == {"billing": 0, "audit": 2}
-    assert [(one.reason, one.record_type) for one in read.malformed] == [("key", None)] * 2
+    assert {committed_offset.group: committed_offset.unknown_after for committed_offset in read.committed} == {
+        "billing": 0,
+        "audit": 2,
+    }
+    assert [(record.reason, record.record_type) for record in read.malformed] == [("key", None)] * 2
     assert read.groups["g"].unknown_after == 0
 
 
@@ -225,8 +232,11 @@ def test_logs_of_other_clusters_speak_of_their_own_partitions(tmp_path: Path) ->
     for cluster, offset in (("A", 5), ("B", 9)):
         put_offsets(tmp_path / cluster, log_of((KEY, commit_value(offset))))
         (tmp_path / cluster / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster * 22}\n")
-    found = history(tmp_path / "A", tmp_path / "B")
-    assert [[one.last.offset for one in found.committed("t", 0, cluster)] for cluster in ("A" * 22, "B" * 22, "C" * 22, None)] == [
+    group_history = history(tmp_path / "A", tmp_path / "B")
+    assert [
+        [committed_offset.last.offset for committed_offset in group_history.committed("t", 0, cluster)]
+        for cluster in ("A" * 22, "B" * 22, "C" * 22, None)
+    ] == [
         [5],
         [9],
         [],
@@ -240,9 +250,9 @@ def test_a_copy_that_tells_no_cluster_is_of_the_only_one(tmp_path: Path, cluster
         put_offsets(tmp_path / str(number), log_of((KEY, commit_value(5))))
         told = "" if cluster == "-" else f"version=1\nnode.id={number}\ncluster.id={cluster * 22}\n"
         (tmp_path / str(number) / "meta.properties").write_text(told)
-    found = history(*(tmp_path / str(number) for number in range(len(clusters))))
-    assert len(found.logs) == logs
-    assert len(found.committed("t", 0, None)) == logs
+    group_history = history(*(tmp_path / str(number) for number in range(len(clusters))))
+    assert len(group_history.logs) == logs
+    assert len(group_history.committed("t", 0, None)) == logs
 
 
 def test_no_such_log_is_no_history(tmp_path: Path) -> None:
@@ -254,23 +264,32 @@ def test_no_such_log_is_no_history(tmp_path: Path) -> None:
     "name", of_brokers("kafka-4.3.0-healthy", "kafka-4.3.0-lag", "kafka-4.3.0-clean-end", "kafka-4.3.0-unclean")
 )
 def test_billing_of_a_real_cluster(archives: Path, name: str) -> None:
-    found = history(archives / f"{name}.tar.xz")
-    [one] = found.committed("orders", 0, None)
-    assert (one.group, one.last.offset, one.log_partition, one.unknown_after) == ("billing", 30000, 1, None)
-    assert one.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"
-    [log] = [each for each in found.logs if each.groups]
+    group_history = history(archives / f"{name}.tar.xz")
+    [committed_offset] = group_history.committed("orders", 0, None)
+    assert (
+        committed_offset.group,
+        committed_offset.last.offset,
+        committed_offset.log_partition,
+        committed_offset.unknown_after,
+    ) == ("billing", 30000, 1, None)
+    assert committed_offset.last.topic_id == "P4lgI7hrTS-H5e19fVWzng"
+    [log] = [each for each in group_history.logs if each.groups]
     group = log.groups["billing"]
     assert (group.kind, group.state, group.members_count, group.generation) == ("classic", "Empty", 0, 2)
-    assert all(each.complete and not each.malformed_count for each in found.logs)
+    assert all(each.complete and not each.malformed_count for each in group_history.logs)
 
 
 @pytest.mark.corpora
 def test_groups_of_kafka_2(corpora: Path) -> None:
-    found = history(corpora / "public-five-brokers.tar.xz")
-    ends = {(one.group, one.topic, one.partition): one.last.offset for log in found.logs for one in log.committed}
+    group_history = history(corpora / "public-five-brokers.tar.xz")
+    ends = {
+        (committed_offset.group, committed_offset.topic, committed_offset.partition): committed_offset.last.offset
+        for log in group_history.logs
+        for committed_offset in log.committed
+    }
     assert ends["LogService", "ECOMMERCE_NEW_ORDER", 1] == 3
     assert ends["EmailService", "ECOMMERCE_SEND_EMAIL", 1] == 3
-    members = {group.group: group.members_count for log in found.logs for group in log.groups.values()}
+    members = {group.group: group.members_count for log in group_history.logs for group in log.groups.values()}
     assert members["CreateUserService"] == 1
 
 

@@ -18,7 +18,7 @@ KIND = "METADATA_RECORD_MALFORMED"
 
 
 def malformed(*paths: Path) -> list[Finding]:
-    return [one for one in kf.scan([str(path) for path in paths]).findings if one.kind == KIND]
+    return [finding for finding in kf.scan([str(path) for path in paths]).findings if finding.kind == KIND]
 
 
 @pytest.mark.parametrize(("kept", "more"), [(5, None), (4, 1), (3, 2)])
@@ -28,12 +28,12 @@ def test_of_the_coordinators_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for partition, several in ((0, records), (1, records[:2])):
         log = write_batch(several, base_offset=0, base_timestamp=BASE_TIMESTAMP)
         put_replica(tmp_path / str(partition), 1, log, partition=f"__transaction_state-{partition}")
-    found = malformed(*(tmp_path / str(partition) / "broker-1" for partition in (0, 1)))
-    assert [one.place.offset_start for one in found] == [0, 1, 2, 0, 1][:kept]
-    assert [one.evidence.get("records_more") for one in found] == [*[None] * (kept - 1), more]
+    findings = malformed(*(tmp_path / str(partition) / "broker-1" for partition in (0, 1)))
+    assert [finding.place.offset_start for finding in findings] == [0, 1, 2, 0, 1][:kept]
+    assert [finding.evidence.get("records_more") for finding in findings] == [*[None] * (kept - 1), more]
     told = {None: "", 1: "; 1 further record cannot be read either.", 2: "; 2 further records cannot be read either."}
-    assert message(found[-1]).endswith(told[more])
-    assert "further" not in message(found[0])
+    assert message(findings[-1]).endswith(told[more])
+    assert "further" not in message(findings[0])
 
 
 def test_of_the_controllers_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,5 +42,5 @@ def test_of_the_controllers_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     log.put(brokers.root / f"c{CONTROLLER}")
     first, _ = malformed(*brokers.log_dirs)
     monkeypatch.setattr(malformed_records, "MAX_FINDINGS", 1)
-    (one,) = malformed(*brokers.log_dirs)
-    assert one.evidence == first.evidence | {"records_more": 1}
+    (finding,) = malformed(*brokers.log_dirs)
+    assert finding.evidence == first.evidence | {"records_more": 1}

@@ -32,8 +32,8 @@ INPUTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "inputs"
 
 
 def replayed(*log_dirs: Path) -> tuple[ShareLog, list[Finding]]:
-    [share_log], found = read_share_logs(gather([str(log_dir) for log_dir in log_dirs], ScanOptions(), elsewhere=True))
-    return share_log, found
+    [share_log], findings = read_share_logs(gather([str(log_dir) for log_dir in log_dirs], ScanOptions(), elsewhere=True))
+    return share_log, findings
 
 
 def test_a_snapshot_and_its_updates(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_a_snapshot_and_its_updates(tmp_path: Path) -> None:
         (b"\0\7unknown", b"anything"),
     )
     put_share_state(tmp_path / "b1", records)
-    share_log, found = replayed(tmp_path / "b1")
+    share_log, findings = replayed(tmp_path / "b1")
     [state] = share_log.states
-    assert (share_log.complete, share_log.limited, found) == (True, False, [])
+    assert (share_log.complete, share_log.limited, findings) == (True, False, [])
     assert (state.group, state.topic_id, state.partition, state.start_offset) == ("workers", TOPIC_ID_TEXT, 0, 4)
     assert (state.delivery_complete_count, state.record_offset, state.timestamp, state.unknown_after) == (
         5,
@@ -69,8 +69,8 @@ def test_records_that_cannot_be_read_are_told_and_leave_a_doubt(tmp_path: Path) 
         (SNAPSHOT, share_value(1)), (other, share_value(2)), (SNAPSHOT, b"\0\0\0"), (b"\0", None), (other, share_value(3))
     )
     put_share_state(tmp_path / "b1", records)
-    share_log, found = replayed(tmp_path / "b1")
-    assert [(each.kind, each.place.offset_start, each.evidence["reason"]) for each in found] == [
+    share_log, findings = replayed(tmp_path / "b1")
+    assert [(finding.kind, finding.place.offset_start, finding.evidence["reason"]) for finding in findings] == [
         ("METADATA_RECORD_MALFORMED", 2, "fields"),
         ("METADATA_RECORD_MALFORMED", 3, "key"),
     ]
@@ -124,7 +124,7 @@ def test_a_start_offset_beyond_every_log_proves_no_lost_records(tmp_path: Path, 
     assert row.ends is not None
     assert answer.result.findings == []
     result = local.scan([str(tmp_path)], ScanOptions())
-    assert "GROUP_OFFSET_BEYOND_LOG" not in {each.kind for each in result.findings}
+    assert "GROUP_OFFSET_BEYOND_LOG" not in {finding.kind for finding in result.findings}
     [partition] = [each for each in result.partitions if each.topic == "orders"]
     assert partition.high_watermark_at_least == 4
 

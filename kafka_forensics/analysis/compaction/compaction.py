@@ -125,7 +125,7 @@ class KeyTally:
             self._list(offset, listed)
         self._shorten()
         self.lacking |= other.lacking
-        known = [one.first_offset for one in (self, other) if one.first_offset is not None]
+        known = [tally.first_offset for tally in (self, other) if tally.first_offset is not None]
         self.first_offset = min(known, default=None)
         self.end_offset = max(self.end_offset, other.end_offset)
 
@@ -194,10 +194,10 @@ class KeyComparison:
                 skewed[keys] = True
             skewed |= block.records(pair.left, pair.start, pair.end) != block.records(pair.right, pair.start, pair.end)
             beyond |= self._beyond_checkpoint(block, pair)
-            for one in (found, self._undecided(block, pair, pair.left), self._undecided(block, pair, pair.right)):
-                np.minimum.at(verdicts, one.keys, one.reasons)
-                transactional[one.keys] |= one.transactional
-                self.tally.note(one)
+            for unexplained in (found, self._undecided(block, pair, pair.left), self._undecided(block, pair, pair.right)):
+                np.minimum.at(verdicts, unexplained.keys, unexplained.reasons)
+                transactional[unexplained.keys] |= unexplained.transactional
+                self.tally.note(unexplained)
         differs = verdicts < len(REASONS)
         self.tally.keys += block.keys
         self.tally.cleaned_differently += int((skewed & ~differs).sum())
@@ -245,8 +245,8 @@ class KeyComparison:
         reasons = np.select(tests, list(range(len(tests))), len(tests))
         transactional = block.has_flag(holder, TRANSACTIONAL)
         shown = block.fact(holder, Row.KEY_SHOWN)[rest]
-        found = Unexplained(keys[rest], reasons[rest], offsets[rest], holders[rest], others[rest], transactional[rest], shown)
-        return by_rule, found
+        unexplained = Unexplained(keys[rest], reasons[rest], offsets[rest], holders[rest], others[rest], transactional[rest], shown)
+        return by_rule, unexplained
 
     @staticmethod
     def _hidden(block: KeyBlock, pair: Pair, keys: "Ints", others: "Ints", offsets: "Ints") -> "tuple[Mask, Mask]":

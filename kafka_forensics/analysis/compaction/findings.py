@@ -40,8 +40,8 @@ class Compared:
 
 def retention(replicas: list[Replica]) -> Retention:
     """`delete.retention.ms` as the controller's log has it for the topic or all brokers, else Kafka's default."""
-    for one in replicas:
-        control = one.context.control
+    for replica in replicas:
+        control = replica.context.control
         settings = {} if control is None else control.defaults | control.configs
         text = settings.get("delete.retention.ms", "")
         if text.isascii() and text.isdigit():
@@ -51,21 +51,21 @@ def retention(replicas: list[Replica]) -> Retention:
 
 def cleaned_end(replicas: list[Replica]) -> int:
     """Up to where any of the replicas may have been cleaned, or copied from one that was; if no checkpoint tells, anywhere."""
-    known = [one.context.cleaner_checkpoint for one in replicas if one.context.cleaner_checkpoint is not None]
-    return max(known) if known else max(one.log_end_offset for one in replicas)
+    known = [replica.context.cleaner_checkpoint for replica in replicas if replica.context.cleaner_checkpoint is not None]
+    return max(known) if known else max(replica.log_end_offset for replica in replicas)
 
 
 def compaction_findings(replicas: list[Replica], tally: KeyTally, compared: Compared, kept: Retention) -> list[Finding]:
     """Keys whose latest records differ, and what was cleaned at different times; nothing if neither was found."""
-    found = [_differs(replicas, tally, kept)] if tally.differing else []
+    findings = [_differs(replicas, tally, kept)] if tally.differing else []
     skewed = {
         name: {str(replicas[number].broker): amount for number, amount in sorted(by_replica.items())}
         for name, by_replica in (("aborted", compared.aborted), ("keyless", compared.keyless), ("markers", compared.markers))
         if len(set(by_replica.values())) > 1
     }
     if tally.cleaned_differently or skewed:
-        found.append(_skew(replicas, tally, compared, skewed, kept))
-    return found
+        findings.append(_skew(replicas, tally, compared, skewed, kept))
+    return findings
 
 
 def _differs(replicas: list[Replica], tally: KeyTally, kept: Retention) -> Finding:
@@ -90,7 +90,7 @@ def _differs(replicas: list[Replica], tally: KeyTally, kept: Retention) -> Findi
         evidence["held_by"] = brokers(set(range(len(replicas))) - tally.lacking)
     evidence["premises"] = _premises(replicas, kept)
     severity, confidence = None, None
-    if any(one.context.live for one in replicas):
+    if any(replica.context.live for replica in replicas):
         severity, confidence = Severity.WARNING, Confidence.SUSPECTED
         # A cleaner may have gone by between the copying of two files, and was told of newer records; where neither checkpoints nor
         # logs show one, nothing took the value of a key away.
@@ -127,10 +127,10 @@ def _skew(
 def _premises(replicas: list[Replica], kept: Retention) -> list[str]:
     """Where the cleaner had been, and how long it keeps tombstones."""
     lines = []
-    for one in replicas:
-        checkpoint = one.context.cleaner_checkpoint
+    for replica in replicas:
+        checkpoint = replica.context.cleaner_checkpoint
         told = "no cleaner checkpoint" if checkpoint is None else f"cleaned up to offset {checkpoint}"
-        lines.append(f"broker {one.broker}: {told}, log [{one.log_start_offset}, {one.log_end_offset})")
+        lines.append(f"broker {replica.broker}: {told}, log [{replica.log_start_offset}, {replica.log_end_offset})")
     disagreement = replicas_disagree(replicas)
     lines += [] if disagreement is None else [disagreement]
     origin = "by the controller's log" if kept.is_known else "by default"

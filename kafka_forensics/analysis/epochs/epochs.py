@@ -144,7 +144,7 @@ class EpochsFold:
 def _led_epochs(control: PartitionControl) -> set[int | None]:
     """Epochs in which the controller is known to have had a leader of a partition."""
     events = [] if control.history is None else control.history.events
-    led: set[int | None] = {one.state.leader_epoch for one in events if one.state.leader != NO_LEADER}
+    led: set[int | None] = {event.state.leader_epoch for event in events if event.state.leader != NO_LEADER}
     return led | ({control.leader_epoch} if control.leader not in (None, NO_LEADER) else set())
 
 

@@ -21,17 +21,17 @@ def epoch_starts(fold: EpochsFold, checkpoint: Sequence[EpochEntry] | None, log_
     lineage, entries = fold.lineage(), checkpoint or ()
     if fold.dropped_runs or any(not _rises(left, right) for left, right in itertools.pairwise(entries)):
         return lineage
-    found: list[EpochEntry] = []
+    epoch_entries: list[EpochEntry] = []
     for entry, end in zip(lineage, _ends_before(fold, lineage, log_start), strict=True):
-        known = found[-1].leader_epoch if found else -1
-        for one in entries[bisect_left(entries, end, key=_START) : bisect_left(entries, entry.start_offset, key=_START)]:
-            if known < one.leader_epoch <= entry.leader_epoch:
-                if found and found[-1].start_offset == one.start_offset:
-                    found.pop()
-                found.append(one)
-        if not found or found[-1].leader_epoch < entry.leader_epoch:
-            found.append(entry)
-    return found
+        known = epoch_entries[-1].leader_epoch if epoch_entries else -1
+        for epoch_entry in entries[bisect_left(entries, end, key=_START) : bisect_left(entries, entry.start_offset, key=_START)]:
+            if known < epoch_entry.leader_epoch <= entry.leader_epoch:
+                if epoch_entries and epoch_entries[-1].start_offset == epoch_entry.start_offset:
+                    epoch_entries.pop()
+                epoch_entries.append(epoch_entry)
+        if not epoch_entries or epoch_entries[-1].leader_epoch < entry.leader_epoch:
+            epoch_entries.append(entry)
+    return epoch_entries
 
 
 def _rises(left: EpochEntry, right: EpochEntry) -> bool:

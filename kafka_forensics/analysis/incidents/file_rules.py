@@ -14,37 +14,42 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 _LOADED_BY_COORDINATORS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
 
 
-def _closed(one: ReplicaFacts, segment: int) -> bool:
-    return segment < max(one.replica.context.segment_base_offsets, default=segment)
+def _closed(replica_facts: ReplicaFacts, segment: int) -> bool:
+    return segment < max(replica_facts.replica.context.segment_base_offsets, default=segment)
 
 
 def _zeroed_time_index(case: Case) -> Answer:
     """A closed segment whose `.timeindex` is nothing but zeros, though its batches have timestamps."""
-    for one in case.replicas:
-        for tail in one.replica.state.zero_tails:
-            if tail.file_kind == "timeindex" and not tail.entries and tail.max_timestamp > 0 and _closed(one, tail.segment):
-                return one.shown(tail.segment)
+    for replica_facts in case.replicas:
+        for tail in replica_facts.replica.state.zero_tails:
+            if (
+                tail.file_kind == "timeindex"
+                and not tail.entries
+                and tail.max_timestamp > 0
+                and _closed(replica_facts, tail.segment)
+            ):
+                return replica_facts.shown(tail.segment)
     return False
 
 
 def _untrimmed_index(case: Case) -> Answer:
     """An `.index` that ends in zeros though its segment is closed, or its broker stopped cleanly."""
 
-    def trimmed(one: ReplicaFacts, tail: ZeroTail) -> bool:
-        return tail.file_kind == "index" and (_closed(one, tail.segment) or one.replica.context.clean_shutdown)
+    def trimmed(replica_facts: ReplicaFacts, tail: ZeroTail) -> bool:
+        return tail.file_kind == "index" and (_closed(replica_facts, tail.segment) or replica_facts.replica.context.clean_shutdown)
 
-    for one in case.replicas:
-        for tail in one.replica.state.zero_tails:
-            if trimmed(one, tail):
-                return one.shown(tail.segment)
+    for replica_facts in case.replicas:
+        for tail in replica_facts.replica.state.zero_tails:
+            if trimmed(replica_facts, tail):
+                return replica_facts.shown(tail.segment)
     return False
 
 
 def _forgotten_transaction(case: Case) -> Answer:
     """A transaction that the newest snapshot holds open though all of its data lies before the log start."""
-    for one in case.replicas:
-        if one.forgotten_transactions:
-            return one.shown(min(one.forgotten_transactions.values()), one.replica.log_start_offset)
+    for replica_facts in case.replicas:
+        if replica_facts.forgotten_transactions:
+            return replica_facts.shown(min(replica_facts.forgotten_transactions.values()), replica_facts.replica.log_start_offset)
     return False
 
 
@@ -58,69 +63,80 @@ def _future_snapshot(case: Case) -> Answer:
 
 
 def _zeros_for_a_coordinator(case: Case) -> Answer:
-    return next((one for one in case.of("SEG_ZERO_TAIL") if one.place.topic in _LOADED_BY_COORDINATORS), False)
+    return next((finding for finding in case.of("SEG_ZERO_TAIL") if finding.place.topic in _LOADED_BY_COORDINATORS), False)
 
 
 def _largest_segment(case: Case) -> Answer:
     """A segment whose size plus the bytes of a batch's head passes the largest int."""
-    for one in case.replicas:
-        for segment, size in one.segment_bytes.items():
+    for replica_facts in case.replicas:
+        for segment, size in replica_facts.segment_bytes.items():
             if MAX_SEGMENT_SIZE - HEADER_SIZE_UP_TO_MAGIC < size <= MAX_SEGMENT_SIZE:
-                return one.shown(segment)
+                return replica_facts.shown(segment)
     return False
 
 
 def _offset_beyond_segment(case: Case) -> Answer:
     """A segment whose last offset is further from its base offset than 31 bits reach."""
-    for one in case.replicas:
-        for segment, totals in one.replica.state.framing.by_segment.items():
+    for replica_facts in case.replicas:
+        for segment, totals in replica_facts.replica.state.framing.by_segment.items():
             if totals.last_offset - segment > MAX_RELATIVE_OFFSET:
-                return one.shown(segment, totals.last_offset + 1)
+                return replica_facts.shown(segment, totals.last_offset + 1)
     return False
 
 
 def _cleaner_in_a_hole(case: Case) -> Answer:
     """A cleaner checkpoint right behind the last record of a closed segment, in offsets that no record has."""
-    for one in case.replicas:
-        context, by_segment = one.replica.context, one.replica.state.framing.by_segment
+    for replica_facts in case.replicas:
+        context, by_segment = replica_facts.replica.context, replica_facts.replica.state.framing.by_segment
         if not context.compacted:
             continue
         for segment, following in itertools.pairwise(context.segment_base_offsets):
             last = by_segment[segment].last_offset if segment in by_segment else -1
             if last + 1 == context.cleaner_checkpoint and last + 1 < following and last >= 0:
-                return one.shown(last + 1, following)
+                return replica_facts.shown(last + 1, following)
     return False
 
 
 def _two_directories(case: Case) -> Answer:
     """Two live directories of the partition in two log directories of one broker, told by their ids."""
-    for one, other in itertools.combinations(case.replicas, 2):
-        same = one.node_id is not None and (one.node_id, one.cluster_id) == (other.node_id, other.cluster_id)
-        if same and None not in (one.directory_id, other.directory_id) and one.directory_id != other.directory_id:
+    for replica_facts, other in itertools.combinations(case.replicas, 2):
+        same = replica_facts.node_id is not None and (replica_facts.node_id, replica_facts.cluster_id) == (
+            other.node_id,
+            other.cluster_id,
+        )
+        if (
+            same
+            and None not in (replica_facts.directory_id, other.directory_id)
+            and replica_facts.directory_id != other.directory_id
+        ):
             return other.shown()
     return False
 
 
 def _misplaced(case: Case) -> Answer:
     """A directory with the id of a topic that exists under another name."""
-    return next((one for one in case.of("TOPIC_ID_MISMATCH") if one.evidence.get("misplaced_on")), False)
+    return next((finding for finding in case.of("TOPIC_ID_MISMATCH") if finding.evidence.get("misplaced_on")), False)
 
 
 def _metadata_missing(case: Case) -> Answer:
     """A replica without partition.metadata on a broker in KRaft mode, where another has the file."""
-    lacking = [one for one in case.replicas if not one.has_partition_metadata and (one.meta_version or 0) >= 1]
-    others = any(one.has_partition_metadata for one in case.replicas)
+    lacking = [
+        replica_facts
+        for replica_facts in case.replicas
+        if not replica_facts.has_partition_metadata and (replica_facts.meta_version or 0) >= 1
+    ]
+    others = any(replica_facts.has_partition_metadata for replica_facts in case.replicas)
     return lacking[0].shown() if lacking and others else False
 
 
 def _bad_alike_everywhere(case: Case) -> Answer:
     """A batch that is bad in the same way on every replica, of two at least."""
     brokers: dict[tuple[object, ...], set[int | str | None]] = {}
-    for one in case.of("BATCH_CRC_MISMATCH"):
-        key = (one.place.offset_start, one.evidence.get("stored_crc"), one.evidence.get("computed_crc"))
-        brokers.setdefault(key, set()).add(one.place.broker)
-        if None not in key and len(case.replicas) > 1 and brokers[key] == {each.broker for each in case.replicas}:
-            return one
+    for finding in case.of("BATCH_CRC_MISMATCH"):
+        key = (finding.place.offset_start, finding.evidence.get("stored_crc"), finding.evidence.get("computed_crc"))
+        brokers.setdefault(key, set()).add(finding.place.broker)
+        if None not in key and len(case.replicas) > 1 and brokers[key] == {replica_facts.broker for replica_facts in case.replicas}:
+            return finding
     return False
 
 
@@ -133,8 +149,8 @@ FILES: Final = (
         (),
         (
             must("a closed segment's time index holds nothing but zeros", _zeroed_time_index),
-            extra("files are being deleted", some(lambda one: one.deleted_files > 0)),
-            extra("the log start moved", some(lambda one: (one.replica.context.log_start_checkpoint or 0) > 0)),
+            extra("files are being deleted", some(lambda replica_facts: replica_facts.deleted_files > 0)),
+            extra("the log start moved", some(lambda replica_facts: (replica_facts.replica.context.log_start_checkpoint or 0) > 0)),
         ),
     ),
     Signature(
@@ -194,7 +210,7 @@ FILES: Final = (
         ("2.0.0",),
         (
             must("a segment holds offsets more than 2^31-1 above its base", _offset_beyond_segment),
-            expected("the partition is compacted", some(lambda one: one.replica.context.compacted)),
+            expected("the partition is compacted", some(lambda replica_facts: replica_facts.replica.context.compacted)),
         ),
     ),
     Signature(
@@ -213,7 +229,10 @@ FILES: Final = (
         ("3.7.0",),
         (
             must("replicas of one name carry different topic ids", has("TOPIC_ID_MISMATCH")),
-            extra("a stray or deleted directory is left", some(lambda one: bool({"stray", "delete"} & set(one.relatives)))),
+            extra(
+                "a stray or deleted directory is left",
+                some(lambda replica_facts: bool({"stray", "delete"} & set(replica_facts.relatives))),
+            ),
             against("a directory lies under another living topic's name", _misplaced),
         ),
     ),
@@ -225,7 +244,7 @@ FILES: Final = (
         ("3.7.1", "3.8.0"),
         (
             must("one broker has two live directories of the partition", _two_directories),
-            expected("the broker is in KRaft mode", some(lambda one: (one.meta_version or 0) >= 1)),
+            expected("the broker is in KRaft mode", some(lambda replica_facts: (replica_facts.meta_version or 0) >= 1)),
         ),
     ),
     Signature(
@@ -247,7 +266,7 @@ FILES: Final = (
         (),
         (
             must("a batch is bad in the same way on every replica", _bad_alike_everywhere),
-            extra("the batch is in message format 0 or 1", each(lambda one: one.ends_in_old_format)),
+            extra("the batch is in message format 0 or 1", each(lambda replica_facts: replica_facts.ends_in_old_format)),
         ),
     ),
 )

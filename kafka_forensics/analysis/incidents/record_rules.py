@@ -11,25 +11,27 @@ _TAKEN: Final = ("vanished", "tombstones", "markers")
 
 def _cleaned_apart(case: Case) -> Answer:
     """Keys that one replica still shows, though a tombstone or a marker that is gone took them from another."""
-    for one in case.of("COMPACTED_VALUE_DIFFERS"):
-        if any(one.evidence.get(name) for name in _TAKEN):
-            return one
+    for finding in case.of("COMPACTED_VALUE_DIFFERS"):
+        if any(finding.evidence.get(name) for name in _TAKEN):
+            return finding
     return False
 
 
 def _other_values(case: Case) -> Answer:
-    return any(one.evidence.get("contents") or one.evidence.get("missing") for one in case.of("COMPACTED_VALUE_DIFFERS"))
+    return any(
+        finding.evidence.get("contents") or finding.evidence.get("missing") for finding in case.of("COMPACTED_VALUE_DIFFERS")
+    )
 
 
 def _transactional(case: Case) -> Answer:
-    return any(one.evidence.get("transactional") for one in case.of("COMPACTED_VALUE_DIFFERS"))
+    return any(finding.evidence.get("transactional") for finding in case.of("COMPACTED_VALUE_DIFFERS"))
 
 
 def _repeated(case: Case) -> Answer:
     """A batch whose records a producer wrote a second time, having raised its epoch."""
-    for one in case.replicas:
-        if one.repeated_batches:
-            return one.shown(*reversed(one.repeated_batches[0]))
+    for replica_facts in case.replicas:
+        if replica_facts.repeated_batches:
+            return replica_facts.shown(*reversed(replica_facts.repeated_batches[0]))
     return False
 
 
@@ -53,8 +55,11 @@ RECORDS: Final = (
         (),
         (
             must("a key lives on one replica that a cleaner took from another", _cleaned_apart),
-            must("the copies are of brokers that were stopped", each(lambda one: one.replica.context.clean_shutdown)),
-            must("no log ends in message format 0 or 1", each(lambda one: not without_epochs(one))),
+            must(
+                "the copies are of brokers that were stopped",
+                each(lambda replica_facts: replica_facts.replica.context.clean_shutdown),
+            ),
+            must("no log ends in message format 0 or 1", each(lambda replica_facts: not without_epochs(replica_facts))),
             against("other keys differ in other ways", _other_values),
             extra("transactional records are concerned", _transactional),
             expected("no replica has been damaged", lambda case: not case.of("BATCH_CRC_MISMATCH", "FRAMING_LOST", "SEG_HOLE")),

@@ -22,7 +22,7 @@ def has(*kinds: str, **evidence: Any) -> Callable[[Case], Answer]:
     """The first finding of one of these kinds whose evidence says this; False if there is none."""
 
     def holds(case: Case) -> Answer:
-        return next((one for one in case.of(*kinds) if evidence.items() <= one.evidence.items()), False)
+        return next((finding for finding in case.of(*kinds) if evidence.items() <= finding.evidence.items()), False)
 
     return holds
 
@@ -63,25 +63,25 @@ def _versions(fork: Finding) -> list[dict[str, Any]]:
     return [one for one in fork.evidence.get("versions", []) if isinstance(one, dict)]
 
 
-def without_epochs(one: ReplicaFacts) -> bool:
+def without_epochs(replica_facts: ReplicaFacts) -> bool:
     """Whether the log ends in a message format that has no leader epochs."""
-    return one.ends_in_old_format
+    return replica_facts.ends_in_old_format
 
 
-def unclean(one: ReplicaFacts) -> bool:
+def unclean(replica_facts: ReplicaFacts) -> bool:
     """Whether the broker left no mark of a clean shutdown."""
-    return not one.replica.context.clean_shutdown
+    return not replica_facts.replica.context.clean_shutdown
 
 
 def _straddling(case: Case) -> Answer:
     """A batch that begins below the end of the one before it and ends above."""
-    for one in case.of("OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"):
-        start, end, due = one.place.offset_start, one.place.offset_end, one.evidence.get("expected_offset")
+    for finding in case.of("OFFSET_REGRESSION", "OFFSET_DISCONTINUITY"):
+        start, end, due = finding.place.offset_start, finding.place.offset_end, finding.evidence.get("expected_offset")
         if start is None or end is None or not isinstance(due, int):
             continue
-        found = int(one.evidence.get("found_offset", start))
+        found = int(finding.evidence.get("found_offset", start))
         if found < due < found + end - start:
-            return one
+            return finding
     return False
 
 
@@ -90,7 +90,9 @@ def _ahead_of_peers(case: Case) -> Answer:
     shown = _straddling(case)
     if not isinstance(shown, Finding) or len(case.replicas) < 2:
         return None
-    return any(one.broker != shown.place.broker for one in case.replicas) and bool(case.of(*FORKS, "REPLICA_DIFFERS"))
+    return any(replica_facts.broker != shown.place.broker for replica_facts in case.replicas) and bool(
+        case.of(*FORKS, "REPLICA_DIFFERS")
+    )
 
 
 _Side = tuple[int, ReplicaFacts, set[int]]
@@ -101,7 +103,9 @@ def _sides(case: Case, fork: Finding) -> tuple[_Side, _Side] | None:
     """The versions of the lowest and the highest epoch at a fork; None unless both epochs are known and differ."""
     sides = []
     for version in _versions(fork):
-        holder = next((one for one in case.replicas if one.broker in version.get("brokers", [])), None)
+        holder = next(
+            (replica_facts for replica_facts in case.replicas if replica_facts.broker in version.get("brokers", [])), None
+        )
         if holder is not None and isinstance(version.get("epoch"), int) and version["epoch"] >= 0:
             sides.append((version["epoch"], holder, {entry.leader_epoch for entry in holder.replica.epochs}))
     sides.sort(key=lambda side: side[0])
@@ -130,36 +134,40 @@ def _grown_together(low: _Side, high: _Side) -> bool:
     return high[0] not in low[2] and any(_start(low[1], epoch) == _start(high[1], epoch) for epoch in later)
 
 
-def _start(one: ReplicaFacts, leader_epoch: int) -> int:
-    return next(entry.start_offset for entry in one.replica.epochs if entry.leader_epoch == leader_epoch)
+def _start(replica_facts: ReplicaFacts, leader_epoch: int) -> int:
+    return next(entry.start_offset for entry in replica_facts.replica.epochs if entry.leader_epoch == leader_epoch)
 
 
 def _fork_without_epochs(case: Case) -> Answer:
     """A fork below the watermark of logs in a format that has no epochs."""
     for fork in case.of("FORK_BELOW_HW"):
         holders = {broker for version in _versions(fork) for broker in version.get("brokers", [])}
-        facts = [one for one in case.replicas if one.broker in holders]
+        facts = [replica_facts for replica_facts in case.replicas if replica_facts.broker in holders]
         if all(version.get("epoch") == -1 for version in _versions(fork)) and facts and all(map(without_epochs, facts)):
             return fork
     return False
 
 
 def _behind_peers_watermark(case: Case) -> Answer:
-    known = [one.replica.context.high_watermark for one in case.replicas if one.replica.context.high_watermark]
-    return bool(known) and any(one.replica.log_end_offset < max(known) for one in case.replicas)
+    known = [
+        replica_facts.replica.context.high_watermark
+        for replica_facts in case.replicas
+        if replica_facts.replica.context.high_watermark
+    ]
+    return bool(known) and any(replica_facts.replica.log_end_offset < max(known) for replica_facts in case.replicas)
 
 
 def _end_alike(case: Case) -> Answer:
-    return len({one.replica.log_end_offset for one in case.replicas}) == 1
+    return len({replica_facts.replica.log_end_offset for replica_facts in case.replicas}) == 1
 
 
 def _no_copy_left(case: Case) -> Answer:
     """Whether the controller's log tells of it, or every copy ends at one offset below a checkpointed watermark."""
-    told = case.of("LRS_LOSS", "LRS_RISK")
-    if told:
-        return told[0]
-    ends = {one.replica.log_end_offset for one in case.replicas}
-    lost = [one for one in case.of("HW_BEYOND_LEO") if one.evidence.get("held_by") == []]
+    findings = case.of("LRS_LOSS", "LRS_RISK")
+    if findings:
+        return findings[0]
+    ends = {replica_facts.replica.log_end_offset for replica_facts in case.replicas}
+    lost = [finding for finding in case.of("HW_BEYOND_LEO") if finding.evidence.get("held_by") == []]
     return lost[0] if lost and len(case.replicas) > 1 and len(ends) == 1 and any(map(unclean, case.replicas)) else False
 
 
@@ -170,10 +178,10 @@ def _with_elr(case: Case) -> Answer:
 
 def _cut_by_recovery(case: Case) -> Answer:
     """A log that ends with a whole batch below its own watermark while another has the rest."""
-    torn = {one.place.broker for one in case.of("SEG_TORN_TAIL", "SEG_SHORT", "FRAMING_LOST", "BATCH_CRC_MISMATCH")}
-    for one in case.of("HW_BEYOND_LEO"):
-        if one.evidence.get("held_by") and one.place.broker not in torn:
-            return one
+    torn = {finding.place.broker for finding in case.of("SEG_TORN_TAIL", "SEG_SHORT", "FRAMING_LOST", "BATCH_CRC_MISMATCH")}
+    for finding in case.of("HW_BEYOND_LEO"):
+        if finding.evidence.get("held_by") and finding.place.broker not in torn:
+            return finding
     return False
 
 
@@ -184,17 +192,25 @@ def _start_beyond_end(case: Case) -> Answer:
 def _peers_go_on(case: Case) -> Answer:
     shown = _start_beyond_end(case)
     value = shown.evidence.get("value") if isinstance(shown, Finding) else None
-    others = [one for one in case.replicas if isinstance(shown, Finding) and one.broker != shown.place.broker]
-    return any(one.replica.log_end_offset >= value for one in others) if others and isinstance(value, int) else None
+    others = [
+        replica_facts
+        for replica_facts in case.replicas
+        if isinstance(shown, Finding) and replica_facts.broker != shown.place.broker
+    ]
+    return (
+        any(replica_facts.replica.log_end_offset >= value for replica_facts in others)
+        if others and isinstance(value, int)
+        else None
+    )
 
 
 def _epochs_over_old_format(case: Case) -> Answer:
     """A log that ends in a format without epochs, below an end for which the checkpoint names an epoch."""
-    for one in case.replicas:
-        epochs, end = one.replica.context.leader_epochs, one.replica.log_end_offset
+    for replica_facts in case.replicas:
+        epochs, end = replica_facts.replica.context.leader_epochs, replica_facts.replica.log_end_offset
         entries = [] if epochs is None else [entry for entry in epochs.entries if entry.start_offset < end]
-        if one.ends_in_old_format and entries:
-            return one.shown(max(entries).start_offset, end)
+        if replica_facts.ends_in_old_format and entries:
+            return replica_facts.shown(max(entries).start_offset, end)
     return False
 
 
@@ -215,13 +231,13 @@ def _history_lost_on_one(case: Case) -> Answer:
     return False
 
 
-def _several_log_dirs(one: ReplicaFacts) -> bool:
-    return one.log_dirs > 1 or "future" in one.relatives
+def _several_log_dirs(replica_facts: ReplicaFacts) -> bool:
+    return replica_facts.log_dirs > 1 or "future" in replica_facts.relatives
 
 
 def _only_copies(case: Case) -> Answer:
     """Whether one replica alone holds what an unclean leader lacks."""
-    return max((len(one.evidence.get("held_by", [])) for one in case.of("UNCLEAN_LOSS")), default=0) == 1
+    return max((len(finding.evidence.get("held_by", [])) for finding in case.of("UNCLEAN_LOSS")), default=0) == 1
 
 
 HISTORIES: Final = (
@@ -269,7 +285,10 @@ HISTORIES: Final = (
         ("0.11.0",),
         (
             must("logs without leader epochs part below a high watermark", _fork_without_epochs),
-            expected("no replica keeps a leader-epoch-checkpoint", each(lambda one: one.replica.context.leader_epochs is None)),
+            expected(
+                "no replica keeps a leader-epoch-checkpoint",
+                each(lambda replica_facts: replica_facts.replica.context.leader_epochs is None),
+            ),
             extra("a log ends below another replica's high watermark", _behind_peers_watermark),
             extra("all logs end alike, as if in sync", _end_alike),
         ),

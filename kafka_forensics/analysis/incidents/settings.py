@@ -70,16 +70,16 @@ def _risks(controls: list[PartitionControl], findings: list[Finding], moment: in
     first = controls[0]
     counts = {len(control.replica_assignment) for control in controls if control.replica_assignment}
     losses = tuple(sorted({one.kind for one in findings if one.kind in _LOSSES and "same_leader" not in one.evidence}))
-    found = []
+    risks = []
     if first.setting("unclean.leader.election.enable") == "true":
-        found.append(_Risk("unclean elections on", "unclean.leader.election.enable", "true", losses))
+        risks.append(_Risk("unclean elections on", "unclean.leader.election.enable", "true", losses))
     if first.setting("min.insync.replicas") == "1" and counts and min(counts) > 1:
         told = f"min.insync.replicas 1 with {_span(counts)} replicas"
-        found.append(_Risk(told, "min.insync.replicas", "1", losses))
+        risks.append(_Risk(told, "min.insync.replicas", "1", losses))
     if 1 in counts:
         damage = tuple(sorted({one.kind for one in findings if one.severity.rank >= Severity.ERROR.rank}))
-        found.append(_Risk("one replica only", "replication.factor", "1", damage))
-    return found + _short_retention(first.setting("retention.ms"), findings, moment)
+        risks.append(_Risk("one replica only", "replication.factor", "1", damage))
+    return risks + _short_retention(first.setting("retention.ms"), findings, moment)
 
 
 def _short_retention(retention: str | None, findings: list[Finding], moment: int | None) -> list[_Risk]:

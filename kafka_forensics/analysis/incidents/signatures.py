@@ -90,7 +90,7 @@ class Case:
 
     def facts(self, broker: int | str | None) -> ReplicaFacts | None:
         """The replica on a broker, None if it is not known."""
-        return next((one for one in self.replicas if one.broker == broker), None)
+        return next((replica_facts for replica_facts in self.replicas if replica_facts.broker == broker), None)
 
 
 class Weight(Enum):
@@ -168,20 +168,20 @@ def matches(case: Case, signatures: Iterable[Signature]) -> list[Finding]:
 
     Where something speaks against it and nothing but the musts for it, there is none.
     """
-    found: list[Finding | None] = []
+    findings: list[Finding | None] = []
     for signature in signatures:
-        answers = [(one, one.holds(case)) for one in signature.conditions if one.weight is Weight.MUST]
+        answers = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is Weight.MUST]
         if answers and all(answer for _, answer in answers):
-            found.append(_match(case, signature, answers))
-    return [one for one in found if one is not None]
+            findings.append(_match(case, signature, answers))
+    return [one for one in findings if one is not None]
 
 
 def _match(case: Case, signature: Signature, musts: list[tuple[Condition, Answer]]) -> Finding | None:
-    rest = [(one, one.holds(case)) for one in signature.conditions if one.weight is not Weight.MUST]
-    fits = [one.text for one, answer in (*musts, *rest) if answer and one.weight is not Weight.AGAINST]
-    against = [f"not so: {one.text}" for one, answer in rest if one.weight is Weight.EXPECTED and answer is False]
-    against += [one.text for one, answer in rest if one.weight is Weight.AGAINST and answer]
-    unknown = [one.text for one, answer in rest if answer is None]
+    rest = [(condition, condition.holds(case)) for condition in signature.conditions if condition.weight is not Weight.MUST]
+    fits = [condition.text for condition, answer in (*musts, *rest) if answer and condition.weight is not Weight.AGAINST]
+    against = [f"not so: {condition.text}" for condition, answer in rest if condition.weight is Weight.EXPECTED and answer is False]
+    against += [condition.text for condition, answer in rest if condition.weight is Weight.AGAINST and answer]
+    unknown = [condition.text for condition, answer in rest if answer is None]
     bounds = version_bounds(case.replicas, case.features)
     if signature.outgrown and signature.fixed_in and bounds and bounds[-1][0] >= _version(signature.fixed_in[-1]):
         against.append(f"{bounds[-1][1]}: Kafka {_dotted(bounds[-1][0])} or later"[:60])
@@ -221,14 +221,14 @@ def version_bounds(replicas: Sequence[ReplicaFacts], features: Mapping[str, int]
     A bound is of the broker that ran last; what went wrong may be older than an upgrade.
     """
     found: set[tuple[tuple[int, ...], str]] = set()
-    for one in replicas:
-        if one.replica.context.leader_epochs is not None or one.has_snapshots:
+    for replica_facts in replicas:
+        if replica_facts.replica.context.leader_epochs is not None or replica_facts.has_snapshots:
             found.add(((0, 11, 0), "leader epochs or producer snapshots"))
-        if one.has_partition_metadata:
+        if replica_facts.has_partition_metadata:
             found.add(((2, 8, 0), "partition.metadata"))
-        if one.meta_version is not None and one.meta_version >= 1:
+        if replica_facts.meta_version is not None and replica_facts.meta_version >= 1:
             found.add(((2, 8, 0), "meta.properties version 1"))
-        if one.broker_epoch is not None:
+        if replica_facts.broker_epoch is not None:
             found.add(((3, 7, 0), ".kafka_cleanshutdown with an epoch"))
     level = features.get("metadata.version", 0)
     release = max((release for first, release in _METADATA_VERSIONS if first <= level), default=None)

@@ -10,7 +10,7 @@ _UNLISTED: Final = ("partition_not_listed", "no_transactional_id")
 
 
 def _not_listed(case: Case) -> Answer:
-    return any(one.evidence.get("reason") in _UNLISTED for one in case.of("TXN_HANGING"))
+    return any(finding.evidence.get("reason") in _UNLISTED for finding in case.of("TXN_HANGING"))
 
 
 def _version_2(case: Case) -> Answer:
@@ -18,19 +18,21 @@ def _version_2(case: Case) -> Answer:
     return case.features.get("transaction.version", 0) >= 2 if case.features else None
 
 
-def _prepared(one: Finding) -> bool:
-    return str(one.evidence.get("coordinator_state", "")).startswith("Prepare")
+def _prepared(finding: Finding) -> bool:
+    return str(finding.evidence.get("coordinator_state", "")).startswith("Prepare")
 
 
 def _never_marked(case: Case) -> Answer:
     """A decision that the coordinator has not completed, long after, for want of a marker."""
-    return next((one for one in case.of("TXN_TORN") if one.evidence.get("reason") == "no_marker" and _prepared(one)), False)
+    return next(
+        (finding for finding in case.of("TXN_TORN") if finding.evidence.get("reason") == "no_marker" and _prepared(finding)), False
+    )
 
 
 def _torn(case: Case) -> Answer:
     """A transaction with markers that contradict its decision, or each other; a missing marker may be lost with the log's end."""
-    torn = [one for one in case.of("TXN_TORN") if one.evidence.get("reason") == "opposite_marker"]
-    disagreeing = [one for one in case.of("TXN_MARKERS_DISAGREE") if one.evidence.get("shown_as") == "aborted"]
+    torn = [finding for finding in case.of("TXN_TORN") if finding.evidence.get("reason") == "opposite_marker"]
+    disagreeing = [finding for finding in case.of("TXN_MARKERS_DISAGREE") if finding.evidence.get("shown_as") == "aborted"]
     return next(iter([*torn, *disagreeing]), False)
 
 

@@ -184,7 +184,7 @@ class Replay:
         events, state = known.history.events, known.state
         unknown = self._marks.after(known.stated)
         end = self._committed_end
-        uncommitted = None if end is None else next((one.offset for one in events if one.offset >= end), None)
+        uncommitted = None if end is None else next((event.offset for event in events if event.offset >= end), None)
         if uncommitted is not None and (unknown is None or uncommitted < unknown):
             unknown = uncommitted
         sure = unknown is None
@@ -348,7 +348,11 @@ class Replay:
             known.last_leader = event.state.leader
         if len(history.events) > MAX_EVENTS:
             half = MAX_EVENTS // 2
-            kept = [one for one in history.events[:half] if one.is_unclean or one.kind == "created"][: half // 2]
+            kept = [
+                partition_event
+                for partition_event in history.events[:half]
+                if partition_event.is_unclean or partition_event.kind == "created"
+            ][: half // 2]
             history.dropped_events += half - len(kept)
             history.events[:half] = kept
 

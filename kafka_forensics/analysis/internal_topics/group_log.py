@@ -221,13 +221,15 @@ class GroupReplay:
                     min([*behind, *([] if own is None else [own])], default=None),
                 )
             )
-        log.committed.sort(key=lambda one: (one.topic, one.partition, one.group))
+        log.committed.sort(
+            key=lambda committed_offset: (committed_offset.topic, committed_offset.partition, committed_offset.group)
+        )
         log.pending = [
             PendingCommit(key.group, key.topic or "", key.partition or 0, commit, record_offset, producer_id)
             for producer_id, pending in self._pending.items()
             for key, (commit, record_offset) in pending.items()
         ]
-        log.pending.sort(key=lambda one: one.record_offset)
+        log.pending.sort(key=lambda pending_commit: pending_commit.record_offset)
         self._finish_groups()
         return log
 
@@ -238,7 +240,7 @@ class GroupReplay:
             if group.kind != "classic":
                 group.members_count = len(self._members.get(group.group, ()))
                 group.state = None if group.members_count else "Empty"
-        for name in dict.fromkeys(one.group for one in self.log.committed):
+        for name in dict.fromkeys(committed_offset.group for committed_offset in self.log.committed):
             if name not in groups and len(groups) < MAX_KEYS:
                 groups[name] = Group(name, "simple", "Empty", 0)
         for group in groups.values():
@@ -252,7 +254,7 @@ def _text_of(key: GroupKey, commit: OffsetCommit) -> int:
 
 def _members_text(metadata: GroupMetadata | None) -> int:
     members = () if metadata is None else metadata.members
-    return sum(len(one.member_id) + len(one.client_id) + len(one.client_host) for one in members)
+    return sum(len(member.member_id) + len(member.client_id) + len(member.client_host) for member in members)
 
 
 def _note(doubts: dict[_Key, int], key: _Key, record_offset: int) -> None:

@@ -151,14 +151,14 @@ def combined(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatc
     if start_offset != NO_OFFSET:
         batches = (batch._replace(first_offset=max(batch.first_offset, start_offset)) for batch in batches)
     ordered = sorted(batch for batch in batches if batch.first_offset <= batch.last_offset)
-    found: list[StateBatch] = []
+    state_batches: list[StateBatch] = []
     for batch in _without_overlaps(ordered):
-        last = found[-1] if found else None
+        last = state_batches[-1] if state_batches else None
         if last is not None and last.last_offset + 1 == batch.first_offset and last[2:] == batch[2:]:
-            found[-1] = last._replace(last_offset=batch.last_offset)
+            state_batches[-1] = last._replace(last_offset=batch.last_offset)
         else:
-            found.append(batch)
-    return found
+            state_batches.append(batch)
+    return state_batches
 
 
 def _without_overlaps(ordered: Sequence[StateBatch]) -> Iterable[StateBatch]:

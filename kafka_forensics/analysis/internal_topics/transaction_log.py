@@ -129,10 +129,13 @@ class TransactionLogReplay:
         """The log as it was replayed; `known_partitions` are those that exist, as far as anything says."""
         log = self._log
         decided = [*self._decided, *self._pending.values()]
-        log.decisions = sorted(decided, key=lambda one: (one.log_partition, one.offset))
+        log.decisions = sorted(decided, key=lambda decision: (decision.log_partition, decision.offset))
         log.ids_of_producer = self._ids_of
         known = {one for one in (*known_partitions, *log.partitions) if one < MAX_PARTITIONS}
-        count = partition_count(max(known, default=-1) + 1, ((one.transactional_id, one.partition) for one in log.states.values()))
+        count = partition_count(
+            max(known, default=-1) + 1,
+            ((logged_state.transactional_id, logged_state.partition) for logged_state in log.states.values()),
+        )
         log.missing = sorted(set(range(count)) - set(log.partitions))
         return log
 

@@ -20,5 +20,9 @@ class Witnesses:
 
     def control(self, topic: str, partition: int, topic_id: str | None = None) -> PartitionControl | None:
         """The controller's last word on a partition, None if there is none, or only of another topic of that name."""
-        found = None if self.controller is None else self.controller.partitions.get((topic, partition))
-        return None if found is not None and topic_id is not None and found.topic_id != topic_id else found
+        partition_control = None if self.controller is None else self.controller.partitions.get((topic, partition))
+        return (
+            None
+            if partition_control is not None and topic_id is not None and partition_control.topic_id != topic_id
+            else partition_control
+        )

@@ -54,15 +54,15 @@ class LogChanges:
     lost_to: int | None = None
 
 
-def replica_at(one: Replica) -> ReplicaAt:
+def replica_at(replica: Replica) -> ReplicaAt:
     """The replica as a row of changes tells of it."""
-    context, epochs = one.context, lineage(one)
-    unread = one.read is Read.NONE
+    context, epochs = replica.context, lineage(replica)
+    unread = replica.read is Read.NONE
     return ReplicaAt(
         context.log_dir,
         context.topic_id,
-        None if unread else one.log_start_offset,
-        one.log_end_offset if one.end_is_known else None,
+        None if unread else replica.log_start_offset,
+        replica.log_end_offset if replica.end_is_known else None,
         context.high_watermark,
         epochs[-1].leader_epoch if epochs else None,
         len(context.segment_base_offsets),
@@ -85,7 +85,7 @@ def change(
     context = known.context
     if counts is not None:
         more |= {"batches": counts.batches, "records": counts.records, "bytes": counts.bytes}
-    before, after = (None if one is None else replica_at(one) for one in (old, new))
+    before, after = (None if replica is None else replica_at(replica) for replica in (old, new))
     place = context.topic, context.partition, context.broker, *between
     return Change(*place, kind, *offsets, before, after, **more)
 
@@ -93,7 +93,7 @@ def change(
 def log_changes(old: Replica, new: Replica, between: Between, reader: BatchReader) -> LogChanges:
     """What became of the log of one replica; of a compacted one all but what the cleaner took."""
     if Read.NONE in (old.read, new.read):
-        known = [one for one in (old, new) if one.read is not Read.NONE]
+        known = [replica for replica in (old, new) if replica.read is not Read.NONE]
         offsets = (known[0].log_start_offset, known[0].log_end_offset) if known else (0, 0)
         return LogChanges([change(ChangeKind.NOT_COMPARED, offsets, old, new, between, reason=UNREADABLE)])
     found = differences(old, new, reader)
@@ -143,17 +143,17 @@ class _Told:
     def end(self) -> None:
         """What was cut off at the end, and what was appended there."""
         old, new, result = self.old, self.new, self.result
-        replaced = [one for one in self.found if _took_its_place(one)]
+        replaced = [difference for difference in self.found if _took_its_place(difference)]
         fork = next(iter(replaced), None)
         if self._is_as_it_was_behind(replaced):
             result.lost_from, fork = replaced[0].offset, None
         if fork is not None:
             result.cut = fork.offset
-            result.lost_from = next((one.offset for one in self.found if one.kind == "content"), None)
+            result.lost_from = next((difference.offset for difference in self.found if difference.kind == "content"), None)
         elif not self.unread and new.log_end_offset < old.log_end_offset:
             result.cut = min(max(new.log_end_offset, old.log_start_offset), old.log_end_offset)
         if replaced and fork is None and result.cut is None:
-            result.lost_to = max(one.end_offset for one in replaced)
+            result.lost_to = max(difference.end_offset for difference in replaced)
         if fork is None and self.unread:
             return
         if result.cut is not None and result.lost_from is None and new.log_end_offset < old.log_end_offset:
@@ -172,8 +172,8 @@ class _Told:
         if not replaced or self.found.full or self.found.ranges_not_compared:
             return False
         common_end = min(self.old.log_end_offset, self.new.log_end_offset)
-        same_epochs = all(one.kind == "content" and one.epochs[0] == one.epochs[1] for one in replaced)
-        return same_epochs and max(one.end_offset for one in replaced) < common_end
+        same_epochs = all(difference.kind == "content" and difference.epochs[0] == difference.epochs[1] for difference in replaced)
+        return same_epochs and max(difference.end_offset for difference in replaced) < common_end
 
     def _cut(self, offsets: Range, fork: Difference | None) -> None:
         """Add the row of what went at the end."""
@@ -225,14 +225,14 @@ class _Told:
     def middle(self) -> None:
         """What changed under the same offsets."""
         limits = self.common_start, self.common_end
-        before = [one for one in self.found if one.offset < self.common_end]
+        before = [difference for difference in self.found if difference.offset < self.common_end]
         for (kind, reason), group in sorted(_sorted_out(before, self.new, self.reader).items()):
-            offsets = (group[0].offset, max(one.end_offset for one in group))
+            offsets = (group[0].offset, max(difference.end_offset for difference in group))
             self.row(kind, offsets, reason=reason, evidence={"batches_differing": len(group)})
         if self.old.state.unread or self.new.state.unread:
             return
         old_gaps, new_gaps = gaps(self.old), gaps(self.new)
-        rotten = [(one.offset, one.end_offset) for one in before if one.kind == "damaged"]
+        rotten = [(difference.offset, difference.end_offset) for difference in before if difference.kind == "damaged"]
         known = [*rotten, *old_gaps, *self.old.course.eaten.values()]
         for offsets, evidence in _clipped(without(sorted(self.new.course.eaten.values()), normalised(known)), limits):
             self.row(ChangeKind.DAMAGED, offsets, reason="framing", evidence=evidence)
@@ -266,9 +266,9 @@ def _ends_in_damage(replica: Replica) -> bool:
     return torn or state.continuity.damage_at_end is not None or state.continuity.bad_tail is not None
 
 
-def _took_its_place(one: Difference) -> bool:
+def _took_its_place(difference: Difference) -> bool:
     """Whether a batch stands where another was cut off: with other records, or with equal ones under another leader epoch."""
-    return one.kind == "content" or (one.kind == "reencoded" and one.epochs[0] != one.epochs[1])
+    return difference.kind == "content" or (difference.kind == "reencoded" and difference.epochs[0] != difference.epochs[1])
 
 
 def _epochs(replica: Replica, offsets: Range) -> tuple[int, ...]:
@@ -282,21 +282,27 @@ def _epochs(replica: Replica, offsets: Range) -> tuple[int, ...]:
 def _sorted_out(found: Iterable[Difference], new: Replica, reader: BatchReader) -> dict[tuple[ChangeKind, str], list[Difference]]:
     """Differences under the same offsets by what they are."""
     groups: dict[tuple[ChangeKind, str], list[Difference]] = {}
-    for one in found:
-        kind, reason = ChangeKind.REWRITTEN, one.kind
-        if one.kind == "damaged":
-            rotten_before, rotten = (row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (one.left, one.right))
-            if rotten or (not rotten_before and reader.undecodable(new, one.right)):
+    for difference in found:
+        kind, reason = ChangeKind.REWRITTEN, difference.kind
+        if difference.kind == "damaged":
+            rotten_before, rotten = (
+                row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED] for row in (difference.left, difference.right)
+            )
+            if rotten or (not rotten_before and reader.undecodable(new, difference.right)):
                 kind, reason = ChangeKind.DAMAGED, "batch"
             else:
                 reason = "repaired" if rotten_before else "unreadable"
-        groups.setdefault((kind, reason), []).append(one)
+        groups.setdefault((kind, reason), []).append(difference)
     return groups
 
 
 def gaps(replica: Replica) -> list[Range]:
     """Offsets that no batch covers, ascending."""
-    return sorted((one.start, one.end) for one in replica.course.irregularities if one.kind == "OFFSET_GAP")
+    return sorted(
+        (irregularity.start, irregularity.end)
+        for irregularity in replica.course.irregularities
+        if irregularity.kind == "OFFSET_GAP"
+    )
 
 
 def _clipped(ranges: Iterable[Range], limits: Range) -> list[tuple[Range, dict[str, Any]]]:

@@ -96,7 +96,7 @@ def committed_gone(
             continue
         high_watermark, witness = known
         end = high_watermark if one.end is None else min(high_watermark, one.end)
-        expired = max((each.log_start_offset for each in newer.replicas), default=0)
+        expired = max((replica.log_start_offset for replica in newer.replicas), default=0)
         start = max(one.start, expired)
         if start >= end:
             continue
@@ -114,9 +114,9 @@ def committed_gone(
 def _held_before(group: Sequence[_Piece], older: Sequence[Replica], reader: BatchReader) -> list[int | str]:
     """The brokers whose older logs held what is gone: those it went from, and others that held all of it."""
     gone: dict[int | str, list[Range]] = {}
-    for one in group:
-        gone.setdefault(one.went.old.broker, []).append(one.offsets)
-    logs = {one.went.old.broker: one.went.old for one in group}
+    for piece in group:
+        gone.setdefault(piece.went.old.broker, []).append(piece.offsets)
+    logs = {piece.went.old.broker: piece.went.old for piece in group}
 
     def holds_all(other: Replica) -> bool:
         for broker, ranges in gone.items():
@@ -125,7 +125,7 @@ def _held_before(group: Sequence[_Piece], older: Sequence[Replica], reader: Batc
                 return False
         return True
 
-    return [one.broker for one in older if one.broker in gone or holds_all(one)]
+    return [replica.broker for replica in older if replica.broker in gone or holds_all(replica)]
 
 
 def _with_holders(row: Change, end: int, pieces: list[tuple[Range, tuple[int | str, ...]]]) -> Change:
@@ -137,7 +137,7 @@ def _with_holders(row: Change, end: int, pieces: list[tuple[Range, tuple[int | s
     lost = [offsets for offsets, holders in pieces if not holders]
     evidence = dict(row.evidence)
     if not every and len(lost) < len(pieces):
-        evidence["in_parts_on"] = list(dict.fromkeys(each for _, holders in pieces for each in holders))
+        evidence["in_parts_on"] = list(dict.fromkeys(holder for _, holders in pieces for holder in holders))
         evidence["lost"] = [list(each) for each in lost[:_RANGES_TOLD]]
         evidence["lost_offsets"] = sum(high - low for low, high in lost)
     return replace(row, committed_end=end, held_by=every, evidence=evidence)
@@ -148,8 +148,8 @@ def _pieces(
 ) -> list[tuple[Range, tuple[int | str, ...]]]:
     """The parts of `offsets` that the older log has, in order, each with the brokers whose newer logs hold all of it."""
     turns = [(place, _GAP, begins) for gap in gaps(old) for place, begins in zip(gap, (True, False), strict=True)]
-    for index, each in enumerate(newer):
-        for low, high in _held(old, each, offsets, reader):
+    for index, replica in enumerate(newer):
+        for low, high in _held(old, replica, offsets, reader):
             turns += [(low, index, True), (high, index, False)]
     open_there: set[int] = set()
     found: list[tuple[Range, tuple[int | str, ...]]] = []
@@ -172,12 +172,12 @@ def _held(old: Replica, new: Replica, offsets: Range, reader: BatchReader) -> Ra
     clipped = ((max(run.start_offset, start), min(run.end_offset, end)) for run in new.state.continuity.runs)
     parts = normalised(clipped)
     found = differences(old, new, reader)
-    others = [one for one in found if one.kind == "content"]
+    others = [difference for difference in found if difference.kind == "content"]
     if not others:
         return parts
-    same_epochs = all(one.epochs[0] == one.epochs[1] for one in others)
+    same_epochs = all(difference.epochs[0] == difference.epochs[1] for difference in others)
     goes_on = same_epochs and not found.full and not found.ranges_not_compared
-    end_of_others = max(one.end_offset for one in others) if goes_on else max(end, others[0].offset)
+    end_of_others = max(difference.end_offset for difference in others) if goes_on else max(end, others[0].offset)
     return without(parts, [(others[0].offset, end_of_others)])
 
 
@@ -189,12 +189,12 @@ def _finding(
     between: Between,
     changes: list[Change],
 ) -> Finding:
-    gone = normalised(one.offsets for one in group)
-    committed = max(group, key=lambda one: one.high_watermark)
-    brokers = list(dict.fromkeys(broker for one in group for broker in one.went.brokers))
+    gone = normalised(piece.offsets for piece in group)
+    committed = max(group, key=lambda piece: piece.high_watermark)
+    brokers = list(dict.fromkeys(broker for piece in group for broker in piece.went.brokers))
     context = group[0].went.old.context
     place = Place(context.topic, context.partition, offset_start=gone[0][0], offset_end=gone[-1][1])
-    ids = {one.went.old.context.topic_id for one in group} | {one.context.topic_id for one in newer.replicas}
+    ids = {piece.went.old.context.topic_id for piece in group} | {replica.context.topic_id for replica in newer.replicas}
     evidence: dict[str, Any] = {
         "from_snapshot": between.older,
         "to_snapshot": between.newer,
@@ -202,7 +202,7 @@ def _finding(
         "missing": sum(end - start for start, end in gone),
         "high_watermark": committed.high_watermark,
         "witness": committed.witness,
-        "replaced_by": sorted({each for one in group if (each := changes[one.went.row].replaced_by) is not None}),
+        "replaced_by": sorted({each for piece in group if (each := changes[piece.went.row].replaced_by) is not None}),
         "held_before": held_before,
         "premises": [
             f"{committed.witness} in snapshot {between.older}",

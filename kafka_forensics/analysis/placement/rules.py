@@ -101,8 +101,10 @@ class Placement:
     def is_plain(self) -> bool:
         """Whether there is nothing to tell: one hash over all partitions fits all along, and no key was seen in two of them."""
         known = all(
-            one.rule.partitioner in _HASHES and one.rule.partition_count >= self.partition_count and one.share >= _LEAST_SHARE
-            for one in self.stretches
+            stretch.rule.partitioner in _HASHES
+            and stretch.rule.partition_count >= self.partition_count
+            and stretch.share >= _LEAST_SHARE
+            for stretch in self.stretches
         )
         return known and len(self.stretches) < 2 and not self.scattered_keys
 
@@ -125,7 +127,7 @@ def judge_topic(topic: str, partitions: Mapping[int, PartitionKeys], partition_c
 
 
 def _keyless_share(partitions: Mapping[int, PartitionKeys]) -> dict[int, int]:
-    keyless = {number: one.records * one.keyless / one.looked_at for number, one in partitions.items() if one.looked_at}
+    keyless = {number: keys.records * keys.keyless / keys.looked_at for number, keys in partitions.items() if keys.looked_at}
     total = sum(keyless.values())
     return {number: round(100 * each / total) for number, each in sorted(keyless.items())} if total else {}
 
@@ -144,9 +146,9 @@ class _Keys:
     def of(cls, partitions: Mapping[int, PartitionKeys]) -> "_Keys":
         most = max(_LEAST_OF_A_PARTITION, MOST_OF_A_TOPIC // len(partitions))
         spread = 1 + (most * len(partitions) - 1) // MOST_OF_A_TOPIC
-        samples = {number: thinned(one.samples, most) for number, one in sorted(partitions.items())[::spread]}
+        samples = {number: thinned(keys.samples, most) for number, keys in sorted(partitions.items())[::spread]}
         rows = np.concatenate(list(samples.values()), axis=1)
-        numbers = np.repeat(np.array(list(samples), np.int64), [one.shape[1] for one in samples.values()])
+        numbers = np.repeat(np.array(list(samples), np.int64), [sample.shape[1] for sample in samples.values()])
         return cls(numbers, *(rows[KeySampleColumn[name]] for name in ("OFFSET", "TIMESTAMP", "MURMUR2", "CRC32")))
 
     @property
@@ -240,11 +242,11 @@ class _Rules:
         if found and not _one_partition_then(found):
             self._prior[[rule.partition_count == 1 for rule in self._rules]] = -np.inf
             found = self._found()
-        counts = [one.rule.partition_count for one, _ in found]
+        counts = [stretch.rule.partition_count for stretch, _ in found]
         if counts != sorted(counts):
             return [], []  # partitions are never taken away, so times are not those of appending
         changes = [self._where(before, after) for (_, before), (_, after) in itertools.pairwise(found)]
-        return [one for one, _ in found], changes
+        return [stretch for stretch, _ in found], changes
 
     def _found(self) -> "list[tuple[Stretch, Hits]]":
         """Stretches of different rules, each with where its rule is right; none if of one too little was seen to say.
@@ -254,7 +256,7 @@ class _Rules:
         has_times = bool((self._keys.timestamp >= 0).any())
         cuts = self._cuts(0, self._keys.size, _MOST_CHANGES) if has_times else []
         found = self._between([0, *cuts, self._keys.size])
-        vague = any(one.share < _LEAST_SHARE for one, _ in found)
+        vague = any(stretch.share < _LEAST_SHARE for stretch, _ in found)
         return self._between([0, self._keys.size]) if cuts and vague else found
 
     def _between(self, edges: list[int]) -> "list[tuple[Stretch, Hits]]":
@@ -343,10 +345,12 @@ def placement_finding(placement: Placement, looked_at: Mapping[int, PartitionKey
         "agreeing_percent": None,
         "elsewhere_percent": None,
         "partitions": placement.partition_count,
-        "records_looked_at": sum(one.looked_at for one in looked_at.values()),
+        "records_looked_at": sum(keys.looked_at for keys in looked_at.values()),
         "keys_looked_at": placement.keys,
         "keys_in_several_partitions": placement.scattered_keys or None,
-        "examples": [{"first_offsets": {str(at): offset for at, offset in one.offsets.items()}} for one in placement.scattered],
+        "examples": [
+            {"first_offsets": {str(at): offset for at, offset in scattered.offsets.items()}} for scattered in placement.scattered
+        ],
         "changes": list(_changes(placement)),
         "keyless_percent": {str(number): share for number, share in list(placement.keyless_share.items())[:_LISTED]},
         "premises": [f"number of partitions: {count_witness}", "the first records of some batches were looked at"],

@@ -40,7 +40,7 @@ class EpochBumps:
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         rows = np.flatnonzero(plain & good & (epoch > 0) & (columns[BatchColumn.BASE_SEQUENCE] == 0))
         for row in rows[: BUMPS_KEPT - len(self.kept)]:
-            producer_id, producer_epoch, base, last = (int(columns[each, row]) for each in _FACTS)
+            producer_id, producer_epoch, base, last = (int(columns[column, row]) for column in _FACTS)
             self.kept.append(EpochBump(producer_id, producer_epoch, base, last))
 
     def merge(self, right: "EpochBumps") -> None:

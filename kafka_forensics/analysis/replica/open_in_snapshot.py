@@ -13,7 +13,10 @@ OPEN_KEPT: Final = 1 << 10
 
 def snapshot_open(entries: Sequence[ProducerEntry]) -> list[OpenTransaction]:
     """The transactions that a snapshot holds open, without a place in the log."""
-    return [OpenTransaction.of_snapshot(one) for one in sorted(entries, key=lambda one: one.current_txn_first_offset)[:OPEN_KEPT]]
+    return [
+        OpenTransaction.of_snapshot(entry)
+        for entry in sorted(entries, key=lambda entry: entry.current_txn_first_offset)[:OPEN_KEPT]
+    ]
 
 
 def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], snapshot_offset: int) -> list[OpenTransaction]:
@@ -24,5 +27,7 @@ def forgotten_transactions(replica: Replica, entries: Sequence[ProducerEntry], s
     """
     if snapshot_offset < replica.log_start_offset or not replica.end_is_known:
         return []
-    gone = [one for one in entries if one.current_txn_first_offset < replica.log_start_offset]
-    return [OpenTransaction.of_snapshot(one) for one in gone[:OPEN_KEPT] if not replica.state.transactions.knows(one.producer_id)]
+    gone = [entry for entry in entries if entry.current_txn_first_offset < replica.log_start_offset]
+    return [
+        OpenTransaction.of_snapshot(entry) for entry in gone[:OPEN_KEPT] if not replica.state.transactions.knows(entry.producer_id)
+    ]

@@ -73,7 +73,7 @@ class RecoveryFold:
 
     def _look(self, chunk: BatchChunk) -> None:
         """Note the first place of the chunk at which recovery ends, if there is one."""
-        found = [(one.position, _check(one)) for one in chunk.damage if _ends_recovery(one)]
+        found = [(damage.position, _check(damage)) for damage in chunk.damage if _ends_recovery(damage)]
         columns = chunk.columns
         relative = columns[BatchColumn.LAST_OFFSET] - self._segment
         if relative.size and (int(relative.max()) > MAX_RELATIVE_OFFSET or int(relative.min()) < 0):
@@ -102,23 +102,23 @@ class RecoveryFold:
         self._last_offset = self._last_offset if right._last_offset is None else right._last_offset
 
 
-def _ends_recovery(one: Damage) -> bool:
+def _ends_recovery(damage: Damage) -> bool:
     """Whether Kafka's recovery stops at this damage: it takes any magic byte from 2 to 127 for 2, all others for legacy."""
-    if one.kind == "BATCH_MAGIC_REGRESSION":
-        return "crc_is_right_as_magic" in one.detail
-    if one.kind == "BATCH_MAGIC_UNKNOWN":
-        return int(str(one.detail.get("magic", 0))) > 127
-    return one.kind in _ENDING
+    if damage.kind == "BATCH_MAGIC_REGRESSION":
+        return "crc_is_right_as_magic" in damage.detail
+    if damage.kind == "BATCH_MAGIC_UNKNOWN":
+        return int(str(damage.detail.get("magic", 0))) > 127
+    return damage.kind in _ENDING
 
 
-def _check(one: Damage) -> int:
+def _check(damage: Damage) -> int:
     """Number of the check that ends the walk there."""
-    detail = one.detail
-    if one.kind == "SEG_ZERO_TAIL":
-        return LENGTH_TOO_SMALL if one.size_in_bytes > _HEADER_UP_TO_MAGIC else HEADER_CUT
-    if one.kind == "SEG_TORN_TAIL" and detail.get("reason") == "header":
+    detail = damage.detail
+    if damage.kind == "SEG_ZERO_TAIL":
+        return LENGTH_TOO_SMALL if damage.size_in_bytes > _HEADER_UP_TO_MAGIC else HEADER_CUT
+    if damage.kind == "SEG_TORN_TAIL" and detail.get("reason") == "header":
         return HEADER_CUT
-    if one.kind == "SEG_TORN_TAIL" or detail.get("runs_past_end"):
+    if damage.kind == "SEG_TORN_TAIL" or detail.get("runs_past_end"):
         return BATCH_BEYOND_FILE
     declared = detail.get("declared_length")
     if isinstance(declared, int) and declared < _SMALLEST_LENGTH:

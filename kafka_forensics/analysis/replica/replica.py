@@ -80,7 +80,7 @@ class ReplicaState:
         self.framing.step(chunk, seen)
         self.recovery.step(written, seen if written is chunk else None)
         self.continuity.step(chunk.columns, chunk.damage, seen)
-        if any(one.kind in _LOSING for one in chunk.damage):
+        if any(damage.kind in _LOSING for damage in chunk.damage):
             self.producers.damage()
             self.transactions.damage()
         if chunk.rows == 0:
@@ -171,8 +171,10 @@ class Replica:
     def __post_init__(self) -> None:
         """Look up once what rules ask for every segment, gap and entry."""
         bad = self.state.bad_entries
-        self.entries_beyond = Counter((one.segment, one.file_kind) for one in bad if one.reason == "beyond_log")
-        self.gap_starts = frozenset(one.start for one in self.course.irregularities if one.kind == "OFFSET_GAP")
+        self.entries_beyond = Counter((entry.segment, entry.file_kind) for entry in bad if entry.reason == "beyond_log")
+        self.gap_starts = frozenset(
+            irregularity.start for irregularity in self.course.irregularities if irregularity.kind == "OFFSET_GAP"
+        )
 
     @property
     def broker(self) -> int | str:
@@ -200,26 +202,38 @@ class Replica:
     def in_doubt(self) -> list[Misplaced]:
         """Batches whose base offset contradicts both their neighbours, as the log was folded."""
         runs = self.state.continuity.runs
-        found = [
-            Misplaced(*one.run.last_place, one.end - one.start, one.run.start_offset, one.start, one.start)
-            for one in self.course.irregularities
-            if one.kind == "OFFSET_DISCONTINUITY" and one.run.batches == 1
+        misplaceds = [
+            Misplaced(
+                *irregularity.run.last_place,
+                irregularity.end - irregularity.start,
+                irregularity.run.start_offset,
+                irregularity.start,
+                irregularity.start,
+            )
+            for irregularity in self.course.irregularities
+            if irregularity.kind == "OFFSET_DISCONTINUITY" and irregularity.run.batches == 1
         ]
         if self.context.compacted:
-            found += out_of_line(runs)
-        known = {one.place for one in self.misplaced}
-        return [one for one in {one.place: one for one in found}.values() if one.place not in known]
+            misplaceds += out_of_line(runs)
+        known = {misplaced.place for misplaced in self.misplaced}
+        return [
+            misplaced
+            for misplaced in {misplaced.place: misplaced for misplaced in misplaceds}.values()
+            if misplaced.place not in known
+        ]
 
     def last_in_doubt(self) -> Misplaced | None:
         """The last batch of the log, if it does not begin where the one before it ends, nor where its own end was put right."""
         if not self.end_is_known or self.state.continuity.damage_at_end or self.state.continuity.bad_tail:
             return None
         last = last_in_doubt(self.state.continuity.runs)
-        return None if last is None or last.place in {one.place for one in self.misplaced} else last
+        return None if last is None or last.place in {misplaced.place for misplaced in self.misplaced} else last
 
     def written_end(self, segment: int, end: int) -> int:
         """Offset that Kafka reads behind the last batch of a segment, whose batches end at `end`."""
-        last = next((one for one in self.misplaced if one.segment == segment and one.end_offset == end), None)
+        last = next(
+            (misplaced for misplaced in self.misplaced if misplaced.segment == segment and misplaced.end_offset == end), None
+        )
         return end if last is None else last.written + last.offsets
 
     def covers(self, start: int, end: int) -> bool:
@@ -231,7 +245,7 @@ class Replica:
 def kept_from(start: int, holders: Sequence[Replica]) -> int:
     """First offset from `start` on that a log of `holders`, which are not none, still has to give: what lies below the log start of
     all of them was deleted."""
-    return max(start, min(one.log_start_offset for one in holders))
+    return max(start, min(replica.log_start_offset for replica in holders))
 
 
 def whole(context: ReplicaContext, state: ReplicaState, misplaced: tuple[Misplaced, ...] = ()) -> Replica:

@@ -39,9 +39,11 @@ def with_absent_members(replicas: list[Replica], findings: list[Finding], reader
     if control is None:
         empty = [] if any(each.kind in _LOST_ALREADY for each in findings) else _empty(replicas)
         told = [_suspected(replicas, row) for row in absent if not (row.is_deleted or row.is_set_aside)]
-        told += [_suspected_empty(replicas, each) for each in empty]
+        told += [_suspected_empty(replicas, replica) for replica in empty]
         counted = {each.place.broker for each in told if each is not None}
-        if not any(each.context.live for each in replicas):  # of running brokers one lags behind another's checkpoint all the time
+        if not any(
+            replica.context.live for replica in replicas
+        ):  # of running brokers one lags behind another's checkpoint all the time
             findings = [each if each.place.broker in counted else _with_committed(replicas, each) for each in findings]
     else:
         told = [_member(replicas, row, control, reader) for row in absent]
@@ -52,23 +54,23 @@ def with_absent_members(replicas: list[Replica], findings: list[Finding], reader
 
 def _at_risk(holding: Sequence[Replica]) -> _AtRisk | None:
     """What `holding` hold, up to the highest of their watermarks; where none is known, all of it."""
-    start = min((each.log_start_offset for each in holding), default=0)
-    ends = [(min(each.context.high_watermark or 0, each.log_end_offset), number) for number, each in enumerate(holding)]
+    start = min((replica.log_start_offset for replica in holding), default=0)
+    ends = [(min(replica.context.high_watermark or 0, replica.log_end_offset), number) for number, replica in enumerate(holding)]
     end, best = max(ends, key=lambda row: row[0], default=(0, 0))
     witness = None
     if end > start:
         witness = f"replication-offset-checkpoint of broker {holding[best].broker}"
     else:
-        end = max((each.log_end_offset for each in holding), default=0)
+        end = max((replica.log_end_offset for replica in holding), default=0)
     if end <= start:
         return None
-    return _AtRisk(start, end, witness, [each.broker for each in holding if each.log_end_offset >= end])
+    return _AtRisk(start, end, witness, [replica.broker for replica in holding if replica.log_end_offset >= end])
 
 
 def _member(replicas: list[Replica], row: ExpectedReplica, control: PartitionControl, reader: BatchReader) -> Finding | None:
     """`LRS_RISK` or `ISR_MEMBER_MISSING_COMMITTED` of a replica without a directory that the controllers' log may elect."""
     members = electable(control)
-    holding = [each for each in replicas if each.context.node != row.node]
+    holding = [replica for replica in replicas if replica.context.node != row.node]
     risk = _at_risk(holding)
     if row.node not in members or risk is None or not _older_than_control(holding, risk, control, reader):
         return None
@@ -111,7 +113,7 @@ def _older_than_control(holding: Sequence[Replica], risk: _AtRisk, control: Part
     """Whether the first of the records is not newer than the copy of the controllers' log, which else says nothing of them."""
     if control.as_of_ms is None:
         return False
-    holder = next(each for each in holding if each.broker in risk.held_by)
+    holder = next(replica for replica in holding if replica.broker in risk.held_by)
     first = next((run for run in holder.state.continuity.runs if run.end_offset > risk.start), None)
     if first is None:
         return False
@@ -123,18 +125,18 @@ def _older_than_control(holding: Sequence[Replica], risk: _AtRisk, control: Part
 def _empty(replicas: list[Replica]) -> list[Replica]:
     """Replicas whose directory is there and whose log never held anything, as far as it shows."""
     return [
-        each
-        for each in replicas
-        if each.end_is_known
-        and each.log_start_offset == each.log_end_offset == 0
-        and not each.state.framing.batches
-        and not each.state.framing.bytes_damaged
+        replica
+        for replica in replicas
+        if replica.end_is_known
+        and replica.log_start_offset == replica.log_end_offset == 0
+        and not replica.state.framing.batches
+        and not replica.state.framing.bytes_damaged
     ]
 
 
 def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
     """`EMPTY_REPLICA_MAY_LEAD` of a replica without a directory, where nothing says who is in sync."""
-    risk = _at_risk([each for each in replicas if each.broker != row.broker])
+    risk = _at_risk([replica for replica in replicas if replica.broker != row.broker])
     if risk is None or risk.witness is None:
         return None
     evidence: dict[str, Any] = _evidence(risk) | {"absent": True, "premises": [*_premises(row, risk), _NO_ISR]}
@@ -146,7 +148,7 @@ def _suspected(replicas: list[Replica], row: ExpectedReplica) -> Finding | None:
 
 def _suspected_empty(replicas: list[Replica], empty: Replica) -> Finding | None:
     """The same of a replica whose log is empty: a warning, since one that never copied anything looks so, too."""
-    risk = _at_risk([each for each in replicas if each is not empty])
+    risk = _at_risk([replica for replica in replicas if replica is not empty])
     if risk is None or risk.witness is None:
         return None
     premises = [f"the log of broker {empty.broker} is empty", f"committed up to {risk.end}: {risk.witness}", _NO_ISR]
@@ -160,7 +162,7 @@ def _with_committed(replicas: list[Replica], lags: Finding) -> Finding:
     disks were replaced by an older copy of theirs, looks the same."""
     if lags.kind != "REPLICA_LAGS" or lags.place.offset_start is None:
         return lags
-    risk = _at_risk([each for each in replicas if each.broker != lags.place.broker])
+    risk = _at_risk([replica for replica in replicas if replica.broker != lags.place.broker])
     committed = 0 if risk is None or risk.witness is None else risk.end - lags.place.offset_start
     return lags if committed <= 0 else replace(lags, evidence=lags.evidence | {"committed": committed})
 

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 def is_compacted(*replicas: "Replica") -> bool:
     """Whether any of the replicas is known as compacted: a cleaner lists nothing else, and not to know of one proves nothing."""
-    return any(one.context.compacted for one in replicas)
+    return any(replica.context.compacted for replica in replicas)
 
 
 def replicas_disagree(replicas: "list[Replica]") -> str | None:
     """Who knows the partition as compacted and who does not, as a premise; None where all say the same."""
-    knowing = [one.broker for one in replicas if one.context.compacted]
-    others = [one.broker for one in replicas if not one.context.compacted]
+    knowing = [replica.broker for replica in replicas if replica.context.compacted]
+    others = [replica.broker for replica in replicas if not replica.context.compacted]
     if not knowing or not others:
         return None
     return f"compacted by what is known of {_named(knowing)}; nothing says so of {_named(others)}"

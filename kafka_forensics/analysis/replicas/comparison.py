@@ -37,15 +37,15 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     result = Comparison(Agreement("identical"), [], high_watermark, witness)
     if len(replicas) < 2:
         return result
-    result.agreement.common_end_offset = min(one.log_end_offset for one in replicas)
+    result.agreement.common_end_offset = min(replica.log_end_offset for replica in replicas)
     pairs = {(i, j): differences(replicas[i], replicas[j], reader) for i, j in combinations(range(len(replicas)), 2)}
-    conflicts = {pair: [one for one in found if one.kind == "content"] for pair, found in pairs.items()}
+    conflicts = {pair: [difference for difference in found if difference.kind == "content"] for pair, found in pairs.items()}
     result.unlike = [pair for pair, found in pairs.items() if found.unlike]
     result.conflicts = forked = {pair: found for pair, found in conflicts.items() if found}
     result.findings += _damaged(replicas, pairs, reader, forked)
     result.findings += _headers(replicas, pairs)
     result.findings += _reencoded(replicas, pairs)
-    ends = {one.log_end_offset for one in replicas}
+    ends = {replica.log_end_offset for replica in replicas}
     loss = None if forked else trailing_epoch_loss(replicas)
     if forked:
         forks, epochs, first = fork_findings(replicas, forked)
@@ -64,11 +64,11 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     elif loss is not None:
         result.findings.append(loss)
         result.agreement.kind = "prefix"
-    elif any(one.state.unread for one in replicas):
+    elif any(replica.state.unread for replica in replicas):
         result.agreement = Agreement("not_compared")
     elif is_compacted(*replicas):
         result.agreement.kind = "compacted"
-    elif any(one.kind in ("damaged", "header") for found in pairs.values() for one in found):
+    elif any(difference.kind in ("damaged", "header") for found in pairs.values() for difference in found):
         result.agreement.kind = "content"
         result.agreement.common_end_offset = min(found[0].offset for found in pairs.values() if found)
     elif _some_missing(replicas):
@@ -84,16 +84,16 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
 
 def _records_named(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
     """`forks`; different records of one leader epoch with `record_offset`, the first of them in the first batches that differ."""
-    for one in forks:
-        if one.kind == "SAME_EPOCH_DIVERGENCE":
-            first = [(pair, found[0]) for pair, found in conflicts.items() if found[0].offset == one.evidence["offset"]]
+    for fork in forks:
+        if fork.kind == "SAME_EPOCH_DIVERGENCE":
+            first = [(pair, found[0]) for pair, found in conflicts.items() if found[0].offset == fork.evidence["offset"]]
             known = [
-                reader.first_unlike(replicas[i], each.left, replicas[j], each.right)
-                for (i, j), each in first
-                if each.epochs[0] == each.epochs[1]
+                reader.first_unlike(replicas[i], difference.left, replicas[j], difference.right)
+                for (i, j), difference in first
+                if difference.epochs[0] == difference.epochs[1]
             ]
             offset = min((offset for offset in known if offset is not None), default=None)
-            one.evidence.update({} if offset is None else {"record_offset": offset})
+            fork.evidence.update({} if offset is None else {"record_offset": offset})
     return forks
 
 
@@ -109,20 +109,20 @@ def _tell_unread(result: Comparison, ranges: int) -> None:
 
 def _some_missing(replicas: list[Replica]) -> bool:
     """Whether a replica has a hole, in good order or eaten by damage, where another has batches."""
-    for one in replicas:
-        holes = [(gap.start, gap.end) for gap in one.course.irregularities if gap.kind == "OFFSET_GAP"]
-        holes += list(one.course.eaten.values())
-        if any(other.covers(start, end) for start, end in holes for other in replicas if other is not one):
+    for replica in replicas:
+        holes = [(gap.start, gap.end) for gap in replica.course.irregularities if gap.kind == "OFFSET_GAP"]
+        holes += list(replica.course.eaten.values())
+        if any(other.covers(start, end) for start, end in holes for other in replicas if other is not replica):
             return True
     return False
 
 
 def _high_watermark(replicas: list[Replica]) -> tuple[int | None, str | None]:
     """The largest checkpointed high watermark: a lower bound for the log it was read with."""
-    known = [one for one in replicas if one.context.high_watermark]
+    known = [replica for replica in replicas if replica.context.high_watermark]
     if not known:
         return None, None
-    best = max(known, key=lambda one: one.context.high_watermark or 0)
+    best = max(known, key=lambda replica: replica.context.high_watermark or 0)
     return best.context.high_watermark, f"replication-offset-checkpoint of broker {best.broker}"
 
 
@@ -133,16 +133,16 @@ def _damaged(
     such batch, with the majority's view."""
     bad: dict[tuple[int, int], dict[str, Any]] = {}
     for (i, j), found in pairs.items():
-        for one in found:
-            if one.kind != "damaged":
+        for difference in found:
+            if difference.kind != "damaged":
                 continue
-            rotten = [row for row in (one.left, one.right) if row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED]]
-            for side, other, row in ((i, j, one.left), (j, i, one.right)):
+            rotten = [row for row in (difference.left, difference.right) if row[BatchColumn.CRC] != row[BatchColumn.CRC_COMPUTED]]
+            for side, other, row in ((i, j, difference.left), (j, i, difference.right)):
                 if any(row is each for each in rotten) or (not rotten and reader.undecodable(replicas[side], row)):
                     offset = int(row[BatchColumn.BASE_OFFSET])
                     kind = "rot" if rotten else "undecodable"
                     entry = bad.setdefault((side, offset), {"row": row, "kind": kind, "against": {}})
-                    entry["against"].setdefault(other, []).append(one.right if row is one.left else one.left)
+                    entry["against"].setdefault(other, []).append(difference.right if row is difference.left else difference.left)
     findings = []
     for (side, offset), entry in sorted(bad.items()):
         row, end = entry["row"], int(entry["row"][BatchColumn.LAST_OFFSET]) + 1
@@ -172,10 +172,10 @@ def _headers(replicas: list[Replica], pairs: dict[tuple[int, int], Differences])
     """Batches with equal bytes under the CRC but another epoch in the header: who stands alone with his."""
     votes: dict[int, dict[int, Any]] = {}
     for (i, j), found in pairs.items():
-        for one in found:
-            if one.kind == "header" and one.epochs[0] != one.epochs[1]:
-                rows = votes.setdefault(one.offset, {})
-                rows[i], rows[j] = one.left, one.right
+        for difference in found:
+            if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:
+                rows = votes.setdefault(difference.offset, {})
+                rows[i], rows[j] = difference.left, difference.right
     findings = []
     for offset, rows in sorted(votes.items()):
         epochs: dict[int, list[int]] = {}
@@ -202,7 +202,7 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
     """Batches whose bytes differ and whose records do not: harmless, one finding a pair."""
     findings = []
     for (i, j), found in sorted(pairs.items()):
-        same = [one for one in found if one.kind == "reencoded"]
+        same = [difference for difference in found if difference.kind == "reencoded"]
         if same:
             place = replace(_partition(replicas), offset_start=same[0].offset, offset_end=same[-1].end_offset)
             evidence = {"brokers": [replicas[i].broker, replicas[j].broker], "batches": found.counts["reencoded"]}
@@ -213,15 +213,15 @@ def _reencoded(replicas: list[Replica], pairs: dict[tuple[int, int], Differences
 def _lagging(replicas: list[Replica], forked: Conflicts) -> list[Finding]:
     """Replicas that are a strict prefix of another and fork from none; a longer copy that forks from a third is no good advice."""
     findings = []
-    longest = max(one.log_end_offset for one in replicas)
+    longest = max(replica.log_end_offset for replica in replicas)
     parted_ones = {index for pair in forked for index in pair}
-    for index, one in enumerate(replicas):
-        if one.log_end_offset >= longest or not one.end_is_known or index in parted_ones:
+    for index, replica in enumerate(replicas):
+        if replica.log_end_offset >= longest or not replica.end_is_known or index in parted_ones:
             continue
-        longer = [k for k, other in enumerate(replicas) if other.log_end_offset > one.log_end_offset]
-        start = kept_from(one.log_end_offset, [replicas[k] for k in longer])
-        place = one.context.place(offset_start=min(start, longest), offset_end=longest)
-        evidence: dict[str, Any] = {"behind": longest - one.log_end_offset, "leader_end": longest}
+        longer = [k for k, other in enumerate(replicas) if other.log_end_offset > replica.log_end_offset]
+        start = kept_from(replica.log_end_offset, [replicas[k] for k in longer])
+        place = replica.context.place(offset_start=min(start, longest), offset_end=longest)
+        evidence: dict[str, Any] = {"behind": longest - replica.log_end_offset, "leader_end": longest}
         evidence["held_by"] = [replicas[k].broker for k in longer if k not in parted_ones]
         if parted_ones.intersection(longer):
             evidence["in_conflict"] = [replicas[k].broker for k in longer if k in parted_ones]
@@ -286,15 +286,15 @@ def _cut_back(replicas: list[Replica], found: Finding) -> Finding:
     leader epoch that this log does not know begins at its end or before."""
     if found.kind != "INDEX_MISMATCH" or not found.evidence.get("behind_log_end"):
         return found
-    one = next(each for each in replicas if each.context.log_dir == found.place.log_dir and each.broker == found.place.broker)
-    end = one.log_end_offset
+    replica = next(each for each in replicas if each.context.log_dir == found.place.log_dir and each.broker == found.place.broker)
+    end = replica.log_end_offset
     told = any(
-        entry.leader_epoch > last_epoch(one) and entry.start_offset <= end
+        entry.leader_epoch > last_epoch(replica) and entry.start_offset <= end
         for other in replicas
         for entry in lineage(other)
-        if other is not one
+        if other is not replica
     )
-    if not told or (one.context.high_watermark or 0) > end:
+    if not told or (replica.context.high_watermark or 0) > end:
         return found
     return replace(found, severity=Severity.INFO, evidence=found.evidence | {"harmless_if": CUT_BACK})
 
@@ -303,7 +303,7 @@ def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
     """A lost end without the offsets below the log start of all others that reach behind it: those were deleted since, and are
     nobody's to give back. As it is where no other has any of it."""
     start, end = _offsets(lost)
-    others = [one for one in replicas if one.broker != lost.place.broker and start < one.log_end_offset]
+    others = [replica for replica in replicas if replica.broker != lost.place.broker and start < replica.log_end_offset]
     first = kept_from(start, others) if others else start
     return replace(lost, place=replace(lost.place, offset_start=first)) if first < end else lost
 
@@ -324,8 +324,8 @@ def _held_nowhere(replicas: list[Replica], gaps: set[tuple[int, int]], high_wate
     """
     if not gaps:
         return []
-    position = max(one.log_start_offset for one in replicas)
-    held = sorted((run.start_offset, run.end_offset) for one in replicas for run in one.state.continuity.runs)
+    position = max(replica.log_start_offset for replica in replicas)
+    held = sorted((run.start_offset, run.end_offset) for replica in replicas for run in replica.state.continuity.runs)
     missing: list[tuple[int, int]] = []
     for start, end in [*held, (high_watermark, high_watermark)]:
         if position < min(start, high_watermark):

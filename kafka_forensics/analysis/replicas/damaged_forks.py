@@ -58,11 +58,11 @@ def _epoch_is_borne_out(replica: Replica, row: "NDArray[np.int64]") -> bool:
     return epoch >= 0 and epoch == epoch_at(entries, offset)
 
 
-def another_history(one: Replica, other: Replica, start: int, end: int) -> bool:
+def another_history(replica: Replica, other: Replica, start: int, end: int) -> bool:
     """Whether the leader epochs of two replicas differ within `[start, end)`, wherever a replica's checkpoint and batches agree."""
-    points = {start, *(entry.start_offset for entry in (*one.epochs, *other.epochs) if start < entry.start_offset < end)}
+    points = {start, *(entry.start_offset for entry in (*replica.epochs, *other.epochs) if start < entry.start_offset < end)}
     for point in points:
-        ours, theirs = _agreed_epoch(one, point), _agreed_epoch(other, point)
+        ours, theirs = _agreed_epoch(replica, point), _agreed_epoch(other, point)
         if ours is not None and theirs is not None and ours != theirs:
             return True
     return False
@@ -79,25 +79,25 @@ def with_damage_told(replicas: list[Replica], findings: list[Finding]) -> list[F
 
     Who has all of it is the holder; where nobody has, `not_whole` says what lies damaged on each.
     """
-    return [_with_damage_told(replicas, one) if one.kind in _OF_VERSIONS else one for one in findings]
+    return [_with_damage_told(replicas, finding) if finding.kind in _OF_VERSIONS else finding for finding in findings]
 
 
-def _with_damage_told(replicas: list[Replica], one: Finding) -> Finding:
-    start, end, holders = one.place.offset_start, one.place.offset_end, one.evidence.get("held_by") or []
+def _with_damage_told(replicas: list[Replica], finding: Finding) -> Finding:
+    start, end, holders = finding.place.offset_start, finding.place.offset_end, finding.evidence.get("held_by") or []
     if start is None or end is None or not holders:
-        return one
-    holes = {broker: _damaged_on([each for each in replicas if each.broker == broker], start, end) for broker in holders}
+        return finding
+    holes = {broker: _damaged_on([replica for replica in replicas if replica.broker == broker], start, end) for broker in holders}
     whole = [broker for broker in holders if not holes[broker]]
     if len(whole) == len(holders):
-        return one
+        return finding
     if whole:
-        return replace(one, evidence=one.evidence | {"held_by": whole})
+        return replace(finding, evidence=finding.evidence | {"held_by": whole})
     rows: list[dict[str, Any]] = [
         {"broker": broker, "offset_start": low, "offset_end": high}
         for broker in holders
         for low, high in holes[broker][:_HOLES_TOLD]
     ]
-    return replace(one, evidence=one.evidence | {"not_whole": rows})
+    return replace(finding, evidence=finding.evidence | {"not_whole": rows})
 
 
 _HOLES_TOLD: Final = 16
@@ -106,7 +106,7 @@ _HOLES_TOLD: Final = 16
 
 def _damaged_on(copies: list[Replica], start: int, end: int) -> list[tuple[int, int]]:
     """What of `[start, end)` lies damaged on the copy of a broker that has the least of that."""
-    told = [damaged_offsets(one, start, end) for one in copies]
+    told = [damaged_offsets(replica, start, end) for replica in copies]
     return min(told, key=lambda spans: sum(high - low for low, high in spans), default=[])
 
 

@@ -96,12 +96,12 @@ class Differences(list[Difference]):
         """Whether any batch is not in both logs, or not the same."""
         self.ranges_not_compared = 0
 
-    def add(self, one: Difference) -> None:
+    def add(self, difference: Difference) -> None:
         """Add the next difference, in the place of the last of its kind if too many are kept."""
-        self.counts[one.kind] += 1
-        if self.counts[one.kind] > DIFFERENCES_KEPT:
-            del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == one.kind)]
-        self.append(one)
+        self.counts[difference.kind] += 1
+        if self.counts[difference.kind] > DIFFERENCES_KEPT:
+            del self[next(index for index in range(len(self) - 1, -1, -1) if self[index].kind == difference.kind)]
+        self.append(difference)
 
     @property
     def full(self) -> bool:
@@ -115,7 +115,7 @@ def differences(left: Replica, right: Replica, reader: BatchReader) -> Differenc
     Of many runs of differing blocks only the first and last few are read; within a run, everything up to the first content
     difference and the last block.
     """
-    start = max(min(one.first_batch_offset, one.log_start_offset) for one in (left, right))
+    start = max(min(replica.first_batch_offset, replica.log_start_offset) for replica in (left, right))
     end = min(left.log_end_offset, right.log_end_offset)
     ranges = differing_blocks(left.state.digests, right.state.digests, start, end)
     found = Differences()
@@ -236,8 +236,8 @@ def _epoch_is_its_own(replica: Replica, row: "NDArray[np.int64]") -> bool:
 def _out_of_line(replica: Replica, row: "NDArray[np.int64]") -> bool:
     """Whether a batch contradicts both its neighbours, and was not put where it belongs: its base offset is then what is wrong."""
     place = (int(row[-1]), int(row[BatchColumn.POSITION]))
-    wrong = [one.run for one in replica.course.irregularities if one.kind == "OFFSET_DISCONTINUITY"]
-    known = {one.place for one in replica.misplaced}
+    wrong = [irregularity.run for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_DISCONTINUITY"]
+    known = {misplaced.place for misplaced in replica.misplaced}
     return any((run.segment, run.position) == place for run in wrong if place not in known)
 
 

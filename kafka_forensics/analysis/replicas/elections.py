@@ -52,7 +52,7 @@ def judged_by_controller(
     judged = [_with_election(replicas, control, one) for one in findings]
     short = [] if any(one.kind in _PARTED for one in judged) else _short_members(replicas, conflicts, control, reader, known)
     told = {one.place.broker for one in short}
-    nodes = {one.broker: one.context.node for one in replicas}
+    nodes = {replica.broker: replica.context.node for replica in replicas}
     judged = [_with_isr(control, nodes, one) for one in judged if one.kind != "REPLICA_LAGS" or one.place.broker not in told]
     as_given = {id(one) for one in findings}
     judged += short + _unclean_elections(replicas, control, judged, nodes_given)
@@ -83,13 +83,13 @@ def election_evidence(event: PartitionEvent) -> dict[str, Any]:
 def _elections(control: PartitionControl) -> list[PartitionEvent]:
     """Events that gave the partition a leader in a new epoch, not those that tell of a leader who was there before."""
     events = [] if control.history is None else control.history.events
-    begun = [one.is_unclean or one.kind == "created" for one in events[:1]] + [
-        one.is_unclean
-        or one.kind == "created"
-        or (one.kind == "changed" and one.state.leader_epoch == before.state.leader_epoch + 1)
-        for before, one in pairwise(events)
+    begun = [event.is_unclean or event.kind == "created" for event in events[:1]] + [
+        event.is_unclean
+        or event.kind == "created"
+        or (event.kind == "changed" and event.state.leader_epoch == before.state.leader_epoch + 1)
+        for before, event in pairwise(events)
     ]
-    return [one for one, begins in zip(events, begun, strict=True) if begins and one.state.leader != NO_LEADER]
+    return [event for event, begins in zip(events, begun, strict=True) if begins and event.state.leader != NO_LEADER]
 
 
 def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one: Finding) -> Finding:
@@ -105,7 +105,11 @@ def _with_election(replicas: list[Replica], control: PartitionControl, one: Find
     if not bills:
         return one
     event = bills[-1].event
-    later = [each for each in _elections(control) if each.is_unclean and each.offset > event.offset]
+    later = [
+        partition_event
+        for partition_event in _elections(control)
+        if partition_event.is_unclean and partition_event.offset > event.offset
+    ]
     election = election_evidence(event) | {"unclean": event.is_unclean, "unclean_elections_since": len(later)}
     evidence = one.evidence | {"election": election}
     stood_alone = {*event.previous_isr} <= {event.state.leader}
@@ -134,7 +138,7 @@ def _bills(replicas: list[Replica], control: PartitionControl, loss: Finding) ->
     if not events or start is None or end is None:
         return []
     brokers = _followers(loss)
-    held = _Lineage.of(lineage(next(one for one in replicas if one.broker in brokers)))
+    held = _Lineage.of(lineage(next(replica for replica in replicas if replica.broker in brokers)))
     begun = [_begun(replicas, event.state.leader_epoch) for event in events]
     edges = {offset for each in (held, *begun) if each is not None for offset in each.starts if start < offset < end}
     bills: list[_Bill] = []
@@ -163,12 +167,14 @@ def _losing_elections(replicas: list[Replica], control: PartitionControl, loss: 
     controller's log has neither.
     """
     followers = _followers(loss)
-    known = max((entry.leader_epoch for one in replicas if one.broker in followers for entry in lineage(one)), default=-1)
-    leading = [lineage(one) for one in replicas if one.broker in loss.evidence["leaders"]]
+    known = max(
+        (entry.leader_epoch for replica in replicas if replica.broker in followers for entry in lineage(replica)), default=-1
+    )
+    leading = [lineage(replica) for replica in replicas if replica.broker in loss.evidence["leaders"]]
     begun = min((entry.leader_epoch for entries in leading for entry in entries if entry.leader_epoch > known), default=-1)
-    since = [one for one in _elections(control) if known < one.state.leader_epoch <= begun and one.unknown_after is None]
-    unclean = [one for one in since if one.is_unclean]
-    return unclean[-MAX_ELECTIONS:] or [one for one in since if one.state.leader_epoch == begun][-1:]
+    since = [event for event in _elections(control) if known < event.state.leader_epoch <= begun and event.unknown_after is None]
+    unclean = [event for event in since if event.is_unclean]
+    return unclean[-MAX_ELECTIONS:] or [event for event in since if event.state.leader_epoch == begun][-1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +188,10 @@ class _Lineage:
     def of(cls, entries: Iterable[EpochEntry]) -> "_Lineage":
         """From entries in any order: an epoch reaches as far as no later one begins."""
         ascending = sorted(entries, key=lambda entry: entry.start_offset)
-        return cls([one.start_offset for one in ascending], list(accumulate((one.leader_epoch for one in ascending), max)))
+        return cls(
+            [epoch_entry.start_offset for epoch_entry in ascending],
+            list(accumulate((epoch_entry.leader_epoch for epoch_entry in ascending), max)),
+        )
 
     def at(self, offset: int) -> int | None:
         """Leader epoch of an offset; None before the first."""
@@ -197,7 +206,7 @@ class _Lineage:
 
 def _begun(replicas: list[Replica], leader_epoch: int) -> _Lineage | None:
     """The epochs of the log with which a leader began, to the first offset of its own; None if none of the logs shows it."""
-    logs = [[*one.epochs, *(one.context.epoch_checkpoint or ())] for one in replicas]
+    logs = [[*replica.epochs, *(replica.context.epoch_checkpoint or ())] for replica in replicas]
     shown = [entries for entries in logs if any(entry.leader_epoch == leader_epoch for entry in entries)]
     if not shown:
         return None
@@ -241,28 +250,28 @@ def _short_members(
 ) -> list[Finding]:
     """Replicas that may be elected cleanly though they lack committed records; said of logs that agree as far as they go."""
     members = electable(control)
-    nodes = [one.context.node for one in replicas]
-    found = []
-    for index, one in enumerate(replicas):
-        if nodes[index] not in members or not one.end_is_known or any(index in pair for pair in conflicts):
+    nodes = [replica.context.node for replica in replicas]
+    findings = []
+    for index, replica in enumerate(replicas):
+        if nodes[index] not in members or not replica.end_is_known or any(index in pair for pair in conflicts):
             continue
         if nodes.count(nodes[index]) > 1:
             continue  # copies of one broker from different times: which one it has is not known
-        committed = _beyond(_committed(replicas, conflicts, control, index), replicas, conflicts, one, known)
-        if committed is None or not _seen_by_controller(replicas, committed, one, control, reader):
+        committed = _beyond(_committed(replicas, conflicts, control, index), replicas, conflicts, replica, known)
+        if committed is None or not _seen_by_controller(replicas, committed, replica, control, reader):
             continue
-        start = kept_from(one.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
+        start = kept_from(replica.log_end_offset, [other for other in replicas if other.broker in committed.held_by])
         if start >= committed.end:
             continue
         alone = set(members) == {nodes[index]}
-        place = one.context.place(offset_start=start, offset_end=committed.end)
+        place = replica.context.place(offset_start=start, offset_end=committed.end)
         evidence = {
             "membership": next(role for node, role in members.items() if node == nodes[index]),
             "isr": control.isr,
             "elr": control.elr,
             "high_watermark": committed.end,
             "witness": committed.witness,
-            "log_end_offset": one.log_end_offset,
+            "log_end_offset": replica.log_end_offset,
             "loses": committed.end - start,
             "held_by": committed.held_by,
             "premises": [
@@ -270,18 +279,18 @@ def _short_members(
                 f"committed up to {committed.end}: {committed.witness}",
             ],
         }
-        stopped = one.context.clean_shutdown
+        stopped = replica.context.clean_shutdown
         if not stopped:
             evidence["harmless_if"] = MADE_IN_TURN
         kind = "LRS_RISK" if alone else "ISR_MEMBER_MISSING_COMMITTED"
-        found.append(finding(kind, place, evidence, confidence=None if stopped else Confidence.SUSPECTED))
-    return found
+        findings.append(finding(kind, place, evidence, confidence=None if stopped else Confidence.SUSPECTED))
+    return findings
 
 
 def _committed(replicas: list[Replica], conflicts: Conflicts, control: PartitionControl, index: int) -> _Committed | None:
     """What is known to be committed beyond the end of replica `index` and is held by others of the same log. A watermark from
     before an unclean election speaks of the log it was read with, and of no longer one."""
-    one = replicas[index]
+    replica = replicas[index]
     apart = {k for pair in conflicts if index in pair for k in pair} - {index}
     alike = [k for k in range(len(replicas)) if k not in apart]
     old = {k for k in alike if outlived(replicas[k], control, replicas)}
@@ -289,7 +298,7 @@ def _committed(replicas: list[Replica], conflicts: Conflicts, control: Partition
     reach = [replicas[k].log_end_offset if k in old else longest for k in alike]
     ends = [(min(replicas[k].context.high_watermark or 0, end), k) for k, end in zip(alike, reach, strict=True)]
     end, best = max(ends, key=lambda row: row[0], default=(0, index))
-    if end <= one.log_end_offset:
+    if end <= replica.log_end_offset:
         return None
     apart |= {k for pair in conflicts if best in pair for k in pair} | {index}
     holders = [other.broker for k, other in enumerate(replicas) if (k == best or k not in apart) and other.log_end_offset >= end]
@@ -300,13 +309,13 @@ def _beyond(
     committed: _Committed | None,
     replicas: list[Replica],
     conflicts: Conflicts,
-    one: Replica,
+    replica: Replica,
     known: tuple[int | None, str | None],
 ) -> _Committed | None:
     """`committed`, or what a group's offset says beyond every checkpoint, in logs that agree as far as they go."""
     end, witness = known
     checkpoints = max((each.context.high_watermark or 0 for each in replicas), default=0)
-    if end is None or witness is None or conflicts or end <= max(checkpoints, one.log_end_offset):
+    if end is None or witness is None or conflicts or end <= max(checkpoints, replica.log_end_offset):
         return committed
     holders = [each.broker for each in replicas if each.log_end_offset >= end]
     return _Committed(end, witness, holders) if holders else committed
@@ -330,7 +339,7 @@ def outlived(replica: Replica, control: PartitionControl, replicas: list[Replica
 
 
 def _seen_by_controller(
-    replicas: list[Replica], committed: _Committed, one: Replica, control: PartitionControl, reader: BatchReader
+    replicas: list[Replica], committed: _Committed, replica: Replica, control: PartitionControl, reader: BatchReader
 ) -> bool:
     """Whether the copy of the controller's log is not older than the last committed record that is missing: else it may not know
     yet that the replica left the ISR, without which no newer one would have been committed, and perhaps none of them."""
@@ -338,8 +347,8 @@ def _seen_by_controller(
         return False
     holder = next(other for other in replicas if other.broker in committed.held_by)
     stop, step = committed.end, 1
-    while stop > one.log_end_offset:
-        start = max(stop - step, one.log_end_offset)
+    while stop > replica.log_end_offset:
+        start = max(stop - step, replica.log_end_offset)
         rows = reader.batches(holder, start, stop)
         if rows.shape[1]:
             return bool(rows[BatchColumn.MAX_TIMESTAMP, -1] <= control.as_of_ms)
@@ -373,7 +382,11 @@ def _unclean_elections(
         elif nodes_given is not None and _has_more(replicas, control, event):
             evidence["old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"] = True
         elif not parted and len(replicas) > 1 and not any(one.kind in _SHORT for one in findings):
-            older = {one.broker for one in replicas if max((each.leader_epoch for each in lineage(one)), default=-1) < leading}
+            older = {
+                replica.broker
+                for replica in replicas
+                if max((entry.leader_epoch for entry in lineage(replica)), default=-1) < leading
+            }
             hidden = any(one.kind in _HIDING and one.place.broker in older and _reaches(one, start) for one in findings)
             evidence["damage_hides" if hidden else "agree_again"] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
@@ -392,18 +405,18 @@ def _has_more(replicas: list[Replica], control: PartitionControl, event: Partiti
     and its copy is not among those compared."""
     leader = event.previous_leader
     events = [event] if control.history is None else control.history.events
-    since = [one.state for one in events if one.offset >= event.offset]
-    if leader == NO_LEADER or any(one.context.node == leader for one in replicas):
+    since = [partition_event.state for partition_event in events if partition_event.offset >= event.offset]
+    if leader == NO_LEADER or any(replica.context.node == leader for replica in replicas):
         return False
-    return all(leader in one.replica_assignment and leader not in one.isr for one in since)
+    return all(leader in partition_state.replica_assignment and leader not in partition_state.isr for partition_state in since)
 
 
 def _epoch_start(replicas: list[Replica], leader_epoch: int) -> int | None:
     """The first offset of an epoch, as batches or checkpoints of any replica show it."""
     starts = [
         entry.start_offset
-        for one in replicas
-        for entry in (*one.epochs, *(one.context.epoch_checkpoint or ()))
+        for replica in replicas
+        for entry in (*replica.epochs, *(replica.context.epoch_checkpoint or ()))
         if entry.leader_epoch == leader_epoch
     ]
     return min(starts, default=None)
@@ -418,8 +431,8 @@ def _cost(event: PartitionEvent, start: int | None, findings: list[Finding], bil
         return loss, bill.start_offset, bill.end_offset
     epoch = event.state.leader_epoch
     forks = [one for one in findings if one.kind in _COSTS and "election" not in one.evidence]
-    for one in sorted(forks, key=lambda one: _COSTS.index(one.kind)):
-        epochs = [int(version.get("epoch", -1)) for version in one.evidence.get("versions", ())]
-        if epochs and min(epochs) < epoch <= max(epochs) and start in (None, one.evidence.get("offset")):
-            return one, one.place.offset_start, one.place.offset_end
+    for fork in sorted(forks, key=lambda one: _COSTS.index(one.kind)):
+        epochs = [int(version.get("epoch", -1)) for version in fork.evidence.get("versions", ())]
+        if epochs and min(epochs) < epoch <= max(epochs) and start in (None, fork.evidence.get("offset")):
+            return fork, fork.place.offset_start, fork.place.offset_end
     return None

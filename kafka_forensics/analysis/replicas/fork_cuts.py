@@ -42,7 +42,7 @@ def truncation_when_leading(follower: Replica, leader: Replica) -> dict[str, Any
     """Where a replica cuts once another leads in an epoch that begins at its log end, by the batches and by what both brokers load;
     the leader's log start if that is higher, where it begins anew. None where a broker refuses its checkpoint.
     """
-    loaded = [loaded_epochs(brokers_epochs(one), one.log_end_offset) for one in (follower, leader)]
+    loaded = [loaded_epochs(brokers_epochs(replica), replica.log_end_offset) for replica in (follower, leader)]
     batches = [lineage(follower), lineage(leader)]
     latest = max((entry.leader_epoch for entries in (*batches, *loaded) for entry in entries), default=-1)
     begun = EpochEntry(latest + 1, leader.log_end_offset)
@@ -52,7 +52,9 @@ def truncation_when_leading(follower: Replica, leader: Replica) -> dict[str, Any
         kept = follower_cut(mine, *ends, [*theirs, begun], leader.log_end_offset, follower.context.high_watermark)
         return max(kept, leader.log_start_offset)
 
-    refused = any(one.context.epoch_checkpoint is None and one.context.leader_epochs is not None for one in (follower, leader))
+    refused = any(
+        replica.context.epoch_checkpoint is None and replica.context.leader_epochs is not None for replica in (follower, leader)
+    )
     cuts = {"from_batches": cut(*batches), "from_checkpoint": None if refused else cut(*loaded)}
     return {"follower": follower.broker, "leader": leader.broker} | cuts
 

@@ -28,12 +28,12 @@ class Version:
     @property
     def witness(self) -> int:
         """Highest watermark any of them checkpointed: it speaks for this version of the log only."""
-        return max(one.context.high_watermark or 0 for one in self.replicas)
+        return max(replica.context.high_watermark or 0 for replica in self.replicas)
 
     @property
     def log_end_offset(self) -> int:
         """End of the longest copy."""
-        return max(one.log_end_offset for one in self.replicas)
+        return max(replica.log_end_offset for replica in self.replicas)
 
     @property
     def committed_end(self) -> int:
@@ -43,7 +43,7 @@ class Version:
     @property
     def witness_bearer(self) -> Replica:
         """Whose log and watermark prove the most of it."""
-        return max(self.replicas, key=lambda one: min(one.context.high_watermark or 0, one.log_end_offset))
+        return max(self.replicas, key=lambda replica: min(replica.context.high_watermark or 0, replica.log_end_offset))
 
     @property
     def head(self) -> Replica:
@@ -53,7 +53,7 @@ class Version:
     @property
     def brokers(self) -> list[int | str]:
         """Who holds it at the fork."""
-        return [one.broker for one in self.replicas]
+        return [replica.broker for replica in self.replicas]
 
     def as_evidence(self) -> dict[str, Any]:
         """The row of `evidence.versions`."""
@@ -62,7 +62,7 @@ class Version:
             "epoch": self.epoch,
             "log_end_offset": self.log_end_offset,
             "high_watermark": self.witness,
-            "places": [_batch_place(one, batch) for one, batch in zip(self.replicas, self.batches, strict=True)],
+            "places": [_batch_place(replica, batch) for replica, batch in zip(self.replicas, self.batches, strict=True)],
         }
 
 
@@ -78,11 +78,14 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts,
 
     `every` holds all pairs that differ, `conflicts` those that are asked about.
     """
-    at = {pair: next((one for one in found if one.offset == first), None) for pair, found in conflicts.items()}
+    at = {
+        pair: next((difference for difference in differences if difference.offset == first), None)
+        for pair, differences in conflicts.items()
+    }
     batches: dict[int, NDArray[np.int64]] = {}
-    for (i, j), one in at.items():
-        if one is not None:
-            batches[i], batches[j] = one.left, one.right
+    for (i, j), difference in at.items():
+        if difference is not None:
+            batches[i], batches[j] = difference.left, difference.right
     epoch_of = {index: int(batch[BatchColumn.PARTITION_LEADER_EPOCH]) for index, batch in batches.items()}
     grouped: list[tuple[int, list[int]]] = []
     for index in sorted(epoch_of):
@@ -95,7 +98,7 @@ def versions_at(replicas: list[Replica], conflicts: Conflicts, every: Conflicts,
     versions = [Version([replicas[k] for k in members], epoch, [batches[k] for k in members]) for epoch, members in grouped]
     for index, replica in enumerate(replicas):
         if replica.first_batch_offset > first:
-            own = [one for one in versions if goes_on_with(index, one, replicas, every)]
+            own = [version for version in versions if goes_on_with(index, version, replicas, every)]
             if len(own) == 1:
                 own[0].behind.append(replica)
     return versions
@@ -112,8 +115,8 @@ def goes_on_with(index: int, version: Version, replicas: list[Replica], conflict
             return False
         if min(one.log_end_offset, other.log_end_offset) <= start:
             continue
-        found = conflicts.get((min(at, index), max(at, index)))
-        if found and (found[0].offset <= start or epoch_at(one.epochs, start) != epoch_at(other.epochs, start)):
+        differences = conflicts.get((min(at, index), max(at, index)))
+        if differences and (differences[0].offset <= start or epoch_at(one.epochs, start) != epoch_at(other.epochs, start)):
             return False
         overlaps = True
     return overlaps

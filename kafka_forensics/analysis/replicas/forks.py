@@ -26,7 +26,7 @@ def fork_findings(
 
     Where several versions lose committed records, one finding each, the longest loss first.
     """
-    first = min(found[0].offset for found in conflicts.values())
+    first = min(differences[0].offset for differences in conflicts.values())
     versions = versions_at(replicas, conflicts, conflicts if every is None else every, first)
     epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
     known = sorted({version.epoch for version in versions})
@@ -37,24 +37,26 @@ def fork_findings(
     }
     confidence = Confidence.PROVEN if known[0] >= 0 else Confidence.INFERRED
     end = max(version.committed_end for version in versions)
-    last = max(found[-1].end_offset for found in conflicts.values())
+    last = max(differences[-1].end_offset for differences in conflicts.values())
     twins = [one for one in versions if one.epoch >= 0 and sum(other.epoch == one.epoch for other in versions) > 1]
     if twins:
-        best = [one for one in twins if len(one.replicas) == max(len(other.replicas) for other in twins)]
+        best = [twin for twin in twins if len(twin.replicas) == max(len(other.replicas) for other in twins)]
         evidence["held_by"] = best[0].brokers if len(best) == 1 else []
         return [finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence)], epochs, first
     stays = _committed_alone(versions, first)
     if first >= max(version.witness for version in versions) or stays:
         evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)} | ({"committed_on": stays} if stays else {})
-        place = _place(replicas, first, max(one.log_end_offset for one in replicas))
-        unknown = [version.brokers for version in versions if all(one.context.high_watermark is None for one in version.replicas)]
+        place = _place(replicas, first, max(replica.log_end_offset for replica in replicas))
+        unknown = [
+            version.brokers for version in versions if all(replica.context.high_watermark is None for replica in version.replicas)
+        ]
         if unknown:
             evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
         return [_above_watermarks(place, evidence, _kept(versions, replicas, first))], epochs, first
     losses = []
     for loser, leaders, start in _losers(versions, replicas, first):
         held_by = _holders(loser, replicas, conflicts)
-        following = [one for one in loser.replicas if one.broker in held_by] or [loser.head]
+        following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.head]
         of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _threat(following, leaders)
         losses.append(finding("UNCLEAN_LOSS", _place(replicas, start, loser.committed_end), evidence | of_loser))
     evidence["truncation_offsets"] = _truncations(versions)
@@ -85,51 +87,53 @@ def _kept(versions: list[Version], replicas: list[Replica], first: int) -> list[
     though by the batches they would cut there; of several copies that may lead, under each of them. Of copies of running brokers
     nothing is said: their checkpoint may have been copied before the epoch that their batches show."""
     leaders = _present_leaders(versions, replicas)
-    known = {id(one) for one in leaders}
+    known = {id(replica) for replica in leaders}
     other = [version for version in versions if known.isdisjoint(map(id, (*version.replicas, *version.behind)))]
-    gone = max(first, *[one.log_start_offset for one in leaders])
+    gone = max(first, *[replica.log_start_offset for replica in leaders])
     rows: list[dict[str, Any]] = []
-    if len(other) == len(versions) or any(one.context.live for one in leaders):
+    if len(other) == len(versions) or any(replica.context.live for replica in leaders):
         return rows
-    for follower in (one for version in other for one in version.replicas):
-        cuts = [truncation_when_leading(follower, one) for one in leaders]
+    for follower in (replica for version in other for replica in version.replicas):
+        cuts = [truncation_when_leading(follower, replica) for replica in leaders]
         ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]
         if len(ends) == len(leaders) and min(ends) > gone:
             span = {"broker": follower.broker, "offset_start": first, "offset_end": min(ends)}
-            rows.append(span | {"without_checkpoint": all(one.context.leader_epochs is None for one in leaders)})
+            rows.append(span | {"without_checkpoint": all(replica.context.leader_epochs is None for replica in leaders)})
     return rows
 
 
 def _present_leaders(versions: list[Version], replicas: list[Replica]) -> list[Replica]:
     """The copies of the leader that the controller names, unless a log has a later epoch than it knows; else those with the latest
     epoch, of the version that has it."""
-    control = next((one.context.control for one in replicas if one.context.control is not None), None)
+    control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
     told = None if control is None else control.leader_epoch
     if control is not None and (told is None or told >= max(map(last_epoch, replicas))):
-        named = [one for one in replicas if one.context.node == control.leader]
+        named = [replica for replica in replicas if replica.context.node == control.leader]
         if named:
             return named
     latest = max(last_epoch(version.head) for version in versions)
     leading = next(version for version in versions if last_epoch(version.head) == latest)
-    return [one for one in (*leading.replicas, *leading.behind) if last_epoch(one) == latest]
+    return [replica for replica in (*leading.replicas, *leading.behind) if last_epoch(replica) == latest]
 
 
 def _agree_from(replicas: list[Replica], conflicts: Conflicts, end: int) -> int:
     """Offset from which all pairs that differ agree again as far as both go; `end` if one differs to where its shorter log ends, or
     in more than is kept."""
     agree = 0
-    for (i, j), found in conflicts.items():
+    for (i, j), differences in conflicts.items():
         shared = min(replicas[i].log_end_offset, replicas[j].log_end_offset)
-        if len(found) >= DIFFERENCES_KEPT or found[-1].end_offset >= shared:
+        if len(differences) >= DIFFERENCES_KEPT or differences[-1].end_offset >= shared:
             return end
-        agree = max(agree, found[-1].end_offset)
+        agree = max(agree, differences[-1].end_offset)
     return agree
 
 
 def _holders(version: Version, replicas: list[Replica], conflicts: Conflicts) -> list[int | str]:
     """Who holds all that is known to be committed of a version: others may be shorter, or part from it further on."""
     end, proving, apart = version.committed_end, version.witness_bearer, _Apart(replicas, conflicts)
-    return [one.broker for one in version.replicas if one.log_end_offset >= end and not apart.below(one, proving, end)]
+    return [
+        replica.broker for replica in version.replicas if replica.log_end_offset >= end and not apart.below(replica, proving, end)
+    ]
 
 
 def unexplained(replicas: list[Replica], conflicts: Conflicts, every: Conflicts) -> Conflicts:
@@ -139,19 +143,19 @@ def unexplained(replicas: list[Replica], conflicts: Conflicts, every: Conflicts)
 
     A replica that does not hold the fork's offset is of the version it agrees with, unless its watermark proves more than theirs.
     """
-    first = min(found[0].offset for found in conflicts.values())
+    first = min(differences[0].offset for differences in conflicts.values())
     versions = versions_at(replicas, conflicts, every, first)
-    side_of = {id(one): number for number, version in enumerate(versions) for one in version.replicas}
-    for index, one in enumerate(replicas):
+    side_of = {id(replica): number for number, version in enumerate(versions) for replica in version.replicas}
+    for index, replica in enumerate(replicas):
         for number, version in enumerate(versions):
-            if (one.context.high_watermark or 0) <= version.witness and goes_on_with(index, version, replicas, every):
-                side_of.setdefault(id(one), number)
+            if (replica.context.high_watermark or 0) <= version.witness and goes_on_with(index, version, replicas, every):
+                side_of.setdefault(id(replica), number)
 
     def explained(i: int, j: int) -> bool:
         left, right = side_of.get(id(replicas[i])), side_of.get(id(replicas[j]))
         return left is not None and right is not None and left != right
 
-    return {pair: found for pair, found in conflicts.items() if not explained(*pair)}
+    return {pair: differences for pair, differences in conflicts.items() if not explained(*pair)}
 
 
 def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int], offsets: tuple[int, int]) -> bool:
@@ -159,9 +163,9 @@ def parted(replicas: list[Replica], conflicts: Conflicts, pair: tuple[int, int],
     epochs there, or differ in a batch of it. What one lost of it, the other cannot give back."""
     start, end = offsets
     ours, theirs = (epoch_at(replicas[index].epochs, start) for index in pair)
-    for one in conflicts.get((min(pair), max(pair)), ()):
-        forked = one.epochs[0] != one.epochs[1] and ours != theirs
-        if one.offset < end and (forked or start < one.end_offset):
+    for difference in conflicts.get((min(pair), max(pair)), ()):
+        forked = difference.epochs[0] != difference.epochs[1] and ours != theirs
+        if difference.offset < end and (forked or start < difference.end_offset):
             return True
     return False
 
@@ -174,23 +178,23 @@ def _losers(versions: list[Version], replicas: list[Replica], first: int) -> lis
     of it if another does not.
     """
     latest = max(map(last_epoch, replicas), default=-1)
-    leaders = [one for one in replicas if last_epoch(one) == latest]
-    leaders = [one for one in leaders if one.first_batch_offset <= first] or leaders
+    leaders = [replica for replica in replicas if last_epoch(replica) == latest]
+    leaders = [replica for replica in leaders if replica.first_batch_offset <= first] or leaders
     losers = []
     for version in versions:
-        cuts = [(cut_under(version.head, one), one) for one in leaders] if first < version.committed_end else []
+        cuts = [(cut_under(version.head, replica), replica) for replica in leaders] if first < version.committed_end else []
         start = max((cut for cut, _ in cuts if cut is not None), default=first + 1)
         if start <= first:
-            losers.append((version, [one for cut, one in cuts if cut == start], start))
+            losers.append((version, [replica for cut, replica in cuts if cut == start], start))
     return sorted(losers, key=lambda one: -one[0].committed_end)
 
 
 def _threat(following: list[Replica], leaders: list[Replica]) -> dict[str, Any]:
     """Evidence of a loss: who has the latest epoch and makes `following` cut, and where."""
-    longest = max(leaders, key=lambda one: one.log_end_offset)
-    rows = [truncation(one, longest) for one in following]
+    longest = max(leaders, key=lambda replica: replica.log_end_offset)
+    rows = [truncation(replica, longest) for replica in following]
     return {
-        "leaders": [one.broker for one in leaders],
+        "leaders": [replica.broker for replica in leaders],
         "latest_epoch": last_epoch(longest),
         "truncation_offsets": [row for row in rows if row is not None],
     }
@@ -206,8 +210,8 @@ def _committed_alone(versions: list[Version], first: int) -> list[int | str]:
     if len(committed) != 1:
         return []
     leader = committed[0].head
-    others = [one for version in versions if version is not committed[0] for one in (*version.replicas, *version.behind)]
-    cuts = [cut_under(one, leader) for one in others]
+    others = [replica for version in versions if version is not committed[0] for replica in (*version.replicas, *version.behind)]
+    cuts = [cut_under(replica, leader) for replica in others]
     gone = max(first, leader.log_start_offset)
     return committed[0].brokers if all(cut is not None and cut <= gone for cut in cuts) else []
 
@@ -241,9 +245,9 @@ def trailing_epoch_loss(
             end = min(follower.context.high_watermark or 0, follower.log_end_offset)
             if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
                 continue
-            holding = [one for one in replicas if one.log_end_offset >= end and not apart.below(one, follower, end)]
-            holders = [one.broker for one in holding]
-            start = max(cut, min(one.log_start_offset for one in holding))
+            holding = [replica for replica in replicas if replica.log_end_offset >= end and not apart.below(replica, follower, end)]
+            holders = [replica.broker for replica in holding]
+            start = max(cut, min(replica.log_start_offset for replica in holding))
             if start >= end:  # a watermark below the log start of all who might hold it: nothing of it is left to lose
                 continue
             if any(_covers(one, holders, start, end) for one in told):
@@ -251,9 +255,13 @@ def trailing_epoch_loss(
             evidence = {
                 "offset": start,
                 "versions": [
-                    {"brokers": [one.broker], "epoch": lineage(one)[-1].leader_epoch, "log_end_offset": one.log_end_offset}
-                    | {"high_watermark": one.context.high_watermark or 0}
-                    for one in (follower, leader)
+                    {
+                        "brokers": [replica.broker],
+                        "epoch": lineage(replica)[-1].leader_epoch,
+                        "log_end_offset": replica.log_end_offset,
+                    }
+                    | {"high_watermark": replica.context.high_watermark or 0}
+                    for replica in (follower, leader)
                 ],
                 "held_by": holders,
                 "loses": end - start,
@@ -270,9 +278,9 @@ class _Apart:
 
     def __init__(self, replicas: list[Replica], conflicts: Conflicts) -> None:
         self._first: dict[tuple[int, int], int] = {}
-        for (i, j), found in conflicts.items():
+        for (i, j), differences in conflicts.items():
             for pair in ((i, j), (j, i)):
-                self._first[id(replicas[pair[0]]), id(replicas[pair[1]])] = found[0].offset
+                self._first[id(replicas[pair[0]]), id(replicas[pair[1]])] = differences[0].offset
 
     def below(self, left: Replica, right: Replica, end: int) -> bool:
         """Whether two replicas hold different records below an offset."""
@@ -303,17 +311,17 @@ def _covers(loss: Finding, holders: list[int | str], start: int, end: int) -> bo
 def premises(replicas: list[Replica]) -> list[str]:
     """Where watermarks, epochs, ids and the cleanup policy came from, one short line each."""
     lines = []
-    for one in replicas:
-        high_watermark = one.context.high_watermark
-        epochs = one.context.epoch_checkpoint
+    for replica in replicas:
+        high_watermark = replica.context.high_watermark
+        epochs = replica.context.epoch_checkpoint
         told = "no high watermark" if high_watermark is None else f"high watermark {high_watermark}"
         checkpoint = (
-            f"{'no' if one.context.leader_epochs is None else 'malformed'} leader-epoch-checkpoint"
+            f"{'no' if replica.context.leader_epochs is None else 'malformed'} leader-epoch-checkpoint"
             if epochs is None
             else "epochs " + ",".join(f"({entry.leader_epoch},{entry.start_offset})" for entry in epochs[-8:])
         )
-        lines.append(f"broker {one.broker}: {told}, {checkpoint}, log end {one.log_end_offset}")
-    ids = {one.context.topic_id for one in replicas}
+        lines.append(f"broker {replica.broker}: {told}, {checkpoint}, log end {replica.log_end_offset}")
+    ids = {replica.context.topic_id for replica in replicas}
     lines.append("one topic id" if len(ids) == 1 and None not in ids else "topic ids not all known")
     lines.append(compaction_premise(replicas))
     return lines

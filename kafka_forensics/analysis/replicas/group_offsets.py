@@ -83,20 +83,27 @@ def beyond_log(replicas: list[Replica], reader: BatchReader) -> list[Finding]:
 
     `replicas` are of one topic in one cluster. Nothing is said where the end of a log is not known.
     """
-    if not replicas or not all(one.end_is_known for one in replicas):
+    if not replicas or not all(replica.end_is_known for replica in replicas):
         return []
-    end = max(one.log_end_offset for one in replicas)
-    beyond = [one for one in _of_this_topic(replicas) if one.greatest.offset > end]
+    end = max(replica.log_end_offset for replica in replicas)
+    beyond = [committed_offset for committed_offset in _of_this_topic(replicas) if committed_offset.greatest.offset > end]
     if not beyond:
         return []
-    best = max(beyond, key=lambda one: (one.greatest.offset, one.greatest.commit_timestamp, one.group))
+    best = max(
+        beyond,
+        key=lambda committed_offset: (
+            committed_offset.greatest.offset,
+            committed_offset.greatest.commit_timestamp,
+            committed_offset.group,
+        ),
+    )
     premises = _premises(replicas, best, reader)
     severity, confidence = premises.verdict()
-    newest = max(one.state.framing.max_timestamp for one in replicas)
+    newest = max(replica.state.framing.max_timestamp for replica in replicas)
     evidence: dict[str, Any] = {
         "group": best.group,
-        "groups": sorted({one.group for one in beyond})[:_GROUPS_NAMED],
-        "groups_count": len({one.group for one in beyond}),
+        "groups": sorted({committed_offset.group for committed_offset in beyond})[:_GROUPS_NAMED],
+        "groups_count": len({committed_offset.group for committed_offset in beyond}),
         "committed_offset": best.greatest.offset,
         "commit_timestamp": best.greatest.commit_timestamp,
         "consumed_epoch": best.greatest.leader_epoch,
@@ -128,10 +135,10 @@ def group_findings(
     A commit may raise `comparison`'s high watermark, see `heed_commits`. `every`: these, and those of which nothing could be read.
     """
     heed_commits(replicas, reader, comparison)
-    found = beyond_log(every or replicas, reader)
-    if not comparison.conflicts and all(one.end_is_known for one in every or replicas):
-        found += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamps_of(reader)))
-    return found
+    findings = beyond_log(every or replicas, reader)
+    if not comparison.conflicts and all(replica.end_is_known for replica in every or replicas):
+        findings += held_back_finding(replicas, readable(replicas, replicas[0].context.control, timestamps_of(reader)))
+    return findings
 
 
 def timestamps_of(reader: BatchReader) -> TimestampAt:
@@ -147,25 +154,26 @@ def timestamps_of(reader: BatchReader) -> TimestampAt:
 
 def _of_this_topic(replicas: list[Replica]) -> list[Committed]:
     """Commits that do not name another topic id than the copies have."""
-    ids = {one.context.topic_id for one in replicas} - {None}
-    commits = {id(each): each for one in replicas for each in one.context.committed}
-    return [one for one in commits.values() if not ids or one.greatest.topic_id is None or one.greatest.topic_id in ids]
+    ids = {replica.context.topic_id for replica in replicas} - {None}
+    commits = {id(committed_offset): committed_offset for replica in replicas for committed_offset in replica.context.committed}
+    return [commit for commit in commits.values() if not ids or commit.greatest.topic_id is None or commit.greatest.topic_id in ids]
 
 
-def _premises(replicas: list[Replica], one: Committed, reader: BatchReader) -> _Premises:
-    brokers = {each.context.node for each in replicas}
-    control = next((each.context.control for each in replicas if each.context.control is not None), None)
+def _premises(replicas: list[Replica], committed_offset: Committed, reader: BatchReader) -> _Premises:
+    brokers = {replica.context.node for replica in replicas}
+    control = next((replica.context.control for replica in replicas if replica.context.control is not None), None)
     assigned = [] if control is None else control.replica_assignment or []
     in_sync = [] if control is None else control.isr or []
-    moment = one.greatest.commit_timestamp
-    oldest = [stamp for each in replicas for stamp in [_oldest_timestamp(each, reader)] if stamp >= 0]
+    moment = committed_offset.greatest.commit_timestamp
+    oldest = [stamp for replica in replicas for stamp in [_oldest_timestamp(replica, reader)] if stamp >= 0]
     return _Premises(
         complete=(bool(assigned) and brokers.issuperset(assigned)) or not brokers.isdisjoint(in_sync),
         several=len(brokers) > 1 and not assigned,
-        later=any(each.state.framing.broker_timestamp >= moment > 0 for each in replicas),
-        later_by_clients=any(each.state.framing.max_timestamp >= moment > 0 for each in replicas),
-        consumed=one.greatest.leader_epoch >= 0,
-        same_topic=one.greatest.topic_id is not None and one.greatest.topic_id in {each.context.topic_id for each in replicas},
+        later=any(replica.state.framing.broker_timestamp >= moment > 0 for replica in replicas),
+        later_by_clients=any(replica.state.framing.max_timestamp >= moment > 0 for replica in replicas),
+        consumed=committed_offset.greatest.leader_epoch >= 0,
+        same_topic=committed_offset.greatest.topic_id is not None
+        and committed_offset.greatest.topic_id in {replica.context.topic_id for replica in replicas},
         recreated=not oldest or min(oldest) > moment,
     )
 
@@ -187,18 +195,20 @@ def heed_commits(replicas: list[Replica], reader: BatchReader, comparison: Compa
         return
     floor = comparison.high_watermark or 0
     end = max(one.log_end_offset for one in replicas)
-    told = [one for one in _of_this_topic(replicas) if floor < one.greatest.offset <= end]
-    told.sort(key=lambda one: (-one.greatest.offset, one.group))
-    for one in told[:_WITNESSES_TRIED]:
-        if any(_read_by(one, replica, reader) for replica in replicas):
-            comparison.high_watermark = one.greatest.offset
-            comparison.witness = f"offset {one.greatest.offset} committed by group {one.group}"
+    committed_offsets = [
+        committed_offset for committed_offset in _of_this_topic(replicas) if floor < committed_offset.greatest.offset <= end
+    ]
+    committed_offsets.sort(key=lambda committed_offset: (-committed_offset.greatest.offset, committed_offset.group))
+    for committed_offset in committed_offsets[:_WITNESSES_TRIED]:
+        if any(_read_by(committed_offset, replica, reader) for replica in replicas):
+            comparison.high_watermark = committed_offset.greatest.offset
+            comparison.witness = f"offset {committed_offset.greatest.offset} committed by group {committed_offset.group}"
             return
 
 
-def _read_by(one: Committed, replica: Replica, reader: BatchReader) -> bool:
+def _read_by(committed_offset: Committed, replica: Replica, reader: BatchReader) -> bool:
     """Whether the replica holds the record before the committed offset, and it is not younger than the commit."""
-    offset, moment = one.greatest.offset, one.greatest.commit_timestamp
+    offset, moment = committed_offset.greatest.offset, committed_offset.greatest.commit_timestamp
     if replica.log_end_offset < offset or moment <= 0:
         return False
     found = reader.batches(replica, offset - 1, offset)
@@ -207,23 +217,23 @@ def _read_by(one: Committed, replica: Replica, reader: BatchReader) -> bool:
 
 def malformed_findings(log: GroupLog) -> list[Finding]:
     """`METADATA_RECORD_MALFORMED` for each record that could not be read; of more than are kept, the last finding says how many."""
-    found = []
-    for number, one in enumerate(log.malformed, 1):
+    findings = []
+    for number, record in enumerate(log.malformed, 1):
         place = Place(
-            one.topic,
-            one.partition,
-            one.broker,
-            one.log_dir,
-            one.file,
-            one.byte_start,
-            one.byte_end,
-            one.offset,
-            one.offset + 1,
+            record.topic,
+            record.partition,
+            record.broker,
+            record.log_dir,
+            record.file,
+            record.byte_start,
+            record.byte_end,
+            record.offset,
+            record.offset + 1,
         )
-        evidence: dict[str, Any] = {"reason": one.reason, "unknown_after_offset": one.offset - 1}
-        if one.record_type is not None:
-            evidence["record_type"] = one.record_type
+        evidence: dict[str, Any] = {"reason": record.reason, "unknown_after_offset": record.offset - 1}
+        if record.record_type is not None:
+            evidence["record_type"] = record.record_type
         if number == len(log.malformed) < log.malformed_count:
             evidence["records_more"] = log.malformed_count - number
-        found.append(finding("METADATA_RECORD_MALFORMED", place, evidence))
-    return found
+        findings.append(finding("METADATA_RECORD_MALFORMED", place, evidence))
+    return findings

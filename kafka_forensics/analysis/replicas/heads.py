@@ -47,7 +47,7 @@ def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: Bat
         return []
     deleted_to = max(each.context.log_start_checkpoint or 0 for each in replicas)
     apart = {number for pair in conflicts for number in pair}
-    found = []
+    heads = []
     for number, replica in enumerate(replicas):
         end = replica.log_start_offset
         waiting = any(base < end for base in replica.context.segments_being_deleted)
@@ -59,8 +59,8 @@ def missing_heads(replicas: Sequence[Replica], conflicts: Conflicts, reader: Bat
             if other not in apart and each.log_start_offset < end and each.covers(each.log_start_offset, end)
         ]
         head = _head(replica, holders, control, reader) if holders else None
-        found += [] if head is None else [head]
-    return found
+        heads += [] if head is None else [head]
+    return heads
 
 
 def _is_tiered(control: PartitionControl | None) -> bool:
@@ -80,8 +80,8 @@ def _head(
     now = newest_time((replica, *holders), reader)
     if explains(retention, timestamp, now, replica.state.framing.bytes_decoded) is not None:
         return None
-    start = min(each.log_start_offset for each in holders)
-    held_by = tuple(each.broker for each in holders if each.log_start_offset == start)
+    start = min(holder.log_start_offset for holder in holders)
+    held_by = tuple(holder.broker for holder in holders if holder.log_start_offset == start)
     return MissingHead(replica, start, end, held_by, retention, timestamp, retention.is_sure(timestamp, now))
 
 
@@ -97,8 +97,8 @@ def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
         return reader.as_of_ms
     control = replicas[0].context.control
     times = [-1 if control is None else control.as_of_ms or -1]
-    for each in replicas:
-        rows = reader.batches(each, each.log_end_offset - 1, each.log_end_offset)
+    for replica in replicas:
+        rows = reader.batches(replica, replica.log_end_offset - 1, replica.log_end_offset)
         times += [] if not rows.shape[1] else [int(rows[BatchColumn.MAX_TIMESTAMP, -1])]
     return max(times)
 
@@ -106,7 +106,7 @@ def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
 def head_findings(heads: Sequence[MissingHead], told: Sequence[Finding]) -> list[Finding]:
     """`LOG_HEAD_MISSING` of each, unless `told` names it as a missing segment; critical where the replica may lead, by the
     controllers' log."""
-    found = []
+    findings = []
     missing = {(each.place.broker, each.place.log_dir, each.place.offset_end) for each in told if each.kind == "SEGMENT_MISSING"}
     for head in heads:
         context = head.replica.context
@@ -131,5 +131,5 @@ def head_findings(heads: Sequence[MissingHead], told: Sequence[Finding]) -> list
             severity = Severity.CRITICAL
         confidence = None if head.is_sure else Confidence.SUSPECTED
         place = context.place(offset_start=head.start, offset_end=head.end)
-        found.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
-    return found
+        findings.append(finding("LOG_HEAD_MISSING", place, evidence, severity=severity, confidence=confidence))
+    return findings

@@ -62,15 +62,15 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
     live log has none of the old one's offsets, whatever other brokers still have.
     """
     groups: dict[tuple[object, ...], list[HeldAside]] = {}
-    for one in aside:
-        groups.setdefault(one.group, []).append(one)
+    for held_aside in aside:
+        groups.setdefault(held_aside.group, []).append(held_aside)
     found = []
     for members in groups.values():
         first = members[0]
-        live = [one for one in replicas if one.broker == first.broker]
-        ids = {one.context.topic_id for one in live or replicas} - {None}
+        live = [replica for replica in replicas if replica.broker == first.broker]
+        ids = {replica.context.topic_id for replica in live or replicas} - {None}
         other_topic = first.topic_id is not None and bool(ids) and first.topic_id not in ids
-        if not other_topic and any(one.state.unread for one in live):
+        if not other_topic and any(replica.state.unread for replica in live):
             continue  # what its live log lacks is not known
         lacking = _lacking(members, [] if other_topic else live)
         if not lacking:
@@ -78,12 +78,12 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
         start, end = min(a for a, _ in lacking), max(b for _, b in lacking)
         fills = [] if other_topic else _fill(members, findings)
         evidence: dict[str, Any] = {
-            "files": [one.file for one in members[:LISTED]],
+            "files": [held_aside.file for held_aside in members[:LISTED]],
             "suffix": first.suffix,
-            "batches": sum(one.batches for one in members),
+            "batches": sum(held_aside.batches for held_aside in members),
             "offsets": [[a, b] for a, b in lacking[:LISTED]],
-            "expired": bool(live) and not other_topic and end <= min(one.log_start_offset for one in live),
-            "behind_log_end": bool(live) and not other_topic and start >= max(one.log_end_offset for one in live),
+            "expired": bool(live) and not other_topic and end <= min(replica.log_start_offset for replica in live),
+            "behind_log_end": bool(live) and not other_topic and start >= max(replica.log_end_offset for replica in live),
             "fills": fills[:LISTED],
         }
         if first.suffix == "stray":
@@ -105,14 +105,14 @@ def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> list[tupl
 
     Between its ends a compacted log has what its cleaner left: what it took is no loss.
     """
-    covered = [(run.start_offset, run.end_offset) for one in live for run in one.state.continuity.runs]
-    covered += [(one.log_start_offset, one.log_end_offset) for one in live if one.context.compacted]
-    return outside([(run.start_offset, run.end_offset) for one in members for run in one.runs], covered)
+    covered = [(run.start_offset, run.end_offset) for replica in live for run in replica.state.continuity.runs]
+    covered += [(replica.log_start_offset, replica.log_end_offset) for replica in live if replica.context.compacted]
+    return outside([(run.start_offset, run.end_offset) for aside in members for run in aside.runs], covered)
 
 
 def _fill(members: Sequence[HeldAside], findings: Sequence[Finding]) -> list[str]:
     """Tell the findings of missing offsets which files have some; names of those findings."""
-    spans = sorted((run.start_offset, run.end_offset, number) for number, one in enumerate(members) for run in one.runs)
+    spans = sorted((run.start_offset, run.end_offset, number) for number, aside in enumerate(members) for run in aside.runs)
     starts = [start for start, _, _ in spans]
     fills: dict[str, None] = {}
     for one in findings:
@@ -129,9 +129,9 @@ def _fill(members: Sequence[HeldAside], findings: Sequence[Finding]) -> list[str
     return list(fills)
 
 
-def _label(one: HeldAside, place: Place) -> str:
+def _label(aside: HeldAside, place: Place) -> str:
     """The file as that finding may call it: its broker is named where it is another."""
-    return one.file if (one.broker, one.log_dir) == (place.broker, place.log_dir) else f"broker {one.broker}: {one.file}"
+    return aside.file if (aside.broker, aside.log_dir) == (place.broker, place.log_dir) else f"broker {aside.broker}: {aside.file}"
 
 
 def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: list[Finding]) -> list[Finding]:
@@ -144,27 +144,27 @@ def lone_index_findings(replica: Replica, lone: Sequence[LoneIndex], findings: l
     bases = context.segment_base_offsets
     gaps = sorted((each.place.offset_start or 0, number) for number, each in enumerate(findings) if each.kind == "SEGMENT_MISSING")
     edges: dict[bool, list[LoneIndex]] = {}
-    for one in lone:
-        number = bisect_right(gaps, one.base_offset, key=lambda gap: gap[0]) - 1
+    for index in lone:
+        number = bisect_right(gaps, index.base_offset, key=lambda gap: gap[0]) - 1
         each = findings[gaps[number][1]] if number >= 0 else None
-        if each is not None and one.base_offset < (each.place.offset_end or 0):
-            files = [*each.evidence.get("index_files", []), *one.files][:LISTED]
+        if each is not None and index.base_offset < (each.place.offset_end or 0):
+            files = [*each.evidence.get("index_files", []), *index.files][:LISTED]
             findings[gaps[number][1]] = replace(each, confidence=Confidence.PROVEN, evidence=each.evidence | {"index_files": files})
             continue
-        inside = bool(bases) and bases[0] < one.base_offset < bases[-1]
-        if not inside and not context.compacted and one.base_offset >= (context.log_start_checkpoint or 0):
-            edges.setdefault(bool(bases) and one.base_offset < bases[0], []).append(one)
+        inside = bool(bases) and bases[0] < index.base_offset < bases[-1]
+        if not inside and not context.compacted and index.base_offset >= (context.log_start_checkpoint or 0):
+            edges.setdefault(bool(bases) and index.base_offset < bases[0], []).append(index)
     return [_at_edge(replica, edge, bases[0] if first else None) for first, edge in edges.items()]
 
 
 def _at_edge(replica: Replica, lone: Sequence[LoneIndex], end_offset: int | None) -> Finding:
     """`SEGMENT_MISSING` for the segments before `end_offset`, or behind the last one, whose logs are gone."""
     if end_offset is None:
-        end_offset = max((one.last_offset + 1 for one in lone if one.last_offset is not None), default=None)
-    start = min(one.base_offset for one in lone)
+        end_offset = max((index.last_offset + 1 for index in lone if index.last_offset is not None), default=None)
+    start = min(index.base_offset for index in lone)
     evidence: dict[str, Any] = {
         "file": replica.context.log_file(start),
-        "index_files": [name for one in lone for name in one.files][:LISTED],
+        "index_files": [name for index in lone for name in index.files][:LISTED],
     }
     if end_offset is not None:
         evidence["missing"] = end_offset - start

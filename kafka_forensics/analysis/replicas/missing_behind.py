@@ -14,22 +14,22 @@ def uncover_gaps(replicas: list[Replica], reader: BatchReader) -> None:
     Fewer bytes than a batch's header held nothing. How many bytes the offsets take is else asked of another replica of the same
     history, of which no more is read than would have fitted.
     """
-    for one in replicas:
-        if one.context.compacted or one.state.continuity.dropped_runs:
+    for replica in replicas:
+        if replica.context.compacted or replica.state.continuity.dropped_runs:
             continue
-        for place, (start, end) in list(one.course.eaten.items()):
-            room = _bytes_behind(one, *place)
-            if place[0] >= end or end not in one.context.segment_base_offsets or room is None:
+        for place, (start, end) in list(replica.course.eaten.items()):
+            room = _bytes_behind(replica, *place)
+            if place[0] >= end or end not in replica.context.segment_base_offsets or room is None:
                 continue
-            reach = start if room < RECORD_BATCH_OVERHEAD else _reach(one, replicas, reader, (start, end), room)
-            run = next((run for run in one.state.continuity.runs if run.start_offset == end), None)
+            reach = start if room < RECORD_BATCH_OVERHEAD else _reach(replica, replicas, reader, (start, end), room)
+            run = next((run for run in replica.state.continuity.runs if run.start_offset == end), None)
             if reach >= end or run is None:
                 continue
-            del one.course.eaten[place]
+            del replica.course.eaten[place]
             if reach > start:
-                one.course.eaten[place] = (start, reach)
-            one.course.irregularities.append(Irregularity("OFFSET_GAP", reach, end, run, reach))
-            one.gap_starts |= {reach}
+                replica.course.eaten[place] = (start, reach)
+            replica.course.irregularities.append(Irregularity("OFFSET_GAP", reach, end, run, reach))
+            replica.gap_starts |= {reach}
 
 
 def _bytes_behind(replica: Replica, segment: int, position: int) -> int | None:
@@ -37,11 +37,11 @@ def _bytes_behind(replica: Replica, segment: int, position: int) -> int | None:
     framing = replica.state.framing
     totals = framing.by_segment.get(segment)
     samples = framing.damage.values()
-    kept = [one for sample in samples for at, one in sample if at == segment and one.position >= position]
+    kept = [damage for sample in samples for at, damage in sample if at == segment and damage.position >= position]
     dropped = any(len(list(sample)) < sample.count for sample in samples)
     if segment in replica.state.unread or dropped or (totals is not None and totals.end_position > position):
         return None
-    return sum(one.size_in_bytes for one in kept)
+    return sum(damage.size_in_bytes for damage in kept)
 
 
 def _reach(replica: Replica, replicas: list[Replica], reader: BatchReader, offsets: tuple[int, int], room: int) -> int:

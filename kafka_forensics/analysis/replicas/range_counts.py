@@ -26,7 +26,7 @@ def counted(replica: Replica, reader: BatchReader, start: int, end: int) -> Coun
         return Counts(0, 0, 0)
     if start <= first and end >= replica.log_end_offset:
         return Counts(framing.batches, framing.records, framing.bytes_decoded)
-    reached = (one.end_position for base, one in framing.by_segment.items() if base < end and one.last_offset >= start)
+    reached = (totals.end_position for base, totals in framing.by_segment.items() if base < end and totals.last_offset >= start)
     if sum(reached) > READ_AGAIN_BYTES:
         return None
     batches = records = size = 0

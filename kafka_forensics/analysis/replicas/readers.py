@@ -61,13 +61,15 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     minimum = _minimum(control)
     below = isr is not None and minimum is not None and len(isr) < minimum
     open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
-    members = [one for one in replicas if isr is None or one.context.node in isr]
-    missing = tuple(sorted(set(isr or ()) - {one.context.node for one in members}))
+    members = [replica for replica in replicas if isr is None or replica.context.node in isr]
+    missing = tuple(sorted(set(isr or ()) - {replica.context.node for replica in members}))
     known = isr is not None and not missing
     passed = min(leader.context.high_watermark or 0, end)
-    candidates = [one for one in members if one.log_end_offset >= passed]
-    limit = min((one.log_end_offset for one in candidates), default=end) if known else None
-    shortest = [one for one in candidates if one.log_end_offset == min(each.log_end_offset for each in candidates)]
+    candidates = [replica for replica in members if replica.log_end_offset >= passed]
+    limit = min((replica.log_end_offset for replica in candidates), default=end) if known else None
+    shortest = [
+        replica for replica in candidates if replica.log_end_offset == min(candidate.log_end_offset for candidate in candidates)
+    ]
     answer = Readable(
         "unknown" if missing else "nothing",
         leader.broker,
@@ -89,7 +91,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
             answer,
             held_back_by="high_watermark" if known else "unknown",
             last_stable_offset=None if limit is None else _stable(leader, limit),
-            brokers=tuple(one.broker for one in shortest),
+            brokers=tuple(replica.broker for replica in shortest),
             held_back_at=shortest[0].log_end_offset,
             since_ms=since,
             waiting_ms=None if since is None or newest < since else newest - since,
@@ -109,7 +111,7 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
 def _leaderless(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:
     """When the controller wrote that a partition has no leader any more, in ms, and who was in sync until then."""
     events = [] if control.history is None else control.history.events
-    stretch = list(takewhile(lambda one: one.state.leader == NO_LEADER, reversed(events)))
+    stretch = list(takewhile(lambda event: event.state.leader == NO_LEADER, reversed(events)))
     if not stretch:
         return None, ()
     first = stretch[-1]
@@ -118,8 +120,8 @@ def _leaderless(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]
 
 def _leader(replicas: list[Replica], control: PartitionControl | None) -> Replica:
     """The leader's replica if it is given, else the longest."""
-    leaders = [one for one in replicas if control is not None and control.leader == one.context.node]
-    return leaders[0] if leaders else max(replicas, key=lambda one: one.log_end_offset)
+    leaders = [replica for replica in replicas if control is not None and control.leader == replica.context.node]
+    return leaders[0] if leaders else max(replicas, key=lambda replica: replica.log_end_offset)
 
 
 def _stable(leader: Replica, high_watermark: int) -> int:

@@ -82,15 +82,17 @@ def segment_facts(
 def regresses(replica: Replica, base_offset: int) -> bool:
     """Whether offsets of a segment go back somewhere, so that building its index anew may fail."""
     kinds = {"OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY"}
-    return any(one.kind in kinds and one.run.segment == base_offset for one in replica.course.irregularities)
+    return any(
+        irregularity.kind in kinds and irregularity.run.segment == base_offset for irregularity in replica.course.irregularities
+    )
 
 
 def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
     """`RECOVERY_WOULD_TRUNCATE` for the cuts that cost offsets; whether they were committed is judged over all replicas."""
     context = replica.context
-    sizes = {one.base_offset: one.size_in_bytes for one in outlook.facts.segments}
+    sizes = {segment.base_offset: segment.size_in_bytes for segment in outlook.facts.segments}
     costly = [cut for cut in outlook.forecast.cuts if cut.start_offset < cut.end_offset]
-    found = []
+    findings = []
     for cut in costly[:CUTS_LISTED]:
         place = context.place(
             segment_file(cut.segment),
@@ -112,8 +114,8 @@ def recovery_findings(replica: Replica, outlook: Outlook) -> list[Finding]:
         }
         if len(costly) > 1:
             evidence["count"] = len(costly)
-        found.append(finding("RECOVERY_WOULD_TRUNCATE", place, evidence))
-    return found
+        findings.append(finding("RECOVERY_WOULD_TRUNCATE", place, evidence))
+    return findings
 
 
 def _batches_behind(replica: Replica, cut: Cut) -> int | None:
@@ -169,7 +171,7 @@ def swap_finding(replica: Replica, facts: LogFacts, steps: list[Step], swapped: 
         return finding("INTERRUPTED_SWAP", context.place(), evidence, severity=Severity.INFO)
     renamed = {step.to for step in steps if step.action == "rename"}
     going = {step.file for step in steps if step.action == "delete"} | renamed
-    bases = [one.base_offset for one in facts.segments if segment_file(one.base_offset) in going]
+    bases = [segment.base_offset for segment in facts.segments if segment_file(segment.base_offset) in going]
     kept = [run for base_offset, runs in swapped.items() if segment_file(base_offset) in renamed for run in runs]
     start, end = (None, None) if context.compacted else _lost(replica, bases, facts, kept)
     place = context.place(offset_start=start, offset_end=end)
@@ -203,7 +205,7 @@ def _step(step: Step) -> str:
 
 def _lost(replica: Replica, bases: list[int], facts: LogFacts, kept: list[Run]) -> tuple[int | None, int | None]:
     """First offset of these segments that no run of `kept` holds, from the log start on, and the one behind the last such."""
-    ends = {one.base_offset: one.end_offset for one in facts.segments}
+    ends = {segment.base_offset: segment.end_offset for segment in facts.segments}
     going = [(max(base, replica.log_start_offset), ends[base]) for base in bases]
     missing = outside(going, [(run.start_offset, run.end_offset) for run in kept])
     return min((start for start, _ in missing), default=None), max((end for _, end in missing), default=None)

@@ -37,12 +37,12 @@ def damage_findings(replica: Replica) -> list[Finding]:
     """Damage rows of the framing fold, each with the offsets it cost, and what lies hidden behind a lying length."""
     context, framing = replica.context, replica.state.framing
     last_segment = max(context.segment_base_offsets, default=0)
-    found = []
+    findings = []
     for kind, sample in sorted(framing.damage.items()):
         if kind == "BATCH_RANGE_INCONSISTENT" and context.compacted:
             continue
-        for segment, one in sample:
-            found.append(damage_finding(replica, kind, segment, one, last=segment == last_segment, count=sample.count))
+        for segment, damage in sample:
+            findings.append(damage_finding(replica, kind, segment, damage, last=segment == last_segment, count=sample.count))
     for segment, hiding in sorted(framing.hiding.items()):
         totals = framing.by_segment.get(segment)
         behind = 0 if totals is None else totals.batches - hiding.batches_before
@@ -62,20 +62,20 @@ def damage_findings(replica: Replica) -> list[Finding]:
             "first_recovered_offset": first,
             "last_recovered_offset": totals.last_offset,
         }
-        found.append(finding("HIDDEN_BYTES", place, evidence))
-    return found
+        findings.append(finding("HIDDEN_BYTES", place, evidence))
+    return findings
 
 
-def damage_finding(replica: Replica, kind: str, segment: int, one: Damage, *, last: bool, count: int) -> Finding:
+def damage_finding(replica: Replica, kind: str, segment: int, damage: Damage, *, last: bool, count: int) -> Finding:
     """The finding of one damage row; `last` says whether its segment is the log's last, `count` how many of its kind there are."""
     context = replica.context
-    evidence: dict[str, Any] = dict(one.detail)
+    evidence: dict[str, Any] = dict(damage.detail)
     severity = None
-    start, end = (one.base_offset, one.last_offset + 1) if one.base_offset >= 0 else (None, None)
-    if (segment, one.position) in replica.course.eaten:
-        start, end = replica.course.eaten[(segment, one.position)]
+    start, end = (damage.base_offset, damage.last_offset + 1) if damage.base_offset >= 0 else (None, None)
+    if (segment, damage.position) in replica.course.eaten:
+        start, end = replica.course.eaten[(segment, damage.position)]
     hiding = replica.state.framing.hiding.get(segment)
-    if hiding is not None and hiding.position == one.position:
+    if hiding is not None and hiding.position == damage.position:
         totals = replica.state.framing.by_segment.get(segment)
         if totals is not None:
             evidence["batches_recovered"] = totals.batches - hiding.batches_before
@@ -98,8 +98,8 @@ def damage_finding(replica: Replica, kind: str, segment: int, one: Damage, *, la
         evidence["count"] = count
     place = context.place(
         context.log_file(segment),
-        byte_start=one.position,
-        byte_end=one.position + one.size_in_bytes,
+        byte_start=damage.position,
+        byte_end=damage.position + damage.size_in_bytes,
         offset_start=start,
         offset_end=end,
     )
@@ -110,27 +110,36 @@ def order_findings(replica: Replica) -> list[Finding]:
     """Gaps, regressions and batches out of line. Whether they lie below the high watermark is judged over all replicas."""
     context = replica.context
     misplaced = {one.place: one for one in replica.misplaced}
-    found = []
-    for one in replica.course.irregularities:
-        evidence: dict[str, Any] = {"expected_offset": one.expected, "found_offset": one.run.start_offset}
+    findings = []
+    for irregularity in replica.course.irregularities:
+        evidence: dict[str, Any] = {"expected_offset": irregularity.expected, "found_offset": irregularity.run.start_offset}
         confidence = None
-        if one.kind == "OFFSET_DISCONTINUITY" and one.run.last_place in misplaced:
-            witnesses = misplaced[one.run.last_place].witnesses
+        if irregularity.kind == "OFFSET_DISCONTINUITY" and irregularity.run.last_place in misplaced:
+            witnesses = misplaced[irregularity.run.last_place].witnesses
             evidence["witnesses"] = list(witnesses)
             confidence = Confidence.INFERRED if witnesses == (BATCH_BEFORE,) else None
-        if one.kind == "OFFSET_GAP":
-            evidence["missing"] = one.end - one.start
+        if irregularity.kind == "OFFSET_GAP":
+            evidence["missing"] = irregularity.end - irregularity.start
         place = context.place(
-            context.log_file(one.run.segment), byte_start=one.run.position, offset_start=one.start, offset_end=one.end
+            context.log_file(irregularity.run.segment),
+            byte_start=irregularity.run.position,
+            offset_start=irregularity.start,
+            offset_end=irregularity.end,
         )
-        found.append(finding(one.kind, place, evidence, confidence=confidence))
-        cut = _cut_between_batches(replica, one.start) if one.kind == "OFFSET_GAP" else None
+        findings.append(finding(irregularity.kind, place, evidence, confidence=confidence))
+        cut = _cut_between_batches(replica, irregularity.start) if irregularity.kind == "OFFSET_GAP" else None
         if cut is not None:
-            found.append(cut)
-        if one.kind == "OFFSET_GAP" and _whole_segment(replica, one.start, one.end):
-            missing = context.place(offset_start=one.start, offset_end=one.end)
-            found.append(finding("SEGMENT_MISSING", missing, {"missing": one.end - one.start, "file": context.log_file(one.start)}))
-    return found
+            findings.append(cut)
+        if irregularity.kind == "OFFSET_GAP" and _whole_segment(replica, irregularity.start, irregularity.end):
+            missing = context.place(offset_start=irregularity.start, offset_end=irregularity.end)
+            findings.append(
+                finding(
+                    "SEGMENT_MISSING",
+                    missing,
+                    {"missing": irregularity.end - irregularity.start, "file": context.log_file(irregularity.start)},
+                )
+            )
+    return findings
 
 
 def _cut_between_batches(replica: Replica, end_offset: int) -> Finding | None:
@@ -161,11 +170,11 @@ def _whole_segment(replica: Replica, start: int, end: int) -> bool:
 def name_findings(replica: Replica) -> list[Finding]:
     """Segments whose name is not the offset it promises: content below it, or a joined log whose name is lower."""
     context = replica.context
-    found = []
+    findings = []
     for segment, first in misnamed(replica):
         place = context.place(context.log_file(segment), offset_start=first, offset_end=first + 1)
-        found.append(finding("SEG_NAME_MISMATCH", place, {"name_offset": segment, "first_offset": first}))
-    return found
+        findings.append(finding("SEG_NAME_MISMATCH", place, {"name_offset": segment, "first_offset": first}))
+    return findings
 
 
 def misnamed(replica: Replica) -> list[tuple[int, int]]:
@@ -186,9 +195,13 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     """Stray epoch fields, falling epochs, and `leader-epoch-checkpoint` against the batches."""
     context, epochs = replica.context, replica.state.epochs
     checkpoint = context.epoch_checkpoint
-    found = []
+    findings = []
     strays = epochs.strays(checkpoint, context.control)
-    displaced = {(one.run.segment, one.run.position) for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}
+    displaced = {
+        (irregularity.run.segment, irregularity.run.position)
+        for irregularity in replica.course.irregularities
+        if irregularity.kind != "OFFSET_GAP"
+    }
     for run, expected in [*strays, *epochs.regressions()]:
         stretch = _stretch(replica, run) if displaced else None
         if stretch in displaced and not _alone_in(replica, run, stretch):
@@ -204,9 +217,9 @@ def epoch_findings(replica: Replica) -> list[Finding]:
         if checkpoint is not None and epoch_at(checkpoint, run.start_offset) == expected:
             witnesses.append("leader-epoch-checkpoint")
         evidence = {"epoch": run.leader_epoch, "expected_epoch": expected, "crc": "right", "witnesses": witnesses}
-        found.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
+        findings.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
     if checkpoint is None or epochs.dropped_runs or epochs.batches_without_epoch:
-        return found
+        return findings
     stray_epochs = {run.leader_epoch for run, _ in strays}
     lineage = [entry for entry in epochs.lineage() if entry.leader_epoch not in stray_epochs]
     start, end = replica.log_start_offset, replica.log_end_offset
@@ -214,7 +227,7 @@ def epoch_findings(replica: Replica) -> list[Finding]:
     reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or damaged)
     if reason == "entry_missing" and context.live and checkpoint == lineage[: len(checkpoint)]:
         evidence = {"reason": "epoch_newer_than_checkpoint", "epoch": lineage[len(checkpoint)].leader_epoch}
-        found.append(finding("INCONSISTENT_CUT", context.place("leader-epoch-checkpoint"), evidence))
+        findings.append(finding("INCONSISTENT_CUT", context.place("leader-epoch-checkpoint"), evidence))
     elif reason is not None:
         asked, by_file, by_batches = differing_end(checkpoint, lineage, end)
         evidence = {
@@ -229,8 +242,8 @@ def epoch_findings(replica: Replica) -> list[Finding]:
         severity = Severity.INFO if explained else None
         if explained:
             evidence["harmless_if"] = "DeleteRecords moved the log start, and log-start-offset-checkpoint was not yet written"
-        found.append(finding("EPOCH_CACHE_MISMATCH", context.place("leader-epoch-checkpoint"), evidence, severity=severity))
-    return found
+        findings.append(finding("EPOCH_CACHE_MISMATCH", context.place("leader-epoch-checkpoint"), evidence, severity=severity))
+    return findings
 
 
 def _stretch(replica: Replica, batch: EpochRun) -> tuple[int, int] | None:
@@ -278,7 +291,7 @@ def index_findings(replica: Replica) -> list[Finding]:
         if (bad.segment in disordered and bad.reason in _BY_OFFSET) or _tells_what_was_there(replica, bad):
             continue
         by_file.setdefault((bad.segment, bad.file_kind), []).append(bad)
-    found = []
+    findings = []
     for (segment, kind), entries in sorted(by_file.items()):
         size = 8 if kind == "index" else 12
         first = min(entries, key=lambda bad: bad.entry)
@@ -297,8 +310,8 @@ def index_findings(replica: Replica) -> list[Finding]:
             evidence["behind_log_end"] = True
         severity = Severity.INFO if left_over else None
         name = "INCONSISTENT_CUT" if beyond and context.live else "INDEX_MISMATCH"
-        found.append(finding(name, place, evidence, severity=severity))
-    return found
+        findings.append(finding(name, place, evidence, severity=severity))
+    return findings
 
 
 CUT_BACK: Final = "the log was cut back while its broker ran, and the index was not closed since"
@@ -312,11 +325,13 @@ def _stands_behind_the_last(replica: Replica, segment: int, kind: str, entries: 
     They are the last before the zeros of an index that was not trimmed: no sound entry follows, or they begin with one that is
     sound by itself and out of order, where a log was written again as it was.
     """
-    tail = next((one for one in replica.state.zero_tails if (one.segment, one.file_kind) == (segment, kind)), None)
-    if replica.context.clean_shutdown or tail is None or any(one.entry >= tail.entries for one in entries):
+    tail = next(
+        (zero_tail for zero_tail in replica.state.zero_tails if (zero_tail.segment, zero_tail.file_kind) == (segment, kind)), None
+    )
+    if replica.context.clean_shutdown or tail is None or any(entry.entry >= tail.entries for entry in entries):
         return False
-    first = min(one.entry for one in entries)
-    return tail.last_sound < first or {one.reason for one in entries if one.entry == first} == {"out_of_order"}
+    first = min(entry.entry for entry in entries)
+    return tail.last_sound < first or {entry.reason for entry in entries if entry.entry == first} == {"out_of_order"}
 
 
 def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str], list[BadEntry]]) -> bool:
@@ -324,11 +339,11 @@ def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str],
 
     The first of a file points to what was written instead, or has an older time than the segment holds, which no append gives it.
     """
-    newest = max((one.max_timestamp for one in replica.state.zero_tails if one.segment == segment), default=-1)
+    newest = max((tail.max_timestamp for tail in replica.state.zero_tails if tail.segment == segment), default=-1)
     for (base_offset, kind), entries in by_file.items():
         if base_offset != segment or not _stands_behind_the_last(replica, segment, kind, entries):
             continue
-        first = min(entries, key=lambda one: one.entry)
+        first = min(entries, key=lambda entry: entry.entry)
         if first.reason not in _TAIL_KINDS or (kind == "timeindex" and first.value < newest):
             return True
     return False
@@ -336,7 +351,7 @@ def _was_cut_back(replica: Replica, segment: int, by_file: dict[tuple[int, str],
 
 def _disordered_segments(replica: Replica) -> set[int]:
     """Segments whose batches or names give offsets in doubt."""
-    found = {one.run.segment for one in replica.course.irregularities if one.kind != "OFFSET_GAP"}
+    found = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}
     found |= {segment for segment, _ in replica.state.framing.damage.get("BATCH_RANGE_INCONSISTENT", ())}
     return found | {segment for segment, _ in misnamed(replica)}
 
@@ -363,9 +378,9 @@ def _torn(replica: Replica, segment: int) -> bool:
 def checkpoint_findings(replica: Replica) -> list[Finding]:
     """High watermark, recovery point and log start in order: log start ≤ HW ≤ log end, recovery point ≤ log end."""
     context = replica.context
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if not replica.end_is_known:
-        return found
+        return findings
     end = replica.log_end_offset
     high_watermark = context.high_watermark
     stopped = {"clean_shutdown": True} if context.clean_shutdown else {}
@@ -373,9 +388,9 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
         place = context.place(offset_start=end, offset_end=high_watermark)
         evidence = {"high_watermark": high_watermark, "log_end_offset": end, "file": "replication-offset-checkpoint"}
         evidence |= stopped
-        found.append(finding("INCONSISTENT_CUT" if context.live else "HW_BEYOND_LEO", place, evidence))
+        findings.append(finding("INCONSISTENT_CUT" if context.live else "HW_BEYOND_LEO", place, evidence))
     if high_watermark == 0 and end > replica.log_start_offset:
-        found.append(finding("HW_UNKNOWN", context.place(), {"reason": "zero", "log_end_offset": end}))
+        findings.append(finding("HW_UNKNOWN", context.place(), {"reason": "zero", "log_end_offset": end}))
     checks = (
         ("recovery point", context.recovery_point, "log end", end),
         ("cleaner checkpoint", context.cleaner_checkpoint, "log end", end),
@@ -392,5 +407,5 @@ def checkpoint_findings(replica: Replica) -> list[Finding]:
                     "records were deleted within 5 s before a crash: the log start was then written down first"
                 )
             kind = "INCONSISTENT_CUT" if context.live else "CHECKPOINT_OUT_OF_ORDER"
-            found.append(finding(kind, context.place(), evidence, severity=severity))
-    return found
+            findings.append(finding(kind, context.place(), evidence, severity=severity))
+    return findings

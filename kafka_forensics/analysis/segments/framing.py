@@ -66,8 +66,8 @@ class FramingFold:
         self.bytes_decoded += chunk.bytes_decoded
         self.bytes_damaged += chunk.bytes_damaged
         self.bytes_skipped += chunk.bytes_skipped
-        for one in chunk.damage:
-            self._add_damage(one)
+        for damage in chunk.damage:
+            self._add_damage(damage)
         if columns.shape[1] == 0:
             self._find_hiding(chunk)
             return
@@ -78,7 +78,7 @@ class FramingFold:
         if seen.timed:
             self._see_brokers_clock(columns)
         if seen.odd:
-            self._check_headers(columns, {(one.kind, one.position) for one in chunk.damage})
+            self._check_headers(columns, {(damage.kind, damage.position) for damage in chunk.damage})
         totals = self.by_segment.setdefault(self._segment, SegmentTotals())
         totals.batches += columns.shape[1]
         totals.last_offset = int(columns[BatchColumn.LAST_OFFSET, -1])
@@ -93,14 +93,16 @@ class FramingFold:
 
     def _find_hiding(self, chunk: BatchChunk) -> None:
         """Remember the first place of the segment behind which Kafka's readers see nothing."""
-        for one in chunk.damage:
-            if one.kind in _HIDING and "stored_crc" not in one.detail and self._segment not in self.hiding:
+        for damage in chunk.damage:
+            if damage.kind in _HIDING and "stored_crc" not in damage.detail and self._segment not in self.hiding:
                 totals = self.by_segment.get(self._segment, SegmentTotals())
-                behind = int((chunk.columns[BatchColumn.POSITION] > one.position).sum())
-                self.hiding[self._segment] = Hiding(one.position, bool(one.detail.get("runs_past_end")), totals.batches - behind)
+                behind = int((chunk.columns[BatchColumn.POSITION] > damage.position).sum())
+                self.hiding[self._segment] = Hiding(
+                    damage.position, bool(damage.detail.get("runs_past_end")), totals.batches - behind
+                )
 
-    def _add_damage(self, one: Damage) -> None:
-        self.damage.setdefault(one.kind, Sample()).append((self._segment, one))
+    def _add_damage(self, damage: Damage) -> None:
+        self.damage.setdefault(damage.kind, Sample()).append((self._segment, damage))
 
     def _check_headers(self, columns: "NDArray[np.int64]", known: set[tuple[str, int]]) -> None:
         """Counts and ranges that cannot be: a batch has room for one record in seven bytes, and one offset for each. `known` are

@@ -266,9 +266,9 @@ class IndexFold:
         """The zeros that the files end in, once the segment is whole."""
         if self.edges is not None:
             return [
-                ZeroTail(kind, self._segment, one.entries, self.max_timestamp, one.last_sound)
-                for kind, one in self.edges.items()
-                if one.has_zero_tail
+                ZeroTail(kind, self._segment, edges.entries, self.max_timestamp, edges.last_sound)
+                for kind, edges in self.edges.items()
+                if edges.has_zero_tail
             ]
         files = (("index", self._index), ("timeindex", self._time))
         return [
@@ -285,8 +285,8 @@ class IndexFold:
         """Bad entries, with those that point beyond the log and those out of order; once, when the segment is whole."""
         bad = list(self.bad)
         if self.edges is not None:
-            bad += [each for one in self.edges.values() for each in one.damaged]
-            return bad + [each for one in self.edges.values() for each in one.out_of_order]
+            bad += [entry for edges in self.edges.values() for entry in edges.damaged]
+            return bad + [entry for edges in self.edges.values() for entry in edges.out_of_order]
         for kind, size, index in (("index", INDEX_ENTRY_SIZE, self._index), ("timeindex", TIME_INDEX_ENTRY_SIZE, self._time)):
             bad += [] if index is None else self._damaged(kind, size, index)
         if self._index is not None and self._index.positions.size:
@@ -302,7 +302,9 @@ class IndexFold:
         return bad
 
     def _damaged(self, kind: str, size: int, index: "OffsetIndex | TimeIndex") -> list[BadEntry]:
-        return [BadEntry(kind, self._segment, one.position // size, str(one.detail["reason"]), -1, -1) for one in index.damage]
+        return [
+            BadEntry(kind, self._segment, damage.position // size, str(damage.detail["reason"]), -1, -1) for damage in index.damage
+        ]
 
     def _out_of_order(self, kind: str, index: Any) -> list[BadEntry]:
         offsets = index.offsets
@@ -317,14 +319,14 @@ class IndexFold:
 def needs_entries(stretches: "Sequence[IndexFold]") -> bool:
     """Whether lightened states of one segment's stretches, in order, cannot tell what the entries themselves would."""
     last_offset = max_timestamp = -1
-    for one in stretches:
+    for fold in stretches:
         for kind, before in (("index", last_offset), ("timeindex", max_timestamp)):
-            edges = None if one.edges is None else one.edges.get(kind)
+            edges = None if fold.edges is None else fold.edges.get(kind)
             if edges is not None and (edges.least_sound <= before if kind == "index" else edges.least_sound < before):
                 return True
-        last_offset, max_timestamp = max(last_offset, one.last_offset), max(max_timestamp, one.max_timestamp)
-    end_position = max((one.end_position for one in stretches), default=0)
-    known = [edges for one in stretches[:1] if one.edges is not None for edges in one.edges.values()]
+        last_offset, max_timestamp = max(last_offset, fold.last_offset), max(max_timestamp, fold.max_timestamp)
+    end_position = max((fold.end_position for fold in stretches), default=0)
+    known = [edges for fold in stretches[:1] if fold.edges is not None for edges in fold.edges.values()]
     return any(
         edges.largest_position >= end_position or edges.largest_offset > last_offset or edges.least_position < 0 for edges in known
     )

@@ -97,7 +97,7 @@ def by_neighbours(columns: "NDArray[np.int64]", segment: int, before: int | None
     wrong = np.flatnonzero((base != ends) & (ends + size == begins) & (size > 0) & (ends >= 0) & (begins > ends))
     position = columns[BatchColumn.POSITION, good]
     facts = zip(*(column[wrong].tolist() for column in (position, size, base, ends, ends)), strict=True)
-    return [Misplaced(segment, *each) for each in facts]
+    return [Misplaced(segment, *fact) for fact in facts]
 
 
 def move(column: "NDArray[np.int64]", offset: int) -> None:
@@ -112,8 +112,12 @@ def out_of_line(runs: "Sequence[Run]") -> Iterator[Misplaced]:
     Of two that contradict each other the one is wrong without which the others are in order, and which a single bit puts where
     there is room for it; where either may be, none is named.
     """
-    found = [_below_name(runs), *(_of_two(runs, number) for number in range(len(runs) - 1))]
-    yield from (each for each in found if each is not None and (each.lowest == each.highest or _one_bit(each)))
+    misplaceds = [_below_name(runs), *(_of_two(runs, number) for number in range(len(runs) - 1))]
+    yield from (
+        misplaced
+        for misplaced in misplaceds
+        if misplaced is not None and (misplaced.lowest == misplaced.highest or _one_bit(misplaced))
+    )
 
 
 def _below_name(runs: "Sequence[Run]") -> Misplaced | None:

@@ -67,7 +67,7 @@ class IndexCheck:
                 else:
                     indexes[segment] = index
         self._trim(keep=None)
-        indexes |= {segment: one.left() for segment, one in self._open.items() if one is not None}
+        indexes |= {segment: entries.left() for segment, entries in self._open.items() if entries is not None}
         if runs.breaks.count:
             rows = self._without_repeated(rows)
         return compare_endings(
@@ -132,7 +132,7 @@ class _Entries:
         """Numbers of the entries left whose markers lie among those of the endings, of which there are some."""
         entries = self._index.entries
         last = (
-            entries.last_offsets if isinstance(entries, AbortedTxns) else np.array([one.last_offset for one in entries], np.int64)
+            entries.last_offsets if isinstance(entries, AbortedTxns) else np.array([txn.last_offset for txn in entries], np.int64)
         )
         markers = endings[:, LAST_OFFSET]
         return np.flatnonzero(self.is_left & (last >= markers.min()) & (last <= markers.max()))
@@ -142,7 +142,7 @@ class _Entries:
         entries = self._some(numbers)
         if isinstance(entries, AbortedTxns):
             return entries.rows()[:, :3]
-        return np.array([[one.producer_id, one.first_offset, one.last_offset] for one in entries], np.int64).reshape(-1, 3)
+        return np.array([[txn.producer_id, txn.first_offset, txn.last_offset] for txn in entries], np.int64).reshape(-1, 3)
 
     def trim(self) -> None:
         """Let go of all entries but a few of those left."""

@@ -311,7 +311,7 @@ class TransactionsFold:
             )
             for row, block in zip(producers, blocks, strict=True)
         ]
-        return sorted(answer, key=lambda one: (one.first_offset, one.producer_id))
+        return sorted(answer, key=lambda transaction: (transaction.first_offset, transaction.producer_id))
 
     def view(self, producer_ids: Collection[int] | None = None) -> dict[int, TransactionState]:
         """State behind the last batch given, of the producers asked for that are transactional, or of all."""
@@ -357,27 +357,27 @@ class TransactionsFold:
         answer = late_writes(context, self._late) + fallen_epochs_told(context, self.last_markers.markers.rows)
         last_stable_offset = self.last_stable_offset(context.high_watermark, log_end_offset)
         more = int(self._open_count()) - OPEN_TOLD
-        for one in self.open_transactions(OPEN_TOLD):
+        for transaction in self.open_transactions(OPEN_TOLD):
             evidence = {
-                "producer_id": one.producer_id,
-                "producer_epoch": one.producer_epoch,
-                "first_offset": one.first_offset,
-                "last_offset": one.last_offset,
-                "first_timestamp": one.first_timestamp,
-                "last_timestamp": one.last_timestamp,
+                "producer_id": transaction.producer_id,
+                "producer_epoch": transaction.producer_epoch,
+                "first_offset": transaction.first_offset,
+                "last_offset": transaction.last_offset,
+                "first_timestamp": transaction.first_timestamp,
+                "last_timestamp": transaction.last_timestamp,
                 "last_stable_offset": last_stable_offset,
-                "hidden_records": max(log_end_offset - one.first_offset, 0),
+                "hidden_records": max(log_end_offset - transaction.first_offset, 0),
             }
             place = context.place(
-                context.log_file(one.segment),
-                byte_start=one.position,
-                byte_end=one.position + one.size_in_bytes,
-                offset_start=one.first_offset,
-                offset_end=offset_behind(one.last_offset),
+                context.log_file(transaction.segment),
+                byte_start=transaction.position,
+                byte_end=transaction.position + transaction.size_in_bytes,
+                offset_start=transaction.first_offset,
+                offset_end=offset_behind(transaction.last_offset),
             )
             if more > 0:
                 evidence["more_open"] = more
-            doubtful = runs.broken_between((one.segment, one.position))
+            doubtful = runs.broken_between((transaction.segment, transaction.position))
             answer.append(finding("TXN_OPEN", place, evidence, confidence=Confidence.INFERRED if doubtful else None))
         return answer
 

@@ -42,9 +42,9 @@ class TransactionsAcross:
         self._facts = CollectedFacts()
         self._commits: Commits | None = None
 
-    def take(self, one: PartitionTransactions) -> None:
+    def take(self, transactions: PartitionTransactions) -> None:
         """Add a partition."""
-        self._facts.take(one)
+        self._facts.take(transactions)
 
     @property
     def as_of(self) -> int:
@@ -62,7 +62,11 @@ class TransactionsAcross:
         """`findings` with every TXN_OPEN judged and what else was found added; `partitions` are brought up to date."""
         facts = self._facts.partitions
         torn = [] if self._log is None else contradictions(self._log, facts, self._sure_as_of, self._facts.reached)
-        settled = {(one.topic_partition, one.decision.producer_id) for one in torn if one.reason == "no_marker"}
+        settled = {
+            (contradiction.topic_partition, contradiction.decision.producer_id)
+            for contradiction in torn
+            if contradiction.reason == "no_marker"
+        }
         judged: list[Finding] = []
         hanging: dict[tuple[TopicPartition, int], Finding] = {}
         for one in [*findings, *(each for _, of in sorted(facts.items()) for each in _forgotten(of))]:
@@ -76,7 +80,7 @@ class TransactionsAcross:
             judged.append(result)
         judged = [one for one in judged if _transaction(one) not in hanging and one.kind != "TXN_HANGING"]
         judged += hanging.values()
-        judged += [_contradicted(one, facts[one.topic_partition], self._log) for one in torn]
+        judged += [_contradicted(contradiction, facts[contradiction.topic_partition], self._log) for contradiction in torn]
         if self._log is None:
             judged += disagreements(facts, self._sure_as_of)
         else:
@@ -118,10 +122,15 @@ class TransactionsAcross:
             return _without_coordinator(one, evidence)
         owners = self._log.owners(producer_id)
         evidence |= _described(owners)
-        timeout = max([DEFAULT_MAX_TIMEOUT_MS, *(each.metadata.transaction_timeout_ms for each in owners if each.metadata)])
+        timeout = max(
+            [
+                DEFAULT_MAX_TIMEOUT_MS,
+                *(logged_state.metadata.transaction_timeout_ms for logged_state in owners if logged_state.metadata),
+            ]
+        )
         late = evidence["age_ms"] > timeout + LATE_BUFFER_MS
         unknown = self._unknown(producer_id)
-        listing = [each for each in owners if describes(each, *where)]
+        listing = [logged_state for logged_state in owners if describes(logged_state, *where)]
         overdue = self._overdue(listing)
         if overdue is not None:
             return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | overdue)
@@ -138,18 +147,18 @@ class TransactionsAcross:
 
     def _overdue(self, listing: list[LoggedState]) -> Evidence | None:
         """What to say of a transaction that its coordinator still lists, though it was to time out before; None if it was not."""
-        for each in listing:
-            told = each.metadata
-            if told is None or told.start_timestamp < 0 or told.transaction_timeout_ms < 0:
+        for logged_state in listing:
+            metadata = logged_state.metadata
+            if metadata is None or metadata.start_timestamp < 0 or metadata.transaction_timeout_ms < 0:
                 continue
-            late = self.as_of - told.start_timestamp - told.transaction_timeout_ms
-            if told.state != "Ongoing":  # decided: its markers are all that is still to be written
-                if told.last_update_timestamp < 0:
+            late = self.as_of - metadata.start_timestamp - metadata.transaction_timeout_ms
+            if metadata.state != "Ongoing":  # decided: its markers are all that is still to be written
+                if metadata.last_update_timestamp < 0:
                     continue
-                late = self.as_of - told.last_update_timestamp - DEFAULT_MAX_TIMEOUT_MS
+                late = self.as_of - metadata.last_update_timestamp - DEFAULT_MAX_TIMEOUT_MS
             if late > LATE_BUFFER_MS:
-                age = self.as_of - told.start_timestamp
-                known = {"overdue": True, "transaction_age_ms": age, "transaction_timeout_ms": told.transaction_timeout_ms}
+                age = self.as_of - metadata.start_timestamp
+                known = {"overdue": True, "transaction_age_ms": age, "transaction_timeout_ms": metadata.transaction_timeout_ms}
                 return known | {"coordinator": "should have ended it", "safe_to_abort": None}
         return None
 
@@ -171,10 +180,10 @@ class TransactionsAcross:
 
     def _copied_later(self, facts: PartitionFacts, owners: list[LoggedState]) -> bool:
         """Whether the partition's copy goes on behind the coordinator's last word, so that a marker would be in it."""
-        return facts.broker_timestamp >= max((each.timestamp for each in owners), default=0)
+        return facts.broker_timestamp >= max((logged_state.timestamp for logged_state in owners), default=0)
 
     def _hanging(self, one: Finding, evidence: Evidence, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
-        living = [each for each in owners if each.metadata is not None]
+        living = [logged_state for logged_state in owners if logged_state.metadata is not None]
         reason = "no_transactional_id" if not owners else "partition_not_listed" if living else "no_description"
         context = facts.context
         producer_id, epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
@@ -204,9 +213,9 @@ class TransactionsAcross:
         assert self._log is not None
         self._commits = self._commits or Commits(self._log.decisions)
         named: dict[str, None] = {}
-        for one in self._commits.of(producer_id, where):
-            if one.producer_epoch >= epoch and one.decided_timestamp >= began:
-                named |= {f"{topic}-{partition}": None for topic, partition in one.partitions if (topic, partition) != where}
+        for decision in self._commits.of(producer_id, where):
+            if decision.producer_epoch >= epoch and decision.decided_timestamp >= began:
+                named |= {f"{topic}-{partition}": None for topic, partition in decision.partitions if (topic, partition) != where}
             if len(named) >= MAX_LISTED:
                 break
         return list(named)[:MAX_LISTED]
@@ -222,7 +231,7 @@ def _described(owners: list[LoggedState]) -> Evidence:
     """What the coordinator says of the ids that have or had a producer id; the last word counts."""
     if not owners:
         return {}
-    last = max(owners, key=lambda each: each.timestamp)
+    last = max(owners, key=lambda logged_state: logged_state.timestamp)
     evidence: Evidence = {"transactional_id": last.transactional_id, "coordinator_state": "expired"}
     if last.metadata is not None:
         evidence |= {
@@ -259,19 +268,19 @@ def _forgotten(facts: PartitionFacts) -> list[Finding]:
             "TXN_OPEN",
             facts.context.place(offset_start=start, offset_end=max(end, start)),
             {
-                "producer_id": one.producer_id,
-                "producer_epoch": one.producer_epoch,
-                "first_offset": one.first_offset,
-                "last_offset": one.last_offset,
-                "first_timestamp": one.last_timestamp,
-                "last_timestamp": one.last_timestamp,
+                "producer_id": transaction.producer_id,
+                "producer_epoch": transaction.producer_epoch,
+                "first_offset": transaction.first_offset,
+                "last_offset": transaction.last_offset,
+                "first_timestamp": transaction.last_timestamp,
+                "last_timestamp": transaction.last_timestamp,
                 "last_stable_offset": start,
                 "hidden_records": max(end - start, 0),
                 "hidden_by_retention": True,
             },
             confidence=Confidence.INFERRED,
         )
-        for one in facts.forgotten
+        for transaction in facts.forgotten
     ]
 
 
@@ -283,11 +292,11 @@ def _transaction(one: Finding) -> tuple[TopicPartition, int] | None:
     return (place.topic, place.partition), int(one.evidence["producer_id"])
 
 
-def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
-    decision = one.decision
+def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:
+    decision = contradiction.decision
     context = facts.context
     evidence: Evidence = {
-        "reason": one.reason,
+        "reason": contradiction.reason,
         "transactional_id": decision.transactional_id,
         "producer_id": decision.producer_id,
         "producer_epoch": decision.producer_epoch,
@@ -302,30 +311,31 @@ def _contradicted(one: Contradiction, facts: PartitionFacts, log: TransactionLog
         "brokers": facts.brokers,
         "premises": [_COORDINATOR_LOG, f"the log of broker {context.broker}, which reaches furthest"],
     }
-    if one.reaching is not None:
-        evidence["premises"] += [
-            f"the copies are of stopped brokers, for --live was not given: other logs of broker {one.reaching} go on behind it"
-        ]
-    if one.since_creation:
+    if contradiction.reaching is not None:
+        others = f"other logs of broker {contradiction.reaching} go on behind it"
+        evidence["premises"].append(f"the copies are of stopped brokers, for --live was not given: {others}")
+    if contradiction.since_creation:
         evidence["premises"] += ["the controller's log has the topic before the decision, and this log begins at offset 0"]
     if log is not None and decision.log_partition in log.partitions:
         evidence["coordinator_broker"] = log.partitions[decision.log_partition]
-    place = context.place(offset_start=one.offset_start, offset_end=one.offset_end)
-    if one.marker is not None:
-        segment, position, size = one.marker
+    place = context.place(offset_start=contradiction.offset_start, offset_end=contradiction.offset_end)
+    if contradiction.marker is not None:
+        segment, position, size = contradiction.marker
         place = context.place(
             context.log_file(segment),
             byte_start=position,
             byte_end=position + size,
-            offset_start=one.offset_start,
-            offset_end=one.offset_end,
+            offset_start=contradiction.offset_start,
+            offset_end=contradiction.offset_end,
         )
-    kind, severity = ("TXN_PARTLY_LOST", None) if one.lost else ("TXN_TORN", None if decision.commit else Severity.ERROR)
-    if one.lost:
+    kind, severity = ("TXN_PARTLY_LOST", None) if contradiction.lost else ("TXN_TORN", None if decision.commit else Severity.ERROR)
+    if contradiction.lost:
         evidence["held_by"] = []
-    if one.reaching is not None:  # the copies may be of running brokers, whose partitions were copied one after the other
+    if contradiction.reaching is not None:  # the copies may be of running brokers, whose partitions were copied one after the other
         return finding(kind, place, evidence, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-    doubtful = one.lost and one.offset_start is not None and context.control is None  # the cleaner leaves gaps too
+    doubtful = (
+        contradiction.lost and contradiction.offset_start is not None and context.control is None
+    )  # the cleaner leaves gaps too
     return finding(kind, place, evidence, severity=severity, confidence=Confidence.SUSPECTED if doubtful else None)
 
 

@@ -30,7 +30,7 @@ def damage_of(replica: Replica) -> DamagedLog | None:
     if (replica.context.high_watermark or 0) <= replica.log_end_offset:
         last = max(replica.context.segment_base_offsets, default=-1)
         torn = replica.state.framing.damage.get("SEG_TORN_TAIL", ())
-        size -= sum(one.size_in_bytes for segment, one in torn if segment == last)
+        size -= sum(damage.size_in_bytes for segment, damage in torn if segment == last)
     if size <= 0:
         return None
     spans = damaged_offsets(replica, replica.log_start_offset, replica.log_end_offset)
@@ -45,13 +45,15 @@ def hidden_by_damage(replica: Replica, known: Iterable[OpenTransaction]) -> list
         return []
     fold = replica.state.transactions
     found = {}
-    for one in known:
-        if not any(start <= one.first_offset < end for start, end in damage.spans):
+    for transaction in known:
+        if not any(start <= transaction.first_offset < end for start, end in damage.spans):
             continue
-        state = fold.view([one.producer_id]).get(one.producer_id)
+        state = fold.view([transaction.producer_id]).get(transaction.producer_id)
         silent = (
-            not fold.knows(one.producer_id) if state is None else state.first_offset < 0 and state.last_offset < one.first_offset
+            not fold.knows(transaction.producer_id)
+            if state is None
+            else state.first_offset < 0 and state.last_offset < transaction.first_offset
         )
         if silent:
-            found[one.producer_id] = one
-    return sorted(found.values(), key=lambda one: (one.first_offset, one.producer_id))
+            found[transaction.producer_id] = transaction
+    return sorted(found.values(), key=lambda transaction: (transaction.first_offset, transaction.producer_id))

@@ -70,18 +70,18 @@ class Commits:
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
         self._of_producer: dict[int, list[Decision]] = {}
-        for one in decisions:
-            if one.commit:
-                self._of_producer.setdefault(one.producer_id, []).append(one)
+        for decision in decisions:
+            if decision.commit:
+                self._of_producer.setdefault(decision.producer_id, []).append(decision)
         self._by_partition: dict[int, dict[TopicPartition, list[Decision]]] = {}
 
     def of(self, producer_id: int, where: TopicPartition) -> list[Decision]:
         """Those of a producer that list a partition, in the order of the log."""
         if producer_id not in self._by_partition:
             of_partition = self._by_partition[producer_id] = {}
-            for one in self._of_producer.get(producer_id, ()):
-                for listed in dict.fromkeys(one.partitions):
-                    of_partition.setdefault(listed, []).append(one)
+            for decision in self._of_producer.get(producer_id, ()):
+                for listed in dict.fromkeys(decision.partitions):
+                    of_partition.setdefault(listed, []).append(decision)
         return self._by_partition[producer_id].get(where, [])
 
 
@@ -111,7 +111,7 @@ def contradictions(
         judged = (
             _unmatched(listed, facts, decision, opposite, log, as_of, reached, ends is decision) for decision, opposite in left
         )
-        found += [one for one in judged if one is not None] + emptied
+        found += [contradiction for contradiction in judged if contradiction is not None] + emptied
     return found
 
 
@@ -145,9 +145,9 @@ def _ends_open(facts: PartitionFacts, unmatched: Sequence[Decision]) -> Decision
     if opened is None:
         return None
     possible = [
-        (one.producer_epoch, one.decided_timestamp, number)
-        for number, one in enumerate(unmatched)
-        if 0 <= one.producer_epoch - opened.first_producer_epoch - (one.client_transaction_version >= TV2) <= 1
+        (decision.producer_epoch, decision.decided_timestamp, number)
+        for number, decision in enumerate(unmatched)
+        if 0 <= decision.producer_epoch - opened.first_producer_epoch - (decision.client_transaction_version >= TV2) <= 1
     ]
     earliest = min((epoch for epoch, _, _ in possible), default=-1)
     first = [one for one in possible if one[0] == earliest]
@@ -316,5 +316,5 @@ def _gap_at(facts: PartitionFacts, decision: Decision, end_offset: int) -> tuple
     """The last missing offsets before `end_offset` that were written after the transaction began, by the markers before it."""
     start = decision.start_timestamp if decision.start_timestamp >= 0 else decision.decided_timestamp
     before = facts.previous_marker_offset(start)
-    gaps = [one for one in facts.gaps if one[1] <= end_offset and (before is None or one[0] > before)]
+    gaps = [gap for gap in facts.gaps if gap[1] <= end_offset and (before is None or gap[0] > before)]
     return gaps[-1] if gaps else None

@@ -52,21 +52,23 @@ def disagreements(partitions: dict[TopicPartition, PartitionFacts], as_of: int) 
         for (producer_id, epoch), row in zip(names.tolist(), rows.tolist(), strict=True):
             if (producer_id, epoch) in shared:
                 shared[producer_id, epoch].append((key, row))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for (producer_id, epoch), places in shared.items():
         spans = [span for key, row in places for span in _spans(key, partitions[key], row, producer_id, epoch)]
         committed = [one for one in spans if one.kind == rules.COMMIT]
         for other in spans:
             against = next((one for one in committed if _disagree(one, other, partitions, as_of)), None)
             if against is not None:
-                found.append(_told(against, other, partitions[other.topic_partition], producer_id))
-    return found
+                findings.append(_told(against, other, partitions[other.topic_partition], producer_id))
+    return findings
 
 
 def _singles(facts: PartitionFacts) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
     """((producer id, data epoch), row of `ended` or -1 if open) of those that have one transaction in the partition."""
     ended = facts.ended[:, [6, rules.DATA_EPOCH]]
-    opened = np.array([[one.producer_id, one.producer_epoch] for one in facts.open.values()], np.int64).reshape(-1, 2)
+    opened = np.array(
+        [[transaction.producer_id, transaction.producer_epoch] for transaction in facts.open.values()], np.int64
+    ).reshape(-1, 2)
     names, first, counts = np.unique(np.concatenate((ended, opened)), axis=0, return_index=True, return_counts=True)
     first[first >= len(ended)] = -1
     return names[counts == 1], first[counts == 1]
@@ -82,11 +84,12 @@ def _shared(singles: "dict[TopicPartition, tuple[NDArray[np.int64], NDArray[np.i
 def _spans(key: TopicPartition, facts: PartitionFacts, row: int, producer_id: int, epoch: int) -> Iterator[_Span]:
     """The transaction at this row of `ended`, or the producer's open one if it is -1; none if it has no marker here."""
     if row < 0:
-        one = facts.open[producer_id]
+        transaction = facts.open[producer_id]
         if producer_id not in facts.ended_elsewhere:
             yield _Span(
-                key, _OPEN, one.first_offset, one.last_offset + 1, one.first_timestamp, one.last_timestamp, epoch, -1, None, None,
-                one.segment, one.position, one.size_in_bytes,
+                key, _OPEN, transaction.first_offset, transaction.last_offset + 1, transaction.first_timestamp,
+                transaction.last_timestamp, epoch, -1, None, None,
+                transaction.segment, transaction.position, transaction.size_in_bytes,
             )  # fmt: skip
         return
     ended = [int(value) for value in facts.ended[row]]

@@ -140,10 +140,12 @@ class PartitionFacts:
 
 def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
-    present = any(len(one.state.transactions.last_markers.markers.rows) or _opens(one) or one.forgotten for one in replicas)
+    present = any(
+        len(replica.state.transactions.last_markers.markers.rows) or _opens(replica) or replica.forgotten for replica in replicas
+    )
     if not present and not replicas[0].context.decided:
         return None
-    if all(one.read is Read.NONE for one in replicas):
+    if all(replica.read is Read.NONE for replica in replicas):
         return None
     best = best_copy(replicas)
     since = _entire_since(best)
@@ -151,13 +153,13 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         return None
     fold, context = best.state.transactions, best.context
     markers = fold.last_markers.markers
-    opened = {one.producer_id: one for one in fold.open_transactions(OPEN_KEPT)}
+    opened = {transaction.producer_id: transaction for transaction in fold.open_transactions(OPEN_KEPT)}
     end = _end(best)
     facts = PartitionFacts(
         context,
-        [one.broker for one in replicas],
-        any(one.context.compacted for one in replicas),
-        all(one.context.clean_shutdown for one in replicas),
+        [replica.broker for replica in replicas],
+        any(replica.context.compacted for replica in replicas),
+        all(replica.context.clean_shutdown for replica in replicas),
         _is_whole(best),
         _gaps(best, replicas),
         markers.rows,
@@ -166,26 +168,33 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
         best.log_start_offset,
         best.log_end_offset,
-        max(one.state.framing.broker_timestamp for one in replicas),
-        _only_elsewhere(markers.rows, [one.state.transactions.last_markers.markers.rows for one in replicas]),
-        [one for one in best.forgotten if not any(other.state.transactions.knows(one.producer_id) for other in replicas)],
-        nodes=[one.context.node for one in replicas],
-        alike=[one.context.node for one in replicas if one is best or (_is_whole(one) and _end(one) == end)],
+        max(replica.state.framing.broker_timestamp for replica in replicas),
+        _only_elsewhere(markers.rows, [replica.state.transactions.last_markers.markers.rows for replica in replicas]),
+        [
+            transaction
+            for transaction in best.forgotten
+            if not any(other.state.transactions.knows(transaction.producer_id) for other in replicas)
+        ],
+        nodes=[replica.context.node for replica in replicas],
+        alike=[replica.context.node for replica in replicas if replica is best or (_is_whole(replica) and _end(replica) == end)],
         all_whole=all(map(_is_whole, replicas)),
         entire_since=since,
         beyond=_markers_beyond(replicas),
     )
-    ours = {(one.producer_id, one.first_offset) for one in opened.values()}
+    ours = {(transaction.producer_id, transaction.first_offset) for transaction in opened.values()}
     for other in replicas:
         if other is best:
             continue
-        theirs = {(one.producer_id, one.first_offset) for one in other.state.transactions.open_transactions(OPEN_KEPT)}
+        theirs = {
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in other.state.transactions.open_transactions(OPEN_KEPT)
+        }
         facts.open_elsewhere |= {producer_id for producer_id, _ in theirs - ours}
         if opened:
             ended = other.state.transactions.ended()
-            for one in opened.values():
-                if ((ended[:, 6] == one.producer_id) & (ended[:, 8] == one.first_offset)).any():
-                    facts.ended_elsewhere.setdefault(one.producer_id, []).append(other.broker)
+            for transaction in opened.values():
+                if ((ended[:, 6] == transaction.producer_id) & (ended[:, 8] == transaction.first_offset)).any():
+                    facts.ended_elsewhere.setdefault(transaction.producer_id, []).append(other.broker)
     return facts
 
 
@@ -193,19 +202,19 @@ def _markers_beyond(replicas: Sequence[Replica]) -> list[MarkersBeyond]:
     """Of each copy the markers that could prove that an electable replica lacks something; none of live copies, nor where no
     controllers' log says who may be elected."""
     control = replicas[0].context.control
-    if control is None or any(one.context.live or not one.end_is_known for one in replicas):
+    if control is None or any(replica.context.live or not replica.end_is_known for replica in replicas):
         return []
     members = electable(control)
-    ends = [one.log_end_offset for one in replicas if one.context.node in members]
-    known = max(min(one.context.high_watermark or 0, one.log_end_offset) for one in replicas)
+    ends = [replica.log_end_offset for replica in replicas if replica.context.node in members]
+    known = max(min(replica.context.high_watermark or 0, replica.log_end_offset) for replica in replicas)
     floor = max(min(ends, default=0), known)
-    found = []
-    for one in replicas if ends else ():
-        rows = one.state.transactions.last_markers.markers.rows
+    beyonds = []
+    for replica in replicas if ends else ():
+        rows = replica.state.transactions.last_markers.markers.rows
         rows = rows[rows[:, OFFSET] >= floor][-MARKERS_TRIED:]
         if len(rows):
-            found.append(MarkersBeyond(one.broker, one.log_end_offset, rows.copy()))
-    return found
+            beyonds.append(MarkersBeyond(replica.broker, replica.log_end_offset, rows.copy()))
+    return beyonds
 
 
 def best_copy(replicas: Sequence[Replica]) -> Replica:
@@ -214,8 +223,10 @@ def best_copy(replicas: Sequence[Replica]) -> Replica:
 
 
 def _gaps(best: Replica, replicas: Sequence[Replica]) -> list[tuple[int, int]]:
-    gaps = [(one.start, one.end) for one in best.course.irregularities if one.kind == "OFFSET_GAP"]
-    runs = [run for one in replicas if gaps for run in one.state.continuity.runs]
+    gaps = [
+        (irregularity.start, irregularity.end) for irregularity in best.course.irregularities if irregularity.kind == "OFFSET_GAP"
+    ]
+    runs = [run for replica in replicas if gaps for run in replica.state.continuity.runs]
     return [gap for gap in gaps if not any(run.start_offset < gap[1] and gap[0] < run.end_offset for run in runs)]
 
 
@@ -253,7 +264,7 @@ def _reach(replica: Replica) -> tuple[bool, bool, tuple[int, int]]:
 
 def _end(replica: Replica) -> tuple[int, int]:
     """How far a copy reaches: last epoch and log end."""
-    return max((one.leader_epoch for one in replica.epochs), default=-1), replica.log_end_offset
+    return max((entry.leader_epoch for entry in replica.epochs), default=-1), replica.log_end_offset
 
 
 @dataclass(slots=True)
@@ -272,14 +283,14 @@ class PartitionTransactions:
 def partition_transactions(replicas: Sequence[Replica]) -> PartitionTransactions:
     """What is kept of the copies of one partition."""
     reached: dict[int | str, int] = {}
-    for one in replicas:
-        framing = one.state.framing
-        stamped = framing.max_timestamp if one.context.topic in WITNESS_TOPICS else framing.broker_timestamp
-        reached[one.broker] = max(stamped, reached.get(one.broker, -1))
+    for replica in replicas:
+        framing = replica.state.framing
+        stamped = framing.max_timestamp if replica.context.topic in WITNESS_TOPICS else framing.broker_timestamp
+        reached[replica.broker] = max(stamped, reached.get(replica.broker, -1))
     return PartitionTransactions(
         partition_facts(replicas),
-        max(one.state.transactions.last_markers.newest_timestamp for one in replicas),
-        max(one.state.framing.broker_timestamp for one in replicas),
+        max(replica.state.transactions.last_markers.newest_timestamp for replica in replicas),
+        max(replica.state.framing.broker_timestamp for replica in replicas),
         reached,
     )
 
@@ -296,18 +307,18 @@ class CollectedFacts:
     """Broker → the newest that a broker stamped in any log of its copies."""
     _rows: int = 0
 
-    def take(self, one: PartitionTransactions) -> None:
+    def take(self, transactions: PartitionTransactions) -> None:
         """Add a partition."""
-        self.newest_timestamp = max(self.newest_timestamp, one.newest_timestamp)
-        self.broker_timestamp = max(self.broker_timestamp, one.broker_timestamp)
-        for broker, stamped in one.reached.items():
+        self.newest_timestamp = max(self.newest_timestamp, transactions.newest_timestamp)
+        self.broker_timestamp = max(self.broker_timestamp, transactions.broker_timestamp)
+        for broker, stamped in transactions.reached.items():
             self.reached[broker] = max(stamped, self.reached.get(broker, -1))
-        facts = one.facts
+        facts = transactions.facts
         if facts is None:
             return
         self.partitions[facts.context.topic, facts.context.partition] = facts
         self._rows += facts.rows
         if self._rows > ROWS_KEPT:
-            for each in self.partitions.values():
-                each.trim()
-            self._rows = sum(each.rows for each in self.partitions.values())
+            for partition in self.partitions.values():
+                partition.trim()
+            self._rows = sum(partition.rows for partition in self.partitions.values())

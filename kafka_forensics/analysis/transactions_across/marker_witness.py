@@ -35,9 +35,9 @@ class MarkerProof:
 def completed(log: TransactionLog) -> Decided:
     """What the coordinators' log says was completed."""
     found: dict[tuple[int, int], list[Decision]] = {}
-    for each in log.decisions:
-        if each.completed_timestamp is not None:
-            found.setdefault((each.producer_id, each.producer_epoch), []).append(each)
+    for decision in log.decisions:
+        if decision.completed_timestamp is not None:
+            found.setdefault((decision.producer_id, decision.producer_epoch), []).append(decision)
     return found
 
 
@@ -74,18 +74,18 @@ def committed_beyond(
     apart = summary.agreement.kind not in _ALIKE or summary.read is not Read.WHOLE
     if not facts.beyond or control is None or control.as_of_ms is None or apart or any(one.kind in _TOLD for one in told):
         return
-    proofs = [(proven_by(each.rows, each.log_end_offset, key, decided), each.broker) for each in facts.beyond]
+    proofs = [(proven_by(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond]
     known = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= control.as_of_ms]
     if not known:
         return
     proof, broker = max(known, key=lambda each: each[0].end_offset)
     node_of = dict(zip(facts.brokers, facts.nodes, strict=True))
     members = electable(control)
-    ends = [(one, one.log_start_offset or 0, one.log_end_offset or 0) for one in summary.replicas]
-    holders = [(one.broker, start) for one, start, end in ends if end >= proof.end_offset]
+    ends = [(replica, replica.log_start_offset or 0, replica.log_end_offset or 0) for replica in summary.replicas]
+    holders = [(replica.broker, start) for replica, start, end in ends if end >= proof.end_offset]
     witness = f"transaction marker {proof.end_offset - 1} of {proof.transactional_id} on broker {broker}"
-    for one, _, end in ends:
-        node = node_of.get(one.broker)
+    for replica, _, end in ends:
+        node = node_of.get(replica.broker)
         start = max(end, min((start for _, start in holders), default=0))
         if node not in members or facts.nodes.count(node) > 1 or start >= proof.end_offset:
             continue
@@ -104,7 +104,7 @@ def committed_beyond(
         }
         if not facts.clean:
             evidence["harmless_if"] = MADE_IN_TURN
-        place = Place(*key, one.broker, one.log_dir, offset_start=start, offset_end=proof.end_offset)
+        place = Place(*key, replica.broker, replica.log_dir, offset_start=start, offset_end=proof.end_offset)
         kind = "LRS_RISK" if set(members) == {node} else "ISR_MEMBER_MISSING_COMMITTED"
         yield on_premises(
             finding(kind, place, evidence, confidence=None if facts.clean else Confidence.SUSPECTED), control.premises

@@ -115,7 +115,7 @@ class Decided:
         rows = rows[(rows[:, endings.IS_ABORT] != 0) & (rows[:, endings.FIRST_OFFSET] >= 0)]
         rows = rows[:, [endings.PRODUCER_ID, endings.FIRST_OFFSET, endings.LAST_OFFSET]]
         rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
-        first_open = {one.producer_id: one.first_offset for one in fold.open_transactions()}
+        first_open = {transaction.producer_id: transaction.first_offset for transaction in fold.open_transactions()}
         return cls(np.asfortranarray(rows), first_open, replica.misplaced)
 
     def state(self, producer_id: int, offset: int) -> State:

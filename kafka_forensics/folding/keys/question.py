@@ -59,14 +59,14 @@ class KeyQuestion:
     @property
     def gist(self) -> Gist:
         """All but the seed, and what was decided of transactions."""
-        pairs = tuple((one.left, one.right, one.start, one.end) for one in self.pairs)
-        logs = tuple((number, one.plan, one.log_end_offset) for number, one in sorted(self.logs.items()))
+        pairs = tuple((pair.left, pair.right, pair.start, pair.end) for pair in self.pairs)
+        logs = tuple((number, keyed_log.plan, keyed_log.log_end_offset) for number, keyed_log in sorted(self.logs.items()))
         return pairs, logs, ((self.cleaned_end, self.delete_retention_ms),)
 
     def comparison(self, parts: dict[int, KeyPart]) -> KeyComparison:
         """The comparison of replicas that are read."""
-        sides = {number: one.side(parts[number]) for number, one in self.logs.items()}
-        newest = max(max(parts[number].newest_timestamp, one.changed_ms) for number, one in self.logs.items())
+        sides = {number: keyed_log.side(parts[number]) for number, keyed_log in self.logs.items()}
+        newest = max(max(parts[number].newest_timestamp, keyed_log.changed_ms) for number, keyed_log in self.logs.items())
         return KeyComparison(sides, self.pairs, self.cleaned_end, newest if self.as_of_ms is None else self.as_of_ms)
 
 
@@ -90,9 +90,12 @@ def key_question(
 
 
 def _keyed_log(plan: ReplicaPlan, replica: Replica, every: list[ReplicaPlan]) -> KeyedLog:
-    place = next(place for place, one in enumerate(every) if one is plan)
-    put_right = {one.place for one in replica.misplaced}
-    in_order = not any(one.kind in _OUT_OF_ORDER and one.run.last_place not in put_right for one in replica.course.irregularities)
+    place = next(place for place, replica_plan in enumerate(every) if replica_plan is plan)
+    put_right = {misplaced.place for misplaced in replica.misplaced}
+    in_order = not any(
+        irregularity.kind in _OUT_OF_ORDER and irregularity.run.last_place not in put_right
+        for irregularity in replica.course.irregularities
+    )
     return KeyedLog(place, replica.log_end_offset, in_order, _changed_ms(plan), Decided.of(replica))
 
 
@@ -119,7 +122,7 @@ class KeysApart:
 
     def wanted(self, question: KeyQuestion) -> bool:
         """Whether the question is to be answered apart."""
-        return sum(self.plans[one.plan].bytes for one in question.logs.values()) >= self.least_bytes
+        return sum(self.plans[keyed_log.plan].bytes for keyed_log in question.logs.values()) >= self.least_bytes
 
     @property
     def is_waiting(self) -> bool:
@@ -128,11 +131,11 @@ class KeysApart:
 
     def gaps(self) -> Iterator[Incomplete]:
         """What could not be read where the answers were found."""
-        for told in self.answers or ():
-            for part in told.parts.values():
+        for key_answer in self.answers or ():
+            for part in key_answer.parts.values():
                 yield from part.incomplete
 
     def answer(self, question: KeyQuestion) -> KeyAnswer | None:
         """What came back about this very question, if it has been asked."""
         gist = question.gist
-        return next((one for one in self.answers or () if one.gist == gist), None)
+        return next((key_answer for key_answer in self.answers or () if key_answer.gist == gist), None)

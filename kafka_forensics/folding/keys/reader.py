@@ -69,7 +69,7 @@ class KeyReader:
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
-        self._moved = {one.place: one for one in self.decided.misplaced}
+        self._moved = {misplaced.place: misplaced for misplaced in self.decided.misplaced}
         self.part = KeyPart(KeyCounts.none(len(self.cuts) + 1))
 
     def read(self) -> None:
@@ -104,7 +104,9 @@ class KeyReader:
         columns = chunk.columns
         good = columns[BatchColumn.CRC] == columns[BatchColumn.CRC_COMPUTED]
         position = columns[BatchColumn.POSITION]
-        eaten = [one.position for one in chunk.damage if one.kind in _EATING or (one.kind == "SEG_TORN_TAIL" and not last)]
+        eaten = [
+            damage.position for damage in chunk.damage if damage.kind in _EATING or (damage.kind == "SEG_TORN_TAIL" and not last)
+        ]
         if good.any():
             newest = int(columns[BatchColumn.MAX_TIMESTAMP, good].max())
             self.part.newest_timestamp = max(self.part.newest_timestamp, newest)
@@ -206,7 +208,7 @@ class KeyReader:
         batch = decode_batch(data if moved is None else moved.rewritten(data), position=position)
         header = batch.header
         if batch.problems:
-            self.part.problems += [(self._segment, one) for one in batch.problems]
+            self.part.problems += [(self._segment, damage) for damage in batch.problems]
             self._bad.add(position)
             return
         if header is not None and header.is_control_batch:
@@ -310,10 +312,10 @@ def _pieces(payload: bytes, positions: "Ints", sizes: "Ints") -> list[bytes]:
 def _hashed(pieces: list[bytes], seed: int) -> "Ints":
     """128-bit hashes, (n, 2)."""
     digest = xxhash.xxh3_128_digest
-    return np.frombuffer(b"".join([digest(one, seed) for one in pieces]), np.int64).reshape(-1, 2)
+    return np.frombuffer(b"".join([digest(piece, seed) for piece in pieces]), np.int64).reshape(-1, 2)
 
 
 def _shown(pieces: list[bytes]) -> "Ints":
     """`Row.KEY_SHOWN` of keys."""
     digest = xxhash.xxh3_64_digest
-    return np.frombuffer(b"".join([digest(one) for one in pieces]), ">i8").astype(np.int64)
+    return np.frombuffer(b"".join([digest(piece) for piece in pieces]), ">i8").astype(np.int64)

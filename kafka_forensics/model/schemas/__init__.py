@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 FACTS: Final[dict[str, Fact]] = {
-    one.name: one
-    for one in (
+    fact.name: fact
+    for fact in (
         BATCHES_FACT,
         RECORDS_FACT,
         SPANS_FACT,

@@ -134,7 +134,7 @@ class SegmentReader:
         self._rows += added
         self._damage.extend(outcome.damage)
         if self._inspect_alone is not None:
-            told = {one.position for one in outcome.damage}
+            told = {damage.position for damage in outcome.damage}
             for row in outcome.rows.T:
                 readable = row[BatchColumn.MAGIC] >= 2 or int(row[BatchColumn.POSITION]) not in told
                 if readable and row[BatchColumn.CRC] == row[BatchColumn.CRC_COMPUTED]:

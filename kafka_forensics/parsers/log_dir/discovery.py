@@ -194,9 +194,11 @@ def _folder(of: Entry, name: str, entries: list[Entry]) -> _Folder:
         if entry.kind is not EntryKind.DIRECTORY
         and ((parsed := parse_file_name(entry.name)) is not None or entry.kind is EntryKind.FILE)
     ]
-    said = [parsed for _, parsed in files if parsed is not None]
-    is_log_directory = any(parsed.kind in LOG_DIRECTORY_KINDS and parsed.suffix is None for parsed in said)
-    is_partition = not is_log_directory and any(parsed.offset is not None or parsed.kind in PARTITION_KINDS for parsed in said)
+    file_names = [parsed for _, parsed in files if parsed is not None]
+    is_log_directory = any(parsed.kind in LOG_DIRECTORY_KINDS and parsed.suffix is None for parsed in file_names)
+    is_partition = not is_log_directory and any(
+        parsed.offset is not None or parsed.kind in PARTITION_KINDS for parsed in file_names
+    )
     directories = [entry for entry in entries if entry.kind is EntryKind.DIRECTORY]
     irregular = [entry for entry in entries if entry.kind not in (EntryKind.FILE, EntryKind.DIRECTORY)]
     return _Folder(of, name, files, directories, irregular, is_log_directory, is_partition)
@@ -206,41 +208,41 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) 
     """What `folder`, `depth` levels below the root, is or holds; a link to one of the directories `seen` is not searched again."""
     if folder.is_partition:
         return _alone(folder)
-    found = Discovery()
+    discovery = Discovery()
     if depth > MAX_DEPTH:
-        found.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
-        found.irregular.extend(folder.irregular)
-        return found
+        discovery.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
+        discovery.irregular.extend(folder.irregular)
+        return discovery
     members, inner = [], []
     for entry in folder.directories:
         if entry.link is not None and directory_key(entry) in seen:
-            found.repeated.append(entry)
+            discovery.repeated.append(entry)
             continue
         seen.add(directory_key(entry))
-        child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, found)
+        child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
         if child is not None:
             members.append(child)
             inner.append(Discovery() if child.is_partition else _search(source, child, depth + 1, seen))
     if not folder.is_log_directory and not any(child.is_partition and parse_partition_name(child.name) for child in members):
-        found.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
-        found.irregular.extend(folder.irregular)
+        discovery.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
+        discovery.irregular.extend(folder.irregular)
         for child, below in zip(members, inner, strict=True):
-            found.take(_alone(child) if child.is_partition else below)
+            discovery.take(_alone(child) if child.is_partition else below)
         only_links = depth == 0 and not folder.directories and all(entry.kind is EntryKind.SYMLINK for entry, _ in folder.files)
-        found.incomplete.extend(_perhaps_directories(folder, beside=only_links or bool(found.log_directories)))
-        return found
-    found.incomplete.extend(_perhaps_directories(folder, beside=True))
+        discovery.incomplete.extend(_perhaps_directories(folder, beside=only_links or bool(discovery.log_directories)))
+        return discovery
+    discovery.incomplete.extend(_perhaps_directories(folder, beside=True))
     partitions = [child for child, below in zip(members, inner, strict=True) if not below.log_directories]
-    log_directory = _log_directory(folder, partitions, [one.path for one in found.incomplete])
-    log_directory.repeated.extend(name for one in found.repeated if (name := parse_partition_name(one.name)) is not None)
-    found.log_directories.append(log_directory)
+    log_directory = _log_directory(folder, partitions, [incomplete.path for incomplete in discovery.incomplete])
+    log_directory.repeated.extend(name for one in discovery.repeated if (name := parse_partition_name(one.name)) is not None)
+    discovery.log_directories.append(log_directory)
     for below in inner:
         if below.log_directories:
-            found.take(below)
+            discovery.take(below)
         else:
-            found.incomplete.extend(below.incomplete)
-            found.repeated.extend(below.repeated)
-    return found
+            discovery.incomplete.extend(below.incomplete)
+            discovery.repeated.extend(below.repeated)
+    return discovery
 
 
 def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
@@ -248,12 +250,12 @@ def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
 
     Where that is no log directory, nor `beside` any, nor a given folder of nothing but links, only where a partition's name stands.
     """
-    found = []
+    incompletes = []
     for entry in folder.irregular:
         is_known = parse_file_name(entry.name) is not None or entry.name in _SYSTEM_FILES | _SYSTEM_DIRECTORIES
         if not is_known and ((beside and entry.kind is EntryKind.SYMLINK) or parse_partition_name(entry.name) is not None):
-            found.append(Incomplete(entry.path, entry.unreadable or ""))
-    return found
+            incompletes.append(Incomplete(entry.path, entry.unreadable or ""))
+    return incompletes
 
 
 def _listed(source: ByteSource, entry: Entry, found: Discovery) -> _Folder | None:

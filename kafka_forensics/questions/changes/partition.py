@@ -83,11 +83,13 @@ class PartitionChanges:
 def disks_of(snapshot: str, inputs: Inputs, options: ScanOptions) -> Disks:
     """The log directories of a snapshot, of the broker asked for."""
     disks = Disks(snapshot, {})
-    for one in inputs.log_dirs:
-        if options.broker not in (None, str(one.broker)):
-            disks.left_out += [] if one.broker in disks.left_out else [one.broker]
+    for log_dir in inputs.log_dirs:
+        if options.broker not in (None, str(log_dir.broker)):
+            disks.left_out += [] if log_dir.broker in disks.left_out else [log_dir.broker]
             continue
-        disks.by_broker.setdefault(one.broker, []).append((one.name, None if one.meta is None else one.meta.directory_id))
+        disks.by_broker.setdefault(log_dir.broker, []).append(
+            (log_dir.name, None if log_dir.meta is None else log_dir.meta.directory_id)
+        )
     return disks
 
 
@@ -96,8 +98,18 @@ class Words:
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._topics = {each.topic for one in inputs.log_dirs for each in one.found.partitions if each.legal and not each.suffix}
-        self._topics |= {each.topic for one in inputs.log_dirs for each in one.found.unlisted if not each.suffix}
+        self._topics = {
+            directory.topic
+            for log_dir in inputs.log_dirs
+            for directory in log_dir.found.partitions
+            if directory.legal and not directory.suffix
+        }
+        self._topics |= {
+            partition_name.topic
+            for log_dir in inputs.log_dirs
+            for partition_name in log_dir.found.unlisted
+            if not partition_name.suffix
+        }
         self._ids: dict[str, set[str]] = {}
         for plan in inputs.replicas:
             if plan.context.topic_id is not None:
@@ -125,11 +137,11 @@ def partition_changes(times: Sequence[At], key: "NDArray[np.int64]", apart: "Key
 
     `key` is the one that all replicas were folded with.
     """
-    told = PartitionChanges()
+    changes = PartitionChanges()
     for older, newer in pairwise(times):
         if older.merged or newer.merged:
-            _between(older, newer, LogReader([plan for plan, _, _ in [*older.merged, *newer.merged]], key), apart, told)
-    return told
+            _between(older, newer, LogReader([plan for plan, _, _ in [*older.merged, *newer.merged]], key), apart, changes)
+    return changes
 
 
 def _between(older: At, newer: At, reader: LogReader, apart: "KeysApart | None", told: PartitionChanges) -> None:
@@ -176,10 +188,14 @@ def _made_anew(old: Replica, new: Replica) -> bool:
 
 def _newer(before: dict[Broker, Replica], older: At, newer: At) -> Newer:
     """What the newer snapshot has of the partition as the older one knew it."""
-    ids = {one.context.topic_id for one in before.values()} - {None}
-    replicas = [one for one in newer.replicas.values() if not ids or one.context.topic_id is None or one.context.topic_id in ids]
+    ids = {replica.context.topic_id for replica in before.values()} - {None}
+    replicas = [
+        replica
+        for replica in newer.replicas.values()
+        if not ids or replica.context.topic_id is None or replica.context.topic_id in ids
+    ]
     given = {str(one) for one in newer.disks.by_broker}
-    given |= {str(one.context.node) for one in newer.replicas.values()}
+    given |= {str(replica.context.node) for replica in newer.replicas.values()}
     assigned = newer.word.assignment or older.word.assignment
     known = {str(one): one for one in [*before, *newer.disks.left_out, *(assigned or [])]}
     missing = [one for name, one in known.items() if name not in given]
@@ -216,7 +232,7 @@ def _cleaned(
         return []
     between = Between(older.disks.snapshot, newer.disks.snapshot)
     plans = {id(plan.context): plan for plan, _, _ in [*older.merged, *newer.merged]}
-    pair = [plans[id(one.context)] for one in (old, new)]
+    pair = [plans[id(replica.context)] for replica in (old, new)]
     evidence_names = [*older.evidence, *newer.evidence]
     swept = sweep(pair, [old, new], [Pair(0, 1, start, end)], reader, evidence_names)
     reader.problems.clear()  # the scans tell of them

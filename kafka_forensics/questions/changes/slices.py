@@ -54,4 +54,4 @@ def change_slices(every: Sequence[Inputs], words: Sequence[Words]) -> Iterator[C
     found = [{(one.topic, one.partition): one for one in slices(inputs)} for inputs in every]
     for key in sorted({key for of_snapshot in found for key in of_snapshot}):
         parts = [of_snapshot.get(key) or Slice(*key) for of_snapshot in found]
-        yield ChangeSlice(*key, parts, [one.of(*key) for one in words])
+        yield ChangeSlice(*key, parts, [word.of(*key) for word in words])

@@ -148,7 +148,7 @@ def _below(root: str, name: str) -> str:
 
 def _archive_name(name: str) -> str | None:
     """The name of an archive without its ending; None for another file."""
-    ending = next((each for each in sorted(ARCHIVES, key=len, reverse=True) if name.lower().endswith(each)), None)
+    ending = next((archive for archive in sorted(ARCHIVES, key=len, reverse=True) if name.lower().endswith(archive)), None)
     return None if ending is None else name[: -len(ending)] or None
 
 
@@ -216,14 +216,17 @@ def _gathered(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str,
 def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> dict[str, Inputs]:
     """What each snapshot holds. Raises UsageError for paths that make no sense, and if no neighbours have a broker in common."""
     found = _gathered(paths, options)
-    every = [one for inputs in found.values() for one in inputs.log_dirs]
+    every = [log_dir for inputs in found.values() for log_dir in inputs.log_dirs]
     if not any(inputs.incomplete for inputs in found.values()):
         there = [
-            (one.broker, (each.topic or "", each.partition or 0)) for one in every for each in one.found.partitions if each.legal
+            (log_dir.broker, (directory.topic or "", directory.partition or 0))
+            for log_dir in every
+            for directory in log_dir.found.partitions
+            if directory.legal
         ]
-        require_match(there, dict.fromkeys(one.broker for one in every), options)
+        require_match(there, dict.fromkeys(log_dir.broker for log_dir in every), options)
     _require_one_cluster(found)
-    brokers = {name: {one.broker for one in inputs.log_dirs} for name, inputs in found.items()}
+    brokers = {name: {log_dir.broker for log_dir in inputs.log_dirs} for name, inputs in found.items()}
     if all(brokers[older].isdisjoint(brokers[newer]) for older, newer in pairwise(found)):
         for inputs in found.values():
             for gap in inputs.incomplete:
@@ -237,7 +240,11 @@ def gather_snapshots(paths: Mapping[str, list[str]], options: ScanOptions) -> di
 def _require_one_cluster(found: Mapping[str, Inputs]) -> None:
     """Raise UsageError for neighbours that are known to be of different clusters."""
     clusters = {
-        name: {one.meta.cluster_id for one in inputs.log_dirs if one.meta is not None and one.meta.cluster_id is not None}
+        name: {
+            log_dir.meta.cluster_id
+            for log_dir in inputs.log_dirs
+            if log_dir.meta is not None and log_dir.meta.cluster_id is not None
+        }
         for name, inputs in found.items()
     }
     for older, newer in pairwise(found):
@@ -306,20 +313,22 @@ def finished(
 ) -> SnapshotsResult:
     """The whole answer, in its order; where snapshots seem to be in the wrong order, it says so and claims less."""
     order = {name: number for number, name in enumerate(scans)}
-    told.sort(key=lambda one: (*one.sort_key()[:3], order[one.from_snapshot], *one.sort_key()[3:]))
+    told.sort(key=lambda change: (*change.sort_key()[:3], order[change.from_snapshot], *change.sort_key()[3:]))
     notes = []
     for older, newer in pairwise(scans):
-        backwards = _backwards([one for one in told if one.from_snapshot == older])
+        backwards = _backwards([change for change in told if change.from_snapshot == older])
         if backwards and newest_change_ms(inputs[newer]) < newest_change_ms(inputs[older]):
             notes.append(f"snapshot {newer} has shorter logs and older files than {older}: are the snapshots in the right order?")
-            findings = [_doubted(one, notes[-1]) if one.evidence.get("from_snapshot") == older else one for one in findings]
-    findings.sort(key=lambda one: (*one.sort_key(), order[one.evidence["from_snapshot"]]))
+            findings = [
+                _doubted(finding, notes[-1]) if finding.evidence.get("from_snapshot") == older else finding for finding in findings
+            ]
+    findings.sort(key=lambda finding: (*finding.sort_key(), order[finding.evidence["from_snapshot"]]))
     return SnapshotsResult(scans, told, findings, sorted(set(incomplete), key=lambda one: (one.path, one.reason)), notes)
 
 
 def _backwards(told: list[Change]) -> bool:
     """Whether logs were cut and none went on."""
-    kinds = {one.kind for one in told}
+    kinds = {change.kind for change in told}
     return ChangeKind.TRUNCATED in kinds and ChangeKind.APPENDED not in kinds
 
 
@@ -327,13 +336,16 @@ def newest_change_ms(inputs: Inputs) -> int:
     """The latest time at which any file of a snapshot was changed, as far as the copies kept it."""
     entries = [
         entry
-        for one in inputs.log_dirs
-        for entry in (*one.found.entries.values(), *(each.log for part in one.found.partitions for each in part.segments))
+        for log_dir in inputs.log_dirs
+        for entry in (
+            *log_dir.found.entries.values(),
+            *(segment.log for part in log_dir.found.partitions for segment in part.segments),
+        )
     ]
     return max((entry.mtime_ns // 1_000_000 for entry in entries if entry is not None), default=-1)
 
 
-def _doubted(one: Finding, note: str) -> Finding:
-    evidence = one.evidence | {"premises": [*one.evidence.get("premises", ()), note]}
-    severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
-    return replace(one, severity=severity, confidence=Confidence.SUSPECTED, evidence=evidence)
+def _doubted(finding: Finding, note: str) -> Finding:
+    evidence = finding.evidence | {"premises": [*finding.evidence.get("premises", ()), note]}
+    severity = finding.severity if finding.severity is Severity.INFO else Severity.WARNING
+    return replace(finding, severity=severity, confidence=Confidence.SUSPECTED, evidence=evidence)

@@ -35,12 +35,12 @@ def judge_changes(common: bytes, rows: Iterator[StretchRow], *, strict: bool = F
     """
     known = _common(common)
     use_compiled(known.scans[0].compiled)
-    one: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
+    change_slice: ChangeSlice = unpack(next(rows).packed, opener(known.scans[0]))
     stretches = SliceRows(rows)
-    apart = keys_apart(known.scans[0], one.replicas, one.keys)
+    apart = keys_apart(known.scans[0], change_slice.replicas, change_slice.keys)
     answers: list[SliceAnswer | None] = []
     times = []
-    for part, scan, disks, word in zip(one.parts, known.scans, known.disks, one.words, strict=True):
+    for part, scan, disks, word in zip(change_slice.parts, known.scans, known.disks, change_slice.words, strict=True):
         if not (part.replicas or part.aside):
             answers.append(None)
             times.append(At(disks, word))

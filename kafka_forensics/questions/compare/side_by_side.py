@@ -136,14 +136,14 @@ def compare(
     rows: list[OffsetRow] = []
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
-        sides = [_Side(one, reader, payloads=False) for one in replicas]
+        sides = [_Side(replica, reader, payloads=False) for replica in replicas]
         first[0] = _first_difference(sides, result)
         if first[0] is not None:
             rows.extend(_around([replace(side, payloads=payloads) for side in sides], first[0], context))
 
     result = scan_inputs(inputs, options, progress, look)
     ours = (result.partitions[0].topic, result.partitions[0].partition)
-    result.findings = [one for one in result.findings if _bears_on(one, ours)]
+    result.findings = [finding for finding in result.findings if _bears_on(finding, ours)]
     return SideBySide(result, first[0], rows)
 
 
@@ -275,7 +275,7 @@ def _first_difference(sides: list[_Side], result: PartitionResult) -> int | None
         for offset, held in _read(sides, start, min(end, start + _SEARCHED_OFFSETS), lambda _: _WINDOW):
             if _contradict(held, compacted=compacted):
                 return offset
-    conflicts = [one.place.offset_start for one in result.findings if one.kind in CONFLICTS]
+    conflicts = [finding.place.offset_start for finding in result.findings if finding.kind in CONFLICTS]
     if known := [offset for offset in conflicts if offset is not None]:
         return min(known)
     ends = {side.replica.log_end_offset for side in sides if side.replica.end_is_known}
@@ -286,10 +286,18 @@ def _suspects(sides: list[_Side], result: PartitionResult) -> list[tuple[int, in
     """Ranges of offsets that may hold a difference, in order; conflicts alone if there is one."""
     if result.summary.agreement.kind == "not_compared":
         read = [side.replica for side in sides if side.replica.read is not Read.NONE]
-        return [(max(one.log_start_offset for one in read), min(one.log_end_offset for one in read))] if len(read) > 1 else []
-    placed = [one for one in result.findings if one.place.offset_start is not None]
-    chosen = [one for one in placed if one.kind in CONFLICTS] or [one for one in placed if one.severity.rank > 0]
-    ranges = {(one.place.offset_start or 0, one.place.offset_end or (one.place.offset_start or 0) + 1) for one in chosen}
+        return (
+            [(max(replica.log_start_offset for replica in read), min(replica.log_end_offset for replica in read))]
+            if len(read) > 1
+            else []
+        )
+    placed = [finding for finding in result.findings if finding.place.offset_start is not None]
+    chosen = [finding for finding in placed if finding.kind in CONFLICTS] or [
+        finding for finding in placed if finding.severity.rank > 0
+    ]
+    ranges = {
+        (finding.place.offset_start or 0, finding.place.offset_end or (finding.place.offset_start or 0) + 1) for finding in chosen
+    }
     return sorted(ranges)[:_FINDINGS_TRIED]
 
 
@@ -307,10 +315,10 @@ def _read(
     while start < end:
         size = width(number) << empty
         low, high = (max(end - size, start), end) if backwards else (start, min(start + size, end))
-        found = [side.between(low, high) for side in sides]
-        empty = 0 if any(each.records for each in found) else empty + 1
-        for offset in sorted(set().union(*(each.records for each in found)), reverse=backwards):
-            yield offset, [side.held(offset, each) for side, each in zip(sides, found, strict=True)]
+        betweens = [side.between(low, high) for side in sides]
+        empty = 0 if any(between.records for between in betweens) else empty + 1
+        for offset in sorted(set().union(*(between.records for between in betweens)), reverse=backwards):
+            yield offset, [side.held(offset, between) for side, between in zip(sides, betweens, strict=True)]
         start, end = (start, low) if backwards else (high, end)
         number += 1
 

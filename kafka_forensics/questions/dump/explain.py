@@ -206,5 +206,5 @@ def _lines(data: "ByteFile") -> Iterator[Row]:
         content = line.content or b""
         shown = data.read_at(line.position, min(line.size_in_bytes, MAX_HEX_BYTES))
         yield ("line", line.position, line.size_in_bytes, _hex(shown, line.size_in_bytes), f"line {line.number}", content, "")
-    for one in noted.rows():
-        yield ("damage", one.position, one.size_in_bytes, "", one.kind, one.detail, "")
+    for damage in noted.rows():
+        yield ("damage", damage.position, damage.size_in_bytes, "", damage.kind, damage.detail, "")

@@ -124,14 +124,14 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
     inputs = DumpInputs(several=len(paths) > 1)
     there: list[tuple[str, int]] = []
     every = open_paths(paths, logs_only=False, storage_options=options.storage_options)
-    for one in every:
-        source, found = one.source, one.found
-        inputs.incomplete += not_listed(source, found) + members_left_out(source)
+    for opened_path in every:
+        source, discovery = opened_path.source, opened_path.found
+        inputs.incomplete += not_listed(source, discovery) + members_left_out(source)
         inputs.incomplete += [Incomplete(source.name, problem) for problem in source.problems]
         inputs.left_out += [
-            typed_path(source, entry.path) for entry in [*found.unknown, *found.unsearched, *_strange(found.irregular)]
+            typed_path(source, entry.path) for entry in [*discovery.unknown, *discovery.unsearched, *_strange(discovery.irregular)]
         ]
-        for entry in found.files:
+        for entry in discovery.files:
             try:
                 place = _lone_place(source, options)
             except UsageError:
@@ -142,8 +142,8 @@ def find_files(paths: list[str], options: DumpOptions) -> DumpInputs:
             there += [] if place is None else [place]
             if place is None or fits(place, _asked(options)):
                 inputs.files.append(_lone_file(source, entry))
-        inputs.several |= not found.files
-        for log_directory in found.log_directories:
+        inputs.several |= not discovery.files
+        for log_directory in discovery.log_directories:
             _take_log_directory(inputs, source, log_directory, options)
             there += _places(log_directory)
     chosen = options.topic_glob is not None or options.partition is not None
@@ -195,7 +195,7 @@ def _asked(options: DumpOptions) -> ScanOptions:
 
 
 def _places(found: LogDirectory) -> list[tuple[str, int]]:
-    return [(each.topic or "", each.partition or 0) for each in found.partitions]
+    return [(directory.topic or "", directory.partition or 0) for directory in found.partitions]
 
 
 def _entries(directory: PartitionDirectory) -> Iterator[tuple["Entry", int | None]]:

@@ -87,7 +87,7 @@ def lineages(paths: list[str], options: ScanOptions, progress: Progress | None =
                 found.damaged.append((replica.context.topic, replica.context.partition, replica.broker, damage))
 
     found.result = scan_inputs(gather(paths, options), options, progress, look)
-    found.findings = [one for one in found.result.findings if one.kind in _TOLD]
+    found.findings = [finding for finding in found.result.findings if finding.kind in _TOLD]
     return found
 
 

@@ -109,8 +109,8 @@ class GroupsAnswer:
     @property
     def names(self) -> list[str]:
         """Every group of the logs, asked for or not."""
-        committed = {one.group for log in self.logs for one in log.committed}
-        committed |= {one.group for log in self.logs for one in log.pending}
+        committed = {committed_offset.group for log in self.logs for committed_offset in log.committed}
+        committed |= {commit.group for log in self.logs for commit in log.pending}
         committed |= {state.group for log in self.share_logs for state in log.states}
         return sorted(committed.union(*(log.groups for log in self.logs)))
 
@@ -147,13 +147,15 @@ def groups(
     def look(replicas: list[Replica], reader: LogReader, _: PartitionResult) -> None:
         context = replicas[0].context
         if context.topic != CLUSTER_METADATA_TOPIC:  # its readers are the quorum's, which know no ISR
-            read = [one for one in replicas if one.end_is_known]
+            read = [replica for replica in replicas if replica.end_is_known]
             if read:
                 ends[context.topic, context.partition] = _ends(read, reader, all_read=len(read) == len(replicas))
 
     result = scan_inputs(inputs, options, progress, look, witnesses)
     own = (CONSUMER_OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC)
-    result.findings = [one for one in result.findings if one.kind in _OWN_KINDS or one.place.topic in own] + malformed
+    result.findings = [
+        finding for finding in result.findings if finding.kind in _OWN_KINDS or finding.place.topic in own
+    ] + malformed
     rows = [_with_ends(row, ends) for row in rows]
     if every_partition and group_glob is None:
         rows += [GroupRow(None, None, *key, ends=ends[key]) for key in ends if key not in wanted]
@@ -197,22 +199,22 @@ def _rows(
     shares = [_share_row(log, state, names.get(state.topic_id), groups) for log in share_logs for state in log.states]
     rows: list[GroupRow] = [*shares]
     for log in history.logs:
-        rows += [_committed(log, one) for one in log.committed]
+        rows += [_committed(log, committed_offset) for committed_offset in log.committed]
         rows += [
             GroupRow(
-                one.group,
-                log.groups.get(one.group),
-                one.topic,
-                one.partition,
-                one.commit,
+                commit.group,
+                log.groups.get(commit.group),
+                commit.topic,
+                commit.partition,
+                commit.commit,
                 "pending",
                 in_transaction=True,
-                record_offset=one.record_offset,
+                record_offset=commit.record_offset,
                 log_partition=log.partition,
                 log_broker=log.broker,
-                producer_id=one.producer_id,
+                producer_id=commit.producer_id,
             )
-            for one in log.pending
+            for commit in log.pending
         ]
         if options.topic_glob is None and options.partition is None:
             named = {row.group for row in rows}
@@ -238,19 +240,19 @@ def _is_wanted(row: GroupRow, options: ScanOptions, group_glob: str | None) -> b
     return fits((row.topic_or_id or "", row.partition), options)
 
 
-def _committed(log: GroupLog, one: Committed) -> GroupRow:
+def _committed(log: GroupLog, committed_offset: Committed) -> GroupRow:
     return GroupRow(
-        one.group,
-        log.groups.get(one.group),
-        one.topic,
-        one.partition,
-        one.last,
+        committed_offset.group,
+        log.groups.get(committed_offset.group),
+        committed_offset.topic,
+        committed_offset.partition,
+        committed_offset.last,
         "committed",
-        one.in_transaction,
-        one.record_offset,
+        committed_offset.in_transaction,
+        committed_offset.record_offset,
         log.partition,
         log.broker,
-        one.unknown_after,
+        committed_offset.unknown_after,
     )
 
 
@@ -262,5 +264,5 @@ def _with_ends(row: GroupRow, ends: dict[TopicPartition, PartitionEnds]) -> Grou
 
 def _ends(replicas: list[Replica], reader: LogReader, *, all_read: bool) -> PartitionEnds:
     answer = readable(replicas, replicas[0].context.control, timestamps_of(reader))
-    start = min(one.log_start_offset for one in replicas)
-    return PartitionEnds(start, max(one.log_end_offset for one in replicas), answer, all_read)
+    start = min(replica.log_start_offset for replica in replicas)
+    return PartitionEnds(start, max(replica.log_end_offset for replica in replicas), answer, all_read)

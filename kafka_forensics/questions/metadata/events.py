@@ -84,9 +84,9 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
         return ControllerEvents(evidence.history, rows, evidence.findings, [*inputs.incomplete, *problems], copies)
     result = scan_inputs(inputs, options, progress, witnesses=Witnesses(controller=evidence.history))
     elections = {
-        (one.place.topic, one.place.partition, one.evidence["election_offset"]): one
-        for one in result.findings
-        if one.kind == "UNCLEAN_ELECTION"
+        (finding.place.topic, finding.place.partition, finding.evidence["election_offset"]): finding
+        for finding in result.findings
+        if finding.kind == "UNCLEAN_ELECTION"
     }
     given = {(plan.context.topic, plan.context.partition, plan.context.topic_id) for plan in inputs.replicas}
     rows = [
@@ -102,10 +102,10 @@ def controller_events(paths: list[str], options: ScanOptions, progress: Progress
 
 def _rows(history: ControllerHistory, options: ScanOptions) -> Iterator[EventRow]:
     for topic in sorted(history.topics.values(), key=_topic_order):
-        for partition, one in sorted(topic.partitions.items()):
+        for partition, partition_history in sorted(topic.partitions.items()):
             if fits((topic.topic, partition), options):
                 before = None
-                for event in one.events:
+                for event in partition_history.events:
                     yield EventRow(topic.topic, partition, topic.topic_id, event, before)
                     before = event
 

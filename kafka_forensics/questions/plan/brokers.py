@@ -16,14 +16,14 @@ def check_dead(dead: Collection[str], inputs: Inputs, controller: ControllerHist
     """Raise UsageError for a broker that is said not to come back, and that neither a copy nor the controller's log knows."""
     copies = {
         str(name)
-        for one in inputs.log_dirs
-        for name in (one.broker, None if one.meta is None else one.meta.node_id)
-        if name is not None and any(each.topic != CLUSTER_METADATA_TOPIC for each in one.found.partitions)
+        for log_dir in inputs.log_dirs
+        for name in (log_dir.broker, None if log_dir.meta is None else log_dir.meta.node_id)
+        if name is not None and any(directory.topic != CLUSTER_METADATA_TOPIC for directory in log_dir.found.partitions)
     }
     said = {
         str(node)
-        for one in (controller.partitions.values() if controller is not None else ())
-        for node in (*(one.replica_assignment or ()), *(one.isr or ()), *(one.elr or ()))
+        for control in (controller.partitions.values() if controller is not None else ())
+        for node in (*(control.replica_assignment or ()), *(control.isr or ()), *(control.elr or ()))
     }
     known = sorted(copies | said, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
     for broker in sorted(set(dead).difference(known)):
@@ -40,7 +40,7 @@ def check_names(inputs: Inputs) -> None:
 
 def nodes_of(names: Collection[str]) -> frozenset[Broker]:
     """Brokers named on a command line, ids as numbers."""
-    return frozenset(int(one) if one.isdecimal() else one for one in names)
+    return frozenset(int(name) if name.isdecimal() else name for name in names)
 
 
 def nodes_left(
@@ -48,9 +48,9 @@ def nodes_left(
 ) -> dict[Broker, int]:
     """The one copy that does not say whose it is, as that of the one replica of which no copy is here; nothing in other cases.
     Raises UsageError where one of several is that of a dead broker."""
-    unnamed = [one.broker for one in replicas if one.broker not in nodes and not isinstance(one.broker, int)]
+    unnamed = [replica.broker for replica in replicas if replica.broker not in nodes and not isinstance(replica.broker, int)]
     assignment = () if control is None or control.assignment is None else control.assignment
-    known = {nodes.get(one.broker, one.broker) for one in replicas}
+    known = {nodes.get(replica.broker, replica.broker) for replica in replicas}
     left = [node for node in assignment if node not in known]
     if len(unnamed) == len(left) == 1:
         return {unnamed[0]: left[0]}

@@ -24,38 +24,38 @@ _Batch = tuple[int, int]
 """(first offset, last offset)."""
 
 
-def damaged_offsets(one: Replica) -> Ranges:
+def damaged_offsets(replica: Replica) -> Ranges:
     """Offsets of bytes that are there and are not good batches: between good batches by these, behind the last by the headers.
 
     In cleaned logs offsets are missing anyway, so there only the headers tell. Bytes that are all zero hold nothing.
     """
-    found = normalised([*_between(one), *damaged_by_headers(one)])
-    tail = one.state.continuity.bad_tail
+    found = normalised([*_between(replica), *damaged_by_headers(replica)])
+    tail = replica.state.continuity.bad_tail
     if tail is not None and 0 <= tail.start_offset < tail.end_offset:
-        found = normalised([*found, *without([(tail.start_offset, tail.end_offset)], _runs(one))])
+        found = normalised([*found, *without([(tail.start_offset, tail.end_offset)], _runs(replica))])
     lies = [
-        damage for _, damage in one.state.framing.damage.get("FRAMING_LOST", ()) if damage.detail.get("reason") == "length_lies"
+        damage for _, damage in replica.state.framing.damage.get("FRAMING_LOST", ()) if damage.detail.get("reason") == "length_lies"
     ]
-    last = [(each.base_offset, each.last_offset + 1) for each in lies if each.base_offset == one.course.end_offset]
+    last = [(each.base_offset, each.last_offset + 1) for each in lies if each.base_offset == replica.course.end_offset]
     return normalised([*found, *last])
 
 
-def _between(one: Replica) -> Iterator[Range]:
+def _between(replica: Replica) -> Iterator[Range]:
     """What damage between good batches has eaten, unless it is nothing but zeros, or was never read."""
-    holes = {(segment, damage.position): damage for segment, damage in one.state.framing.damage.get("SEG_HOLE", ())}
-    unread = unread_offsets(one)
-    for place, offsets in one.course.eaten.items():
+    holes = {(segment, damage.position): damage for segment, damage in replica.state.framing.damage.get("SEG_HOLE", ())}
+    unread = unread_offsets(replica)
+    for place, offsets in replica.course.eaten.items():
         if not _is_empty(holes.get(place)) and offsets[1] - offsets[0] <= MAX_RELATIVE_OFFSET and offsets not in unread:
             yield offsets
 
 
-def unread_offsets(one: Replica) -> Ranges:
+def unread_offsets(replica: Replica) -> Ranges:
     """Offsets before the log's end that stood, if anywhere, in segments that could not be read, or not to their ends."""
     found = []
-    for run in one.state.continuity.runs if one.state.unread else ():
+    for run in replica.state.continuity.runs if replica.state.unread else ():
         place = run.after_damage
-        if place in one.course.eaten and any(place[0] <= segment < run.segment for segment in one.state.unread):
-            found.append(one.course.eaten[place])
+        if place in replica.course.eaten and any(place[0] <= segment < run.segment for segment in replica.state.unread):
+            found.append(replica.course.eaten[place])
     return tuple(found)
 
 
@@ -63,19 +63,19 @@ def _is_empty(damage: Damage | None) -> bool:
     return damage is not None and damage.detail.get("zero_bytes") == damage.size_in_bytes
 
 
-def _runs(one: Replica) -> Ranges:
-    return normalised((run.start_offset, run.end_offset) for run in one.state.continuity.runs)
+def _runs(replica: Replica) -> Ranges:
+    return normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
 
 
-def has_unknown_bytes(one: Replica) -> bool:
+def has_unknown_bytes(replica: Replica) -> bool:
     """Whether bytes behind the last good batch may hold records, and nothing tells their offsets."""
-    continuity = one.state.continuity
+    continuity = replica.state.continuity
     if continuity.damage_at_end is None:
         return False
     if continuity.bad_tail is not None and continuity.bad_tail.closed:
         return True
     for kind in _HIDING:
-        for segment, damage in one.state.framing.damage.get(kind, ()):
+        for segment, damage in replica.state.framing.damage.get(kind, ()):
             behind = (segment, damage.position) >= continuity.damage_at_end
             if behind and damage.base_offset < 0 and not _is_empty(damage):
                 return True
@@ -86,7 +86,7 @@ def unproven(replicas: Sequence[Replica], reader: "LogReader") -> dict[tuple[int
     """Damaged offsets that another replica has as well, and nothing proves that it was given the same records; by the numbers of
     the two in ascending order."""
     found: dict[tuple[int, int], Ranges] = {}
-    damaged = [damaged_offsets(one) for one in replicas]
+    damaged = [damaged_offsets(replica) for replica in replicas]
     for i, j in permutations(range(len(replicas)), 2):
         both = normalised([*_runs(replicas[j]), *damaged[j]]) if damaged[i] else ()
         open_ones = [
@@ -104,7 +104,7 @@ def unproven(replicas: Sequence[Replica], reader: "LogReader") -> dict[tuple[int
 def _same(left: Replica, right: Replica, reader: "LogReader", part: Range) -> list[Range]:
     """What of `part` surely held the same batches in both: they stand in one leader epoch, or their headers keep one CRC."""
     start, end = part
-    epochs = {epoch for one in (left, right) for epoch in (_epoch_before(one, start), epoch_at(one.epochs, end))}
+    epochs = {epoch for replica in (left, right) for epoch in (_epoch_before(replica, start), epoch_at(replica.epochs, end))}
     inside = end < min(left.course.end_offset, right.log_end_offset)
     if inside and len(epochs) == 1 and min((one or 0) if one is not None else -1 for one in epochs) >= 0:
         return [part]
@@ -120,16 +120,18 @@ def _same(left: Replica, right: Replica, reader: "LogReader", part: Range) -> li
     )
 
 
-def _epoch_before(one: Replica, start: int) -> int | None:
+def _epoch_before(replica: Replica, start: int) -> int | None:
     """Leader epoch in which a range begins: that of the good batch before it, or at its start; where the log begins damaged, by its
     leader-epoch-checkpoint."""
-    batches, file = one.epochs, one.context.epoch_checkpoint or ()
+    batches, file = replica.epochs, replica.context.epoch_checkpoint or ()
     tried = (epoch_at(batches, start - 1), epoch_at(batches, start), epoch_at(file, start))
     return next((epoch for epoch in tried if epoch is not None), None)
 
 
-def _headers(one: Replica, reader: "LogReader", part: Range) -> dict[_Batch, tuple[int, int]]:
+def _headers(replica: Replica, reader: "LogReader", part: Range) -> dict[_Batch, tuple[int, int]]:
     """Batches of a range → (CRC as stored, leader epoch)."""
-    rows = reader.batches(one, *part)
+    rows = reader.batches(replica, *part)
     columns = (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET, BatchColumn.CRC, BatchColumn.PARTITION_LEADER_EPOCH)
-    return {(base, last): (crc, epoch) for base, last, crc, epoch in zip(*(rows[each].tolist() for each in columns), strict=True)}
+    return {
+        (base, last): (crc, epoch) for base, last, crc, epoch in zip(*(rows[column].tolist() for column in columns), strict=True)
+    }

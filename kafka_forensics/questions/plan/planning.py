@@ -102,16 +102,16 @@ class Planned:
     others: int = 0
     """Further partitions in the log directories that were given, for which the same brokers start."""
 
-    def amount(self, one: Loss) -> Amount:
+    def amount(self, loss: Loss) -> Amount:
         """What a loss of this plan comes to."""
-        return self.amounts.get(_key(one), Amount(None, None))
+        return self.amounts.get(_key(loss), Amount(None, None))
 
     def total(self, losses: Sequence[Loss]) -> Amount:
         """What all losses of an election come to; a batch that lies in two of them counts once."""
         records: int | None = 0
         size: int | None = 0
-        for each in _runs(losses):
-            amount = self.amount(each)
+        for loss in _runs(losses):
+            amount = self.amount(loss)
             records = None if records is None or amount.records is None else records + amount.records
             size = None if size is None or amount.bytes is None else size + amount.bytes
         return Amount(records, size)
@@ -153,9 +153,9 @@ class Plans:
         """The order in which to start brokers for all of several; None where it makes no difference."""
         if self.partitions < 2:
             return None
-        chosen = [(each, each.recommended) for each in self.planned]
-        wishes = [wish_of(each.given, each.plan, each.steps(best)) for each, best in chosen if best is not None]
-        live = {one.broker for each in self.planned for one in each.plan.candidates}
+        chosen = [(planned, planned.recommended) for planned in self.planned]
+        wishes = [wish_of(planned.given, planned.plan, planned.steps(best)) for planned, best in chosen if best is not None]
+        live = {candidate.broker for planned in self.planned for candidate in planned.plan.candidates}
         return start_order([wish for wish in wishes if wish is not None], sorted(live, key=broker_order))
 
 
@@ -175,8 +175,8 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     witnesses = read_witnesses(inputs)
     check_names(inputs)
     check_dead(asked.dead, inputs, witnesses.controller)
-    plan_of = {id(one.context): one for one in inputs.replicas}
-    found = Plans()
+    plan_of = {id(replica_plan.context): replica_plan for replica_plan in inputs.replicas}
+    plans = Plans()
     no_word = cache(partial(why_no_word, inputs, witnesses.controller))
     unknown = unknown_to_controller(inputs)
     voters = None if witnesses.controller is None else voters_end(witnesses.controller)
@@ -184,9 +184,9 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
 
     def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
         if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
-            found.by_raft += 1
+            plans.by_raft += 1
             return
-        groups, _ = identity_groups([plan_of[id(one.context)] for one in replicas])
+        groups, _ = identity_groups([plan_of[id(replica.context)] for replica in replicas])
         present, known = present_topic(groups, replicas)
         best = groups[present]
         chosen = [replicas[number] for number in best]
@@ -202,26 +202,26 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
         undecided = [] if known or not rest else [Missing("topic_undecided")]
         one.plan = _with_missing(one.plan, [*undecided, *(Missing("other_topic", each.broker) for each in rest)])
         one.plan = _with_not_read(one.plan, one.not_read)
-        found.not_read.update(each.broker for each in one.not_read)
-        found.partitions += 1
-        found.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
-        found.refused.update(each.broker for each in one.plan.missing if each.kind == "does_not_start" and each.broker is not None)
-        found.unsaid.update(each.kind for each in one.plan.missing if each.kind in UNSAID)
-        if len(found.planned) == 1 and not found.planned[0].plan.matters:
-            found.planned.clear()
-        if one.plan.matters or found.partitions == 1:
-            found.planned.append(one)
+        plans.not_read.update(replica_context.broker for replica_context in one.not_read)
+        plans.partitions += 1
+        plans.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
+        plans.refused.update(each.broker for each in one.plan.missing if each.kind == "does_not_start" and each.broker is not None)
+        plans.unsaid.update(each.kind for each in one.plan.missing if each.kind in UNSAID)
+        if len(plans.planned) == 1 and not plans.planned[0].plan.matters:
+            plans.planned.clear()
+        if one.plan.matters or plans.partitions == 1:
+            plans.planned.append(one)
 
     there = {
-        (each.topic, each.partition)
+        (directory.topic, directory.partition)
         for log_dir in inputs.log_dirs
-        for each in log_dir.found.partitions
-        if each.legal and not each.suffix and each.topic != CLUSTER_METADATA_TOPIC
+        for directory in log_dir.found.partitions
+        if directory.legal and not directory.suffix and directory.topic != CLUSTER_METADATA_TOPIC
     }
-    found.result = scan_inputs(inputs, options, progress, look, witnesses)
-    for each in found.planned if found.partitions == 1 else ():
-        each.others = max(len(there) - 1, 0)
-    return found
+    plans.result = scan_inputs(inputs, options, progress, look, witnesses)
+    for planned in plans.planned if plans.partitions == 1 else ():
+        planned.others = max(len(there) - 1, 0)
+    return plans
 
 
 def _changed_since(control: PartitionControl | None, offset: int) -> bool:
@@ -231,9 +231,9 @@ def _changed_since(control: PartitionControl | None, offset: int) -> bool:
 
 def _with_not_read(plan: Plan, not_read: list[ReplicaContext]) -> Plan:
     """The plan with a word of each copy that is here and could not be read, which is not absent."""
-    here = {each.node for each in not_read}
+    here = {context.node for context in not_read}
     missing = tuple(one for one in plan.missing if not (one.kind == "copy_absent" and one.broker in here))
-    return replace(plan, missing=(*missing, *(Missing("copy_not_read", each.node) for each in not_read)))
+    return replace(plan, missing=(*missing, *(Missing("copy_not_read", context.node) for context in not_read)))
 
 
 def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
@@ -250,46 +250,50 @@ def _planned(
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
     context = replicas[0].context
-    not_read = [one.context for one in replicas if one.read is Read.NONE]
-    replicas = [one for one in replicas if one.read is not Read.NONE]
+    not_read = [replica.context for replica in replicas if replica.read is Read.NONE]
+    replicas = [replica for replica in replicas if replica.read is not Read.NONE]
     conflicts = result.summary.agreement.kind == "conflict"
     apart = _apart(replicas, reader) if conflicts else {}
     for pair, ranges in unproven(replicas, reader).items():
         apart[pair] = normalised((*apart.get(pair, ()), *ranges))
     control = control_of(context.control)
-    nodes: dict[Broker, int] = {one.broker: one.context.node_id for one in replicas if isinstance(one.context.node_id, int)}
+    nodes: dict[Broker, int] = {
+        replica.broker: replica.context.node_id for replica in replicas if isinstance(replica.context.node_id, int)
+    }
     guessed = nodes_left(replicas, nodes, control, asked.dead)
     nodes |= guessed
     dead = nodes_of(asked.dead)
     nodes |= {row.broker: row.node for row in context.without_copy if row.node is not None}
     heads = {
-        (one.place.broker, one.place.log_dir, one.place.offset_end): one.place.offset_start
-        for one in result.findings
-        if one.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and one.severity.rank >= Severity.ERROR.rank
+        (finding.place.broker, finding.place.log_dir, finding.place.offset_end): finding.place.offset_start
+        for finding in result.findings
+        if finding.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and finding.severity.rank >= Severity.ERROR.rank
     }
 
     def given(sought: bool) -> PlanPartition:
         values = []
-        for one in replicas:
-            told = witnesses_of(one, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
-            value = _value(one, dead.isdisjoint({one.broker, nodes.get(one.broker, one.broker)}), told)
-            values.append(replace(value, head_start=heads.get((one.broker, one.context.log_dir, one.log_start_offset))))
+        for replica in replicas:
+            told = witnesses_of(replica, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
+            value = _value(replica, dead.isdisjoint({replica.broker, nodes.get(replica.broker, replica.broker)}), told)
+            values.append(replace(value, head_start=heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset))))
         values += [_absent(row, dead) for row in context.without_copy if row.case is Case.ABSENT and row.is_assigned is not False]
-        known = {one.broker for one in replicas} | {one.broker for one in not_read}
+        known = {replica.broker for replica in replicas} | {replica_context.broker for replica_context in not_read}
         unseen = [row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED]
         left_out = tuple(broker for broker in unseen if broker not in known)
-        compacted = any(one.context.compacted for one in replicas)
+        compacted = any(replica.context.compacted for replica in replicas)
         called = context.topic, context.partition
         return PlanPartition(*called, values, apart, control, compacted, nodes, frozenset(guessed), dead, left_out, strays)
 
     partition = given(sought=False)
     plan = plan_partition(partition, asked.truncate_by)
-    planned = Planned(partition, plan, findings=[one for one in result.findings if one.kind in BEARING], not_read=not_read)
-    if plan.at_stake or any(one.losses for one in plan.candidates):
+    planned = Planned(
+        partition, plan, findings=[finding for finding in result.findings if finding.kind in BEARING], not_read=not_read
+    )
+    if plan.at_stake or any(candidate.losses for candidate in plan.candidates):
         planned.given = given(sought=True)
         planned.plan = plan_partition(planned.given, asked.truncate_by)
-        by_broker = {one.broker: one for one in replicas}
-        for losses in [planned.plan.at_stake, *(one.losses for one in planned.plan.candidates)]:
+        by_broker = {replica.broker: replica for replica in replicas}
+        for losses in [planned.plan.at_stake, *(candidate.losses for candidate in planned.plan.candidates)]:
             for loss in (*losses, *_runs(losses)):
                 if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
                     planned.amounts[_key(loss)] = _amount(by_broker[_soundest(planned.given, loss)], reader, loss)
@@ -303,7 +307,9 @@ def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Brok
     were committed, it does not say."""
     if control is None or control.as_of_ms is None:
         return False
-    losses = [loss for one in plan.candidates if one.broker in plan.ordinary for loss in one.losses if loss.committed]
+    losses = [
+        loss for candidate in plan.candidates if candidate.broker in plan.ordinary for loss in candidate.losses if loss.committed
+    ]
     for loss in losses:
         rows = reader.batches(by_broker[loss.held_by[0]], loss.committed_end - 1, loss.committed_end)
         if rows.shape[1] and int(rows[BatchColumn.MAX_TIMESTAMP, -1]) > control.as_of_ms:
@@ -314,23 +320,23 @@ def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Brok
 def _runs(losses: Sequence[Loss]) -> list[Loss]:
     """Losses of one log that follow each other as one."""
     found: list[Loss] = []
-    for one in sorted(losses, key=lambda one: (str(one.held_by[0]), one.start)):
-        if found and found[-1].held_by[0] == one.held_by[0] and found[-1].end == one.start:
-            holders = tuple(broker for broker in found[-1].held_by if broker in one.held_by)
-            found[-1] = found[-1]._replace(end=one.end, held_by=holders)
+    for loss in sorted(losses, key=lambda loss: (str(loss.held_by[0]), loss.start)):
+        if found and found[-1].held_by[0] == loss.held_by[0] and found[-1].end == loss.start:
+            holders = tuple(broker for broker in found[-1].held_by if broker in loss.held_by)
+            found[-1] = found[-1]._replace(end=loss.end, held_by=holders)
         else:
-            found.append(one)
+            found.append(loss)
     return found
 
 
-def _soundest(given: PlanPartition, one: Loss) -> Broker:
+def _soundest(given: PlanPartition, loss: Loss) -> Broker:
     """Who of those that hold it has the least of it in damaged batches."""
-    damaged = {each.broker: each.damaged for each in given.replicas}
-    return min(one.held_by, key=lambda broker: counted(clipped(damaged[broker], one.start, one.end)))
+    damaged = {replica.broker: replica.damaged for replica in given.replicas}
+    return min(loss.held_by, key=lambda broker: counted(clipped(damaged[broker], loss.start, loss.end)))
 
 
-def _key(one: Loss) -> tuple[int, int, str]:
-    return one.start, one.end, str(one.held_by[0])
+def _key(loss: Loss) -> tuple[int, int, str]:
+    return loss.start, loss.end, str(loss.held_by[0])
 
 
 def _absent(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:
@@ -339,40 +345,40 @@ def _absent(row: ExpectedReplica, dead: Collection[Broker]) -> PlanReplica:
     return PlanReplica(row.broker, 0, 0, 0, is_live=is_live, checkpoint=(), crashed=not row.stopped_cleanly, is_absent=True)
 
 
-def _value(one: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanReplica:
+def _value(replica: Replica, is_live: bool, witnesses: Sequence[Witness]) -> PlanReplica:
     """A replica as its broker would load it: of a copy that was not taken from a running one, after recovery."""
-    context, outlook = one.context, None if one.context.live else one.recovery
-    end = one.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
-    if one.misplaced:
-        end = min(end, one.log_end_offset)  # a broker may take a wrong base offset for its log's end; no record stands there
+    context, outlook = replica.context, None if replica.context.live else replica.recovery
+    end = replica.log_end_offset if outlook is None or outlook.log_end_offset is None else outlook.log_end_offset
+    if replica.misplaced:
+        end = min(end, replica.log_end_offset)  # a broker may take a wrong base offset for its log's end; no record stands there
     checkpoint = context.epoch_checkpoint
-    epochs = brokers_epochs(one)
+    epochs = brokers_epochs(replica)
     return PlanReplica(
         context.broker,
-        one.log_start_offset,
+        replica.log_start_offset,
         end,
         context.high_watermark,
-        tuple(one.epochs),
+        tuple(replica.epochs),
         None if checkpoint is None else epochs,
-        _held(one),
+        _held(replica),
         tuple(witnesses),
         is_live,
         outlook is None or outlook.starts,
         None if outlook is None else refused_at(outlook),
-        one.end_is_known,
+        replica.end_is_known,
         not (context.clean_shutdown or context.live),
-        damaged_offsets(one),
-        has_unknown_bytes(one),
-        unread_offsets(one),
+        damaged_offsets(replica),
+        has_unknown_bytes(replica),
+        unread_offsets(replica),
         epochs_without_checkpoint=epochs if checkpoint is None else (),
     )
 
 
-def _held(one: Replica) -> Ranges:
+def _held(replica: Replica) -> Ranges:
     """Offsets of its good batches; what the cleaner took before the first of them is not missing."""
-    held = normalised((run.start_offset, run.end_offset) for run in one.state.continuity.runs)
-    if held and one.context.compacted:
-        return normalised(((min(one.log_start_offset, held[0][0]), held[0][1]), *held[1:]))
+    held = normalised((run.start_offset, run.end_offset) for run in replica.state.continuity.runs)
+    if held and replica.context.compacted:
+        return normalised(((min(replica.log_start_offset, held[0][0]), held[0][1]), *held[1:]))
     return held
 
 
@@ -394,15 +400,15 @@ def _contents(found: Differences, end: int) -> Ranges:
     The comparison names the batches, but for blocks it passed over: differences of two blocks count as one. Logs that parted may
     agree again behind the fork, where the follower cut above it (before KIP-279), or never cut at all.
     """
-    contents = [one for one in found if one.kind == "content"]
+    contents = [difference for difference in found if difference.kind == "content"]
     if not contents:
         return ()
     if found.full:
         return clipped(((contents[0].offset, end),), 0, end)
-    ranges = [(one.offset, one.end_offset) for one in contents]
-    for before, one in pairwise(contents):
-        if before.offset // BLOCK_OFFSETS != one.offset // BLOCK_OFFSETS:
-            ranges.append((before.offset, one.offset))
+    ranges = [(difference.offset, difference.end_offset) for difference in contents]
+    for before, difference in pairwise(contents):
+        if before.offset // BLOCK_OFFSETS != difference.offset // BLOCK_OFFSETS:
+            ranges.append((before.offset, difference.offset))
     return clipped(normalised(ranges), 0, end)
 
 

@@ -14,35 +14,39 @@ if TYPE_CHECKING:
 _COMMITS_TRIED: Final = 8
 
 
-def witnesses_of(one: Replica, reader: "LogReader", log: TransactionLog | None, *, conflicts: bool) -> list[Witness]:
+def witnesses_of(replica: Replica, reader: "LogReader", log: TransactionLog | None, *, conflicts: bool) -> list[Witness]:
     """The furthest of each kind for one replica's log; `conflicts`: other replicas hold other records."""
-    found = [_group_offset(one, reader, conflicts=conflicts), None if log is None or conflicts else _marker(one, log)]
-    return [each for each in found if each is not None]
+    witnesses = [_group_offset(replica, reader, conflicts=conflicts), None if log is None or conflicts else _marker(replica, log)]
+    return [witness for witness in witnesses if witness is not None]
 
 
-def _group_offset(one: Replica, reader: "LogReader", *, conflicts: bool) -> Witness | None:
+def _group_offset(replica: Replica, reader: "LogReader", *, conflicts: bool) -> Witness | None:
     """A consumer reads what is committed, and commits the offset behind it. The record before it must be there and not younger than
     the commit; where replicas conflict the commit must also name that record's epoch, for it does not tell which log was read."""
-    end, own_id = one.log_end_offset, one.context.topic_id
+    end, own_id = replica.log_end_offset, replica.context.topic_id
     commits = [
-        each
-        for each in one.context.committed
-        if 0 < each.greatest.offset <= end and (own_id is None or each.greatest.topic_id in (None, own_id))
+        committed_offset
+        for committed_offset in replica.context.committed
+        if 0 < committed_offset.greatest.offset <= end and (own_id is None or committed_offset.greatest.topic_id in (None, own_id))
     ]
-    commits.sort(key=lambda each: (-each.greatest.offset, each.group))
-    for each in commits[:_COMMITS_TRIED]:
-        offset, moment, epoch = each.greatest.offset, each.greatest.commit_timestamp, each.greatest.leader_epoch
-        rows = reader.batches(one, offset - 1, offset)
+    commits.sort(key=lambda committed_offset: (-committed_offset.greatest.offset, committed_offset.group))
+    for committed_offset in commits[:_COMMITS_TRIED]:
+        offset, moment, epoch = (
+            committed_offset.greatest.offset,
+            committed_offset.greatest.commit_timestamp,
+            committed_offset.greatest.leader_epoch,
+        )
+        rows = reader.batches(replica, offset - 1, offset)
         if not rows.shape[1] or not 0 <= int(rows[BatchColumn.MAX_TIMESTAMP].max()) <= moment:
             continue
         if not conflicts or (epoch >= 0 and epoch == int(rows[BatchColumn.PARTITION_LEADER_EPOCH, 0])):
-            return Witness(offset, "group_offset", one.broker, each.group)
+            return Witness(offset, "group_offset", replica.broker, committed_offset.group)
     return None
 
 
-def _marker(one: Replica, log: TransactionLog) -> Witness | None:
-    rows = one.state.transactions.last_markers.markers.rows
+def _marker(replica: Replica, log: TransactionLog) -> Witness | None:
+    rows = replica.state.transactions.last_markers.markers.rows
     if not len(rows):
         return None
-    proof = proven_by(rows, one.log_end_offset, (one.context.topic, one.context.partition), completed(log))
-    return None if proof is None else Witness(proof.end_offset, "transaction_marker", one.broker, proof.transactional_id)
+    proof = proven_by(rows, replica.log_end_offset, (replica.context.topic, replica.context.partition), completed(log))
+    return None if proof is None else Witness(proof.end_offset, "transaction_marker", replica.broker, proof.transactional_id)

@@ -107,7 +107,7 @@ class Conditions:
             return False
         if self.value_part is not None and self.value_part not in (record.value or b""):
             return False
-        return all(any(_same(one, asked) for one in record.headers) for asked in self.headers)
+        return all(any(_same(header, asked) for header in record.headers) for asked in self.headers)
 
 
 def _within(number: int, start: int | None, end: int | None) -> bool:

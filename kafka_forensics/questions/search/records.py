@@ -168,7 +168,7 @@ class Search:
     def not_reached(self) -> list[str]:
         """Replicas of which nothing was looked at when the limit ended the search, in order."""
         reached = {_replica(piece) for piece in self.pieces[: self._begun]}
-        return [one for one in self.replicas if one not in reached] if self.stopped else []
+        return [replica for replica in self.replicas if replica not in reached] if self.stopped else []
 
     def rows(self, progress: Progress | None = None) -> Iterator[Row]:
         """Every record that fulfils the conditions, by topic, partition, broker and, within each file, as it stands there.
@@ -191,8 +191,8 @@ class Search:
         self.incomplete += [Incomplete(source.name, problem) for source in self.sources for problem in source.problems]
 
     def _bytes_to_read(self, piece: _Piece) -> int:
-        asked = self.asked
-        few = asked.offset_end is not None and asked.offset_end - (asked.offset_start or 0) <= _FEW_OFFSETS
+        conditions = self.asked
+        few = conditions.offset_end is not None and conditions.offset_end - (conditions.offset_start or 0) <= _FEW_OFFSETS
         return min(piece.size_in_bytes, _BYTES_FOR_FEW) if few and piece.source.seekable else piece.size_in_bytes
 
     def _rows_of_packed(self) -> dict[tuple[Any, ...], list[Row]]:
@@ -252,7 +252,7 @@ class Search:
         start = self._start(piece, log)
         placing = self._placing(piece, log, None if start else piece.segment.base_offset)
         for chunk in chunks_until(reader, start, log.size_in_bytes, self.asked.offset_end):
-            self.damaged_places += sum(one.kind not in _READ_NEVERTHELESS for one in chunk.damage)
+            self.damaged_places += sum(damage.kind not in _READ_NEVERTHELESS for damage in chunk.damage)
             right, moved = placing.put_right(chunk)
             found = [each for each in candidates.of(chunk) if each[0][BatchColumn.POSITION] not in moved]
             if moved:
@@ -297,16 +297,16 @@ class Search:
         return 0 if start is None else start_position_for_time(log, index, time_index, base_offset, start)
 
     def _rows_of_batch(self, piece: _Piece, column: list[int], batch: bytes) -> Iterator[Row]:
-        position, asked = column[BatchColumn.POSITION], self.asked
+        position, conditions = column[BatchColumn.POSITION], self.asked
         decoded = decode_batch(batch, position=position)
         self.damaged_places += bool(decoded.problems)
-        if column[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK and not may_hold(decoded, asked.needles):
+        if column[BatchColumn.ATTRIBUTES] & COMPRESSION_MASK and not may_hold(decoded, conditions.needles):
             return
         base_offset = 0 if decoded.header is None else decoded.header.base_offset
         is_control = column[BatchColumn.MAGIC] >= 2 and bool(column[BatchColumn.ATTRIBUTES] & CONTROL_MASK)
         is_valid = column[BatchColumn.CRC] == column[BatchColumn.CRC_COMPUTED]
-        for record in decoded.iter_records(lambda columns: asked.records(base_offset, columns)):
-            fits = asked.fits(record)
+        for record in decoded.iter_records(lambda columns: conditions.records(base_offset, columns)):
+            fits = conditions.fits(record)
             if fits is None:
                 reason = f"record at offset {record.offset} is too large to be looked into"
                 self.incomplete.append(Incomplete(piece.shown, reason))
@@ -416,6 +416,8 @@ def _pieces(log_dir: LogDir, directory: PartitionDirectory) -> Iterator[_Piece]:
     for segment, following in zip(logs, [*logs[1:], None], strict=False):
         behind = None if following is None else following.base_offset
         yield _Piece(topic, partition, log_dir, directory, segment, behind, directory.suffix)
-    for one in directory.leftovers:
-        if one.kind is FileKind.LOG:
-            yield _Piece(topic, partition, log_dir, directory, SegmentFiles(one.base_offset or 0, log=one.entry), None, one.suffix)
+    for file in directory.leftovers:
+        if file.kind is FileKind.LOG:
+            yield _Piece(
+                topic, partition, log_dir, directory, SegmentFiles(file.base_offset or 0, log=file.entry), None, file.suffix
+            )

@@ -7,9 +7,9 @@ from kafka_forensics.analysis.transactions_across import SKEW_MS, TV2
 from kafka_forensics.model.transaction_log import Decision
 
 
-def decided_at(one: Decision) -> int:
+def decided_at(decision: Decision) -> int:
     """When it was decided, ms: what decisions are sorted by."""
-    return one.decided_timestamp
+    return decision.decided_timestamp
 
 
 def data_epoch(decisions: Sequence[Decision], epoch: int, offset: int | None) -> int:
@@ -17,7 +17,7 @@ def data_epoch(decisions: Sequence[Decision], epoch: int, offset: int | None) ->
 
     With transaction version 2 the coordinator raises the epoch before it writes the markers (KIP-890).
     """
-    raised = any(one.offset == offset and one.client_transaction_version >= TV2 for one in decisions)
+    raised = any(decision.offset == offset and decision.client_transaction_version >= TV2 for decision in decisions)
     return epoch - 1 if raised and epoch > 0 else epoch
 
 
@@ -26,11 +26,13 @@ def fitting(decisions: Sequence[Decision], timestamp: int, *, commit: bool) -> D
     completed before the next is made."""
     nearest: Decision | None = None
     for at in range(bisect_right(decisions, timestamp + SKEW_MS, key=decided_at) - 1, -1, -1):
-        one = decisions[at]
-        if one.completed_timestamp is not None and timestamp > one.completed_timestamp + SKEW_MS:
+        decision = decisions[at]
+        if decision.completed_timestamp is not None and timestamp > decision.completed_timestamp + SKEW_MS:
             break
-        if one.commit == commit and (nearest is None or abs(decided_at(one) - timestamp) <= abs(decided_at(nearest) - timestamp)):
-            nearest = one
-        if nearest is not None and decided_at(one) <= timestamp:
+        if decision.commit == commit and (
+            nearest is None or abs(decided_at(decision) - timestamp) <= abs(decided_at(nearest) - timestamp)
+        ):
+            nearest = decision
+        if nearest is not None and decided_at(decision) <= timestamp:
             break
     return nearest

@@ -138,13 +138,13 @@ def transactions(
         best = best_copy(replicas)
         fold = best.state.transactions
         counts = fold.counts()
-        hidden = hidden_by_damage(best, [known for one in (best, *replicas) for known in one.snapshot_open])
+        hidden = hidden_by_damage(best, [known for replica in (best, *replicas) for known in replica.snapshot_open])
         some = len(fold.last_markers.markers.rows) or counts.open or best.forgotten or hidden
         if best.context.topic != CLUSTER_METADATA_TOPIC and some:
             stable = fold.last_stable_offset(best.context.high_watermark, best.log_end_offset)
-            stable = min([stable, *(one.first_offset for one in hidden)])
+            stable = min([stable, *(transaction.first_offset for transaction in hidden)])
             opened = [*fold.open_transactions(1), *hidden]
-            held = any(one.first_offset == stable for one in opened) or bool(best.forgotten)
+            held = any(transaction.first_offset == stable for transaction in opened) or bool(best.forgotten)
             stable = best.log_start_offset if best.forgotten else stable
             found[best.context.topic, best.context.partition] = PartitionTransactions(
                 plans[id(best.context)],
@@ -161,7 +161,7 @@ def transactions(
     result = scan_inputs(inputs, options, progress, look)
     for summary in result.partitions:
         if (summary.topic, summary.partition) in found:
-            hanging = max((one.transactions.hanging or 0 for one in summary.replicas), default=0)
+            hanging = max((replica.transactions.hanging or 0 for replica in summary.replicas), default=0)
             found[summary.topic, summary.partition].hanging = hanging
     log = read_transaction_log(inputs)[0]
     known = KnownTransactions(log, result.findings)
@@ -188,21 +188,25 @@ class _Span:
 
 
 def _rows(
-    where: TopicPartition, one: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
+    where: TopicPartition, partition_transactions: PartitionTransactions | None, known: "KnownTransactions", result: ScanResult
 ) -> Iterator[TransactionRow]:
     """Every transaction of one partition, by one copy, and those that are in none; all of them are where there is no copy's."""
-    if one is not None:
-        yield from replica_transactions(one.plan, one.last_stable_offset, known, result.incomplete)
-        yield from known.forgotten(where, one.plan.context.broker)
-        yield from known.hidden(where, one)
-        yield from _damaged(where, one)
+    if partition_transactions is not None:
+        yield from replica_transactions(
+            partition_transactions.plan, partition_transactions.last_stable_offset, known, result.incomplete
+        )
+        yield from known.forgotten(where, partition_transactions.plan.context.broker)
+        yield from known.hidden(where, partition_transactions)
+        yield from _damaged(where, partition_transactions)
     yield from known.lost_in(where)
 
 
-def _damaged(where: TopicPartition, one: PartitionTransactions) -> Iterator[TransactionRow]:
+def _damaged(where: TopicPartition, partition_transactions: PartitionTransactions) -> Iterator[TransactionRow]:
     """A row for each range of damaged offsets, without offsets where they are not known."""
-    for start, end in () if one.damage is None else one.damage.spans or ((None, None),):
-        row = TransactionRow(*where, one.plan.context.broker, "damaged", -1, -1, start, None if end is None else end - 1)
+    for start, end in () if partition_transactions.damage is None else partition_transactions.damage.spans or ((None, None),):
+        row = TransactionRow(
+            *where, partition_transactions.plan.context.broker, "damaged", -1, -1, start, None if end is None else end - 1
+        )
         row.reason = "transactions that begin or end here are not told, and the last stable offset may be as low as this"
         yield row
 
@@ -275,9 +279,9 @@ class KnownTransactions:
     def __init__(self, log: TransactionLog | None, findings: list[Finding]) -> None:
         self._log = log
         self._decisions: dict[tuple[int, int, TopicPartition], list[Decision]] = {}
-        for one in () if log is None else log.decisions:
-            for listed in one.partitions:
-                self._decisions.setdefault((one.producer_id, one.producer_epoch, listed), []).append(one)
+        for decision in () if log is None else log.decisions:
+            for listed in decision.partitions:
+                self._decisions.setdefault((decision.producer_id, decision.producer_epoch, listed), []).append(decision)
         for decisions in self._decisions.values():
             decisions.sort(key=decided_at)
         self._open: dict[tuple[TopicPartition, int], Finding] = {}
@@ -285,19 +289,19 @@ class KnownTransactions:
         self.lost: dict[TopicPartition, list[Finding]] = {}
         """Committed transactions of which a partition has nothing left."""
         self._torn: dict[tuple[TopicPartition, int, int | None], Finding] = {}
-        for each in findings:
-            place = each.place
-            if not each.kind.startswith("TXN_") or place.topic is None or place.partition is None:
+        for finding in findings:
+            place = finding.place
+            if not finding.kind.startswith("TXN_") or place.topic is None or place.partition is None:
                 continue
-            where, producer_id = (place.topic, place.partition), int(each.evidence.get("producer_id", -1))
-            if each.kind in ("TXN_OPEN", "TXN_HANGING"):
-                self._open.setdefault((where, producer_id), each)
-                if "hidden_by_retention" in each.evidence:
-                    self._forgotten.setdefault(where, []).append(each)
-            elif each.kind == "TXN_PARTLY_LOST":
-                self.lost.setdefault(where, []).append(each)
-            elif each.kind == "TXN_TORN":
-                self._torn[where, producer_id, place.offset_start] = each
+            where, producer_id = (place.topic, place.partition), int(finding.evidence.get("producer_id", -1))
+            if finding.kind in ("TXN_OPEN", "TXN_HANGING"):
+                self._open.setdefault((where, producer_id), finding)
+                if "hidden_by_retention" in finding.evidence:
+                    self._forgotten.setdefault(where, []).append(finding)
+            elif finding.kind == "TXN_PARTLY_LOST":
+                self.lost.setdefault(where, []).append(finding)
+            elif finding.kind == "TXN_TORN":
+                self._torn[where, producer_id, place.offset_start] = finding
 
     def ended(self, row: TransactionRow) -> TransactionRow:
         """An ended transaction with its transactional id, and the coordinator's decision where that can be told."""
@@ -309,13 +313,13 @@ class KnownTransactions:
             return row
         named = self._decisions.get((row.producer_id, row.marker_epoch or 0, where), ())
         time, commit = row.marker_timestamp or 0, row.marker == "COMMIT"
-        one = fitting(named, time, commit=commit)
-        if one is not None:
-            row.transactional_id, row.decided_timestamp = one.transactional_id, one.decided_timestamp
-            row.coordinator_state = ("Complete" if one.completed_timestamp is not None else "Prepare") + (
+        decision = fitting(named, time, commit=commit)
+        if decision is not None:
+            row.transactional_id, row.decided_timestamp = decision.transactional_id, decision.decided_timestamp
+            row.coordinator_state = ("Complete" if decision.completed_timestamp is not None else "Prepare") + (
                 "Commit" if commit else "Abort"
             )
-            row.partitions = [f"{topic}-{partition}" for topic, partition in one.partitions]
+            row.partitions = [f"{topic}-{partition}" for topic, partition in decision.partitions]
         return row
 
     def still_open(self, row: TransactionRow, last_stable_offset: int | None) -> TransactionRow:
@@ -325,30 +329,30 @@ class KnownTransactions:
         row.holds_last_stable_offset = row.first_offset == last_stable_offset
         row.last_stable_offset = last_stable_offset if row.holds_last_stable_offset else None
         torn = self._torn.get((where, row.producer_id, row.first_offset))
-        found = self._open.get((where, row.producer_id))
+        finding = self._open.get((where, row.producer_id))
         if torn is not None:
             self._take(row, torn.evidence, "torn")
             row.safe_to_abort = False
-        elif found is not None:
-            self._take(row, found.evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+        elif finding is not None:
+            self._take(row, finding.evidence, "hanging" if finding.kind == "TXN_HANGING" else "open")
         return row
 
     def forgotten(self, where: TopicPartition, broker: int | str) -> Iterator[TransactionRow]:
         """Open transactions of a partition that only a snapshot remembers."""
-        for found in self._forgotten.get(where, ()):
-            evidence = found.evidence
+        for finding in self._forgotten.get(where, ()):
+            evidence = finding.evidence
             producer_id = int(evidence["producer_id"])
             row = TransactionRow(*where, broker, "open", producer_id, int(evidence["producer_epoch"]), evidence["first_offset"])
             row.last_offset, row.last_timestamp = evidence["last_offset"], evidence["last_timestamp"]
             row.holds_last_stable_offset, row.last_stable_offset = True, evidence["last_stable_offset"]
-            self._take(row, evidence, "hanging" if found.kind == "TXN_HANGING" else "open")
+            self._take(row, evidence, "hanging" if finding.kind == "TXN_HANGING" else "open")
             yield row
 
     def lost_in(self, where: TopicPartition) -> Iterator[TransactionRow]:
         """What was committed and is in no copy of a partition; a finding stands for all of its kind there."""
-        for found in self.lost.get(where, ()):
-            evidence, broker = found.evidence, found.place.broker
-            row = TransactionRow(*where, "" if broker is None else broker, "lost", -1, -1, found.place.offset_start)
+        for finding in self.lost.get(where, ()):
+            evidence, broker = finding.evidence, finding.place.broker
+            row = TransactionRow(*where, "" if broker is None else broker, "lost", -1, -1, finding.place.offset_start)
             row.producer_id, row.marker_epoch = int(evidence["producer_id"]), int(evidence["producer_epoch"])
             decisions = self._decisions.get((row.producer_id, row.marker_epoch, where), ())
             row.producer_epoch = data_epoch(decisions, row.marker_epoch, evidence.get("coordinator_offset"))
@@ -357,18 +361,23 @@ class KnownTransactions:
 
     def hidden(self, where: TopicPartition, partition: PartitionTransactions) -> Iterator[TransactionRow]:
         """Open transactions whose records are damaged and that a snapshot remembers."""
-        for one in partition.hidden:
+        for transaction in partition.hidden:
             row = TransactionRow(
-                *where, partition.plan.context.broker, "open", one.producer_id, one.producer_epoch, one.first_offset
+                *where,
+                partition.plan.context.broker,
+                "open",
+                transaction.producer_id,
+                transaction.producer_epoch,
+                transaction.first_offset,
             )
-            row.last_offset, row.last_timestamp = one.last_offset, one.last_timestamp
-            row.holds_last_stable_offset = one.first_offset == partition.last_stable_offset
+            row.last_offset, row.last_timestamp = transaction.last_offset, transaction.last_timestamp
+            row.holds_last_stable_offset = transaction.first_offset == partition.last_stable_offset
             row.last_stable_offset = partition.last_stable_offset if row.holds_last_stable_offset else None
-            row.transactional_id = self._name(one.producer_id)
+            row.transactional_id = self._name(transaction.producer_id)
             evidence: dict[str, Any] = {"reason": "known from a producer snapshot, its records are damaged"}
-            owners = [] if self._log is None or row.transactional_id is None else self._log.owners(one.producer_id)
-            for each in (owner.metadata for owner in owners if owner.metadata is not None):
-                evidence |= {"coordinator_state": each.state, "transaction_timeout_ms": each.transaction_timeout_ms}
+            owners = [] if self._log is None or row.transactional_id is None else self._log.owners(transaction.producer_id)
+            for metadata in (owner.metadata for owner in owners if owner.metadata is not None):
+                evidence |= {"coordinator_state": metadata.state, "transaction_timeout_ms": metadata.transaction_timeout_ms}
             self._take(row, evidence, "open")
             yield row
 
@@ -390,5 +399,9 @@ class KnownTransactions:
         row.transaction_timeout_ms = evidence.get("transaction_timeout_ms")
         row.partitions = evidence.get("partitions_of_transaction")
         if row.partitions is None and state == "open" and self._log is not None:
-            listed = [one.metadata.partitions for one in self._log.owners(row.producer_id) if one.metadata is not None]
+            listed = [
+                logged_state.metadata.partitions
+                for logged_state in self._log.owners(row.producer_id)
+                if logged_state.metadata is not None
+            ]
             row.partitions = [f"{topic}-{partition}" for each in listed for topic, partition in each] or None

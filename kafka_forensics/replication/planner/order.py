@@ -70,7 +70,7 @@ def wish_of(given: PlanPartition, plan: Plan, steps: Steps) -> Wish | None:
     Where somebody who loses as little is elected without force, the first of those who are leads; where the election has to be
     forced, or nothing says who is in sync, whoever starts before the recommended one may be elected in its place.
     """
-    costs = {one.broker: (one.committed, one.at_most) for one in plan.candidates}
+    costs = {candidate.broker: (candidate.committed, candidate.at_most) for candidate in plan.candidates}
     best = costs.get(steps.leader)
     if best is None or (all(cost == best for cost in costs.values()) and not steps.keep_stopped):
         return None
@@ -94,7 +94,7 @@ def start_order(wishes: Iterable[Wish], brokers: Sequence[Broker]) -> StartOrder
     best = _of_all(kinds, brokers) if len(brokers) <= _EXACT else _one_by_one(kinds, brokers)
     places = {broker: place for place, broker in enumerate(best)}
     led = (Against(wish, wish.leader_under(places)) for wish in wanted)
-    return StartOrder(best, tuple(one for one in led if one.more > NOTHING))
+    return StartOrder(best, tuple(against for against in led if against.more > NOTHING))
 
 
 _Kind = Mapping[Broker, Cost]

@@ -8,7 +8,7 @@ from kafka_forensics.replication.planner.plans import NO_WORD, Missing, PlanPart
 
 def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Missing]:
     """Witnesses that are not there, of the partition and then replica by replica."""
-    nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
+    nodes = {replica.broker: given.nodes.get(replica.broker, replica.broker) for replica in given.replicas}
     if given.strays is not None:
         yield Missing("topic_unknown")
     elif given.control is None or given.control.assignment is None:
@@ -27,22 +27,22 @@ def missing_witnesses(given: PlanPartition, regime: TruncateBy) -> Iterator[Miss
         copies = Counter(nodes.values())
         yield from (Missing("same_broker", broker) for broker, node in nodes.items() if copies[node] > 1)
     yield from (Missing("not_copied", broker) for broker in given.not_copied)
-    for one in given.replicas:
-        yield from _of_replica(one, regime)
+    for replica in given.replicas:
+        yield from _of_replica(replica, regime)
 
 
-def _of_replica(one: PlanReplica, regime: TruncateBy) -> Iterator[Missing]:
-    if one.is_absent:
-        yield Missing("replica_absent", one.broker)
-    if one.high_watermark is None:
-        yield Missing("no_high_watermark", one.broker)
-    if regime == "epochs" and one.checkpoint is None and one.log_end_offset > one.log_start_offset:
-        yield Missing("no_epoch_checkpoint", one.broker)
-    if not one.end_is_known or one.unread:
-        yield Missing("log_not_read", one.broker)
-    if one.has_unknown_bytes:
-        yield Missing("unknown_bytes", one.broker)
-    if not one.starts:
-        yield Missing("does_not_start", one.broker)
-    if not one.is_live:
-        yield Missing("not_live", one.broker)
+def _of_replica(replica: PlanReplica, regime: TruncateBy) -> Iterator[Missing]:
+    if replica.is_absent:
+        yield Missing("replica_absent", replica.broker)
+    if replica.high_watermark is None:
+        yield Missing("no_high_watermark", replica.broker)
+    if regime == "epochs" and replica.checkpoint is None and replica.log_end_offset > replica.log_start_offset:
+        yield Missing("no_epoch_checkpoint", replica.broker)
+    if not replica.end_is_known or replica.unread:
+        yield Missing("log_not_read", replica.broker)
+    if replica.has_unknown_bytes:
+        yield Missing("unknown_bytes", replica.broker)
+    if not replica.starts:
+        yield Missing("does_not_start", replica.broker)
+    if not replica.is_live:
+        yield Missing("not_live", replica.broker)

@@ -40,12 +40,12 @@ class Steps:
 def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
     """What to do to have `candidate`, one of `plan`, elected, and to lose no last copy by it."""
     control = given.control
-    nodes = {one.broker: given.nodes.get(one.broker, one.broker) for one in given.replicas}
+    nodes = {replica.broker: given.nodes.get(replica.broker, replica.broker) for replica in given.replicas}
     unseen = ("copy_absent", "copy_not_read", "not_copied")
-    absent = [one.broker for one in plan.missing if one.kind in unseen and one.broker is not None]
+    absent = [missing.broker for missing in plan.missing if missing.kind in unseen and missing.broker is not None]
     nodes |= {broker: broker for broker in absent}
     others = _others(given, candidate.broker, nodes)
-    refused = {one.broker for one in others if not one.starts}
+    refused = {replica.broker for replica in others if not replica.starts}
     assignment = [] if control is None or control.assignment is None else list(control.assignment)
 
     def before(broker: Broker) -> tuple[int, int, str]:
@@ -53,19 +53,19 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
         place = assignment.index(node) if isinstance(node, int) and node in assignment else len(assignment)
         return place, broker if isinstance(broker, int) else 1 << 31, str(broker)
 
-    followers = {one.broker: one for one in candidate.followers}
-    ordered = sorted((one.broker for one in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
-    replicas = {one.broker: one for one in given.replicas}
+    followers = {follower_plan.broker: follower_plan for follower_plan in candidate.followers}
+    ordered = sorted((replica.broker for replica in others), key=lambda broker: (_harm(followers[broker]), before(broker)))
+    replicas = {replica.broker: replica for replica in given.replicas}
     leader = replicas[candidate.broker]
     aside = tuple(broker for broker in ordered if _stays(followers[broker], replicas[broker], leader, compacted=given.compacted))
     possible = [*(one for one in ordered if not absent or isinstance(nodes[one], int)), *absent]  # the unnamed are among the absent
     first, away = before(candidate.broker), leader.crashed
     rivals = [one for one in possible if _is_rival(given, candidate, nodes[one], earlier=before(one) < first, away=away)]
     any_order = not aside and _any_order(given, plan)
-    holders = {broker for one in candidate.losses for broker in one.held_by}
+    holders = {broker for loss in candidate.losses for broker in loss.held_by}
     return Steps(
         candidate.broker,
-        tuple(one.broker for one in given.replicas if one.broker in holders and one.is_live),
+        tuple(replica.broker for replica in given.replicas if replica.broker in holders and replica.is_live),
         () if any_order else tuple(sorted(rivals, key=before)),
         not any_order and candidate.election in ("unclean", "unknown"),
         tuple(absent),
@@ -79,9 +79,9 @@ def steps(given: PlanPartition, plan: Plan, candidate: Candidate) -> Steps:
 def _others(given: PlanPartition, leader: Broker, nodes: dict[Broker, Broker]) -> list[PlanReplica]:
     """Who may be started beside the leader, of copies of one broker the first: it can start on one alone."""
     found: dict[Broker, PlanReplica] = {}
-    for one in given.replicas:
-        if one.is_live and nodes[one.broker] != nodes[leader]:
-            found.setdefault(nodes[one.broker], one)
+    for replica in given.replicas:
+        if replica.is_live and nodes[replica.broker] != nodes[leader]:
+            found.setdefault(nodes[replica.broker], replica)
     return list(found.values())
 
 
@@ -91,10 +91,14 @@ def _any_order(given: PlanPartition, plan: Plan) -> bool:
     A broker that does not start is one of which nothing is planned. Without a controller's log all brokers planned for must come
     back, for any of them may be the only one in the ISR; that there are no others nobody says.
     """
-    if plan.matters or any(one.kind in CANNOT_TELL for one in plan.missing) or not all(one.starts for one in given.replicas):
+    if (
+        plan.matters
+        or any(missing.kind in CANNOT_TELL for missing in plan.missing)
+        or not all(replica.starts for replica in given.replicas)
+    ):
         return False
-    best = next(one.election for one in plan.candidates if one.broker == plan.recommended)
-    return all(one.is_live for one in given.replicas) if best == "unknown" else best != "unclean"
+    best = next(candidate.election for candidate in plan.candidates if candidate.broker == plan.recommended)
+    return all(replica.is_live for replica in given.replicas) if best == "unknown" else best != "unclean"
 
 
 def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earlier: bool, away: bool) -> bool:
@@ -120,21 +124,21 @@ def _is_rival(given: PlanPartition, candidate: Candidate, node: Broker, *, earli
             return in_isr or in_elr or earlier or control.unclean_enabled is None
 
 
-def _harm(one: FollowerPlan) -> int:
-    return sum(end - start for start, end in one.lost)
+def _harm(follower_plan: FollowerPlan) -> int:
+    return sum(end - start for start, end in follower_plan.lost)
 
 
-def _stays(one: FollowerPlan, replica: PlanReplica, leader: PlanReplica, *, compacted: bool) -> bool:
+def _stays(follower_plan: FollowerPlan, replica: PlanReplica, leader: PlanReplica, *, compacted: bool) -> bool:
     """Whether a follower would halt, keep what is not the leader's or damaged, or go on lacking what the leader has; not for what
     is damaged in the leader's log, of which it may be the better copy.
 
     A follower fetches from its log end on, so that offsets missing before it stay missing. In a cleaned log they are in order, and
     of what could not be read nobody knows.
     """
-    if one.truncation_offset is None or one.begins_anew:
+    if follower_plan.truncation_offset is None or follower_plan.begins_anew:
         return False
     start = replica.log_start_offset
-    damaged = clipped(replica.damaged, start, one.truncation_offset)
-    wanted = () if compacted else clipped(leader.on_disk, start, one.truncation_offset)
+    damaged = clipped(replica.damaged, start, follower_plan.truncation_offset)
+    wanted = () if compacted else clipped(leader.on_disk, start, follower_plan.truncation_offset)
     lacking = without(wanted, normalised((*replica.on_disk, *replica.unread)))
-    return one.halts or bool(without(normalised((*one.kept, *damaged, *lacking)), leader.damaged))
+    return follower_plan.halts or bool(without(normalised((*follower_plan.kept, *damaged, *lacking)), leader.damaged))

@@ -42,9 +42,11 @@ def plan_partition(given: PlanPartition, truncate_by: TruncateBy | None = None) 
     """Plan every election of a partition; the way followers truncate is told by the evidence unless it is given."""
     regime = truncate_by or truncates_by(given.replicas)
     planning = _Planning(given, regime)
-    able = [number for number, one in enumerate(given.replicas) if one.is_live and one.starts and given.strays is None]
+    able = [number for number, replica in enumerate(given.replicas) if replica.is_live and replica.starts and given.strays is None]
     candidates = tuple(planning.candidate(number) for number in able)
-    ranked = [(planning.preference(number, one), one.broker) for number, one in zip(able, candidates, strict=True)]
+    ranked = [
+        (planning.preference(number, candidate), candidate.broker) for number, candidate in zip(able, candidates, strict=True)
+    ]
     ranked.sort(key=itemgetter(0))
     lost = ranked[0][0][:_COSTS] if ranked else ()
     alike = [each for each in ranked[1:] if each[0][:_COSTS] == lost] if ranked and any(ranked[-1][0][:_COSTS]) else []
@@ -73,9 +75,9 @@ def _deciding(first: tuple[int, ...], second: tuple[int, ...]) -> str:
 def truncates_by(replicas: Sequence[PlanReplica]) -> TruncateBy:
     """How the brokers that wrote these logs truncate: by epochs if there is one in any batch or checkpoint (Kafka 0.11, KIP-101),
     else by their high watermarks. Logs that hold nothing tell nothing, and lose nothing either way."""
-    if any(one.epochs or one.checkpoint is not None for one in replicas):
+    if any(replica.epochs or replica.checkpoint is not None for replica in replicas):
         return "epochs"
-    return "high-watermark" if any(one.log_end_offset > one.log_start_offset for one in replicas) else "epochs"
+    return "high-watermark" if any(replica.log_end_offset > replica.log_start_offset for replica in replicas) else "epochs"
 
 
 def high_watermark_truncation(follower_end: int, high_watermark: int | None, leader_end: int) -> tuple[int, bool]:
@@ -105,7 +107,7 @@ def recovered_epochs(
     """A checkpoint after recovery, which adds the epochs it meets from offset `walked_from` on that are later than all known
     (LogSegment.recover). `runs` are (leader epoch, start offset, end offset) of consecutive batches, in file order."""
     entries = list(checkpoint)
-    latest = max((one.leader_epoch for one in entries), default=-1)
+    latest = max((entry.leader_epoch for entry in entries), default=-1)
     for leader_epoch, start, end in runs:
         if end > walked_from and leader_epoch > latest:
             entries.append(EpochEntry(leader_epoch, max(start, walked_from)))
@@ -140,13 +142,13 @@ def ordinary_leaders(candidates: Sequence[Candidate], replicas: Sequence[PlanRep
     its disk was replaced; so those whose election loses least of that, and those that are absent.
     """
     for kinds in (("leads", "clean"), ("elr",), ("last-known-leader",)):
-        found = tuple(one.broker for one in candidates if one.election in kinds)
+        found = tuple(candidate.broker for candidate in candidates if candidate.election in kinds)
         if found:
             return found
-    absent = {one.broker for one in replicas if one.is_absent}
-    unknown = [one for one in candidates if one.election == "unknown"]
-    least = min((one.committed for one in unknown if one.broker not in absent), default=0)
-    return tuple(one.broker for one in unknown if one.committed == least or one.broker in absent)
+    absent = {replica.broker for replica in replicas if replica.is_absent}
+    unknown = [candidate for candidate in candidates if candidate.election == "unknown"]
+    least = min((candidate.committed for candidate in unknown if candidate.broker not in absent), default=0)
+    return tuple(candidate.broker for candidate in unknown if candidate.committed == least or candidate.broker in absent)
 
 
 class _Planning:
@@ -157,42 +159,46 @@ class _Planning:
         self._regime = regime
         self._replicas = given.replicas
         self._apart = dict(given.differing) | {(right, left): ranges for (left, right), ranges in given.differing.items()}
-        self._on_disk = [one.on_disk for one in given.replicas]
-        self._damaged = [one.damaged and clipped(one.damaged, one.log_start_offset, NO_END) for one in given.replicas]
-        self._batches = [[each for each in one.epochs if each.start_offset < one.log_end_offset] for one in given.replicas]
-        self._files = [loaded_epochs(one.brokers_epochs, one.log_end_offset) for one in given.replicas]
+        self._on_disk = [replica.on_disk for replica in given.replicas]
+        self._damaged = [
+            replica.damaged and clipped(replica.damaged, replica.log_start_offset, NO_END) for replica in given.replicas
+        ]
+        self._batches = [
+            [entry for entry in replica.epochs if entry.start_offset < replica.log_end_offset] for replica in given.replicas
+        ]
+        self._files = [loaded_epochs(replica.brokers_epochs, replica.log_end_offset) for replica in given.replicas]
         self._alike = [file == batches for file, batches in zip(self._files, self._batches, strict=True)]
-        self._witnesses = [_capped(one, held) for one, held in zip(given.replicas, self._on_disk, strict=True)]
+        self._witnesses = [_capped(replica, held) for replica, held in zip(given.replicas, self._on_disk, strict=True)]
         self._holed = [number for number, held in enumerate(self._on_disk) if len(held) > 1]
-        self._proven_end = max([one.end_offset for witnesses in self._witnesses for one in witnesses], default=0)
-        known = [each.leader_epoch for one in given.replicas for each in (*one.epochs, *one.brokers_epochs)]
+        self._proven_end = max([witness.end_offset for witnesses in self._witnesses for witness in witnesses], default=0)
+        known = [entry.leader_epoch for replica in given.replicas for entry in (*replica.epochs, *replica.brokers_epochs)]
         self._tiered = given.control is not None and given.control.tiered
         told = None if given.control is None else given.control.leader_epoch
         self._next_epoch = max([-1 if told is None else told, *known]) + 1
 
     def candidate(self, leader: int) -> Candidate:
         """The election of one replica."""
-        one = self._replicas[leader]
-        begun = [EpochEntry(self._next_epoch, one.log_end_offset)]
+        replica = self._replicas[leader]
+        begun = [EpochEntry(self._next_epoch, replica.log_end_offset)]
         epochs, loaded = self._batches[leader] + begun, self._files[leader] + begun
-        sound = clipped(self._on_disk[leader], one.log_start_offset, one.log_end_offset)
+        sound = clipped(self._on_disk[leader], replica.log_start_offset, replica.log_end_offset)
         rotten = self._damaged[leader]
         if rotten:
-            rotten = clipped(rotten, 0, one.log_end_offset)
+            rotten = clipped(rotten, 0, replica.log_end_offset)
             sound = without(sound, rotten)
         numbers = range(len(self._replicas))
         followers = tuple([self._follower(number, leader, sound, epochs, loaded) for number in numbers if number != leader])
-        own = clipped(self._on_disk[leader], one.log_end_offset, NO_END)
-        lost = own or rotten or any(each.lost for each in followers)
+        own = clipped(self._on_disk[leader], replica.log_end_offset, NO_END)
+        lost = own or rotten or any(follower_plan.lost for follower_plan in followers)
         losses = tuple(self._losses(leader, own, rotten, followers)) if lost else ()
-        kind = election_kind(self._given.control, self.node(leader), crashed=one.crashed)
-        return Candidate(one.broker, kind, followers, losses, counted(own) if own else 0)
+        kind = election_kind(self._given.control, self.node(leader), crashed=replica.crashed)
+        return Candidate(replica.broker, kind, followers, losses, counted(own) if own else 0)
 
     def _follower(
         self, number: int, leader: int, sound: Ranges, epochs: list[EpochEntry], loaded: list[EpochEntry]
     ) -> FollowerPlan:
         """What one replica does under a leader whose good batches and epochs are these."""
-        one, new = self._replicas[number], self._replicas[leader]
+        replica, new = self._replicas[number], self._replicas[leader]
         by_file = by_batches = None
         cut: int | None
         halts = disagrees = False
@@ -200,31 +206,33 @@ class _Planning:
             by_file = by_batches = self._cut(number, leader, self._batches, epochs)
             if not (self._alike[number] and self._alike[leader]):
                 by_file = self._cut(number, leader, self._files, loaded)
-                below = max(one.log_start_offset, new.log_start_offset)
+                below = max(replica.log_start_offset, new.log_start_offset)
                 disagrees = not self._given.compacted and max(by_file, below) != max(by_batches, below)
             cut = by_file
         else:
-            cut, halts = high_watermark_truncation(one.log_end_offset, one.high_watermark, new.log_end_offset)
+            cut, halts = high_watermark_truncation(replica.log_end_offset, replica.high_watermark, new.log_end_offset)
         anew = cut < new.log_start_offset  # then out of the leader's range (AbstractFetcherThread.fetchOffsetAndTruncate)
         cut = max(cut, new.log_start_offset)
-        if not (one.is_live and one.starts):
+        if not (replica.is_live and replica.starts):
             cut, halts, anew = None, False, False
         lost = self._lost(number, leader, sound)
         removes = new.log_start_offset and not self._tiered
         removed = counted(clipped(self._on_disk[number], 0, new.log_start_offset)) if removes else 0
         kept = lost if cut is None or not lost else clipped(lost, 0 if new.head_start is None else new.log_start_offset, cut)
-        kept = kept if one.is_live else ()
-        return FollowerPlan(one.broker, cut, one.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew)
+        kept = kept if replica.is_live else ()
+        return FollowerPlan(
+            replica.broker, cut, replica.log_end_offset, by_file, by_batches, lost, kept, removed, halts, disagrees, anew
+        )
 
     def _cut(self, number: int, leader: int, known: Sequence[list[EpochEntry]], begun: list[EpochEntry]) -> int:
         """Where a replica cuts by one of the two ways to know epochs; `begun` are the leader's, with the one it begins.
 
         Equal epochs need no asking."""
-        one, end = self._replicas[number], self._replicas[leader].log_end_offset
+        replica, end = self._replicas[number], self._replicas[leader].log_end_offset
         own = known[number]
         if own and own == known[leader]:
-            return min(one.log_end_offset, end)
-        return follower_cut(own, one.log_start_offset, one.log_end_offset, begun, end, one.high_watermark)
+            return min(replica.log_end_offset, end)
+        return follower_cut(own, replica.log_start_offset, replica.log_end_offset, begun, end, replica.high_watermark)
 
     def _lost(self, number: int, leader: int, sound: Ranges) -> Ranges:
         """What a replica holds, from the leader's log start on, and the leader's log lacks or has differently."""
@@ -240,7 +248,11 @@ class _Planning:
 
         `own` is what the leader's recovery drops, `rotten` what it keeps and nobody can read."""
         numbers = [number for number in range(len(self._replicas)) if number != leader]
-        lost = [(number, each.lost, each.kept) for number, each in zip(numbers, followers, strict=True) if each.lost]
+        lost = [
+            (number, follower_plan.lost, follower_plan.kept)
+            for number, follower_plan in zip(numbers, followers, strict=True)
+            if follower_plan.lost
+        ]
         if own or rotten:
             lost.append((leader, normalised((*rotten, *own)), rotten))
         return self._by_version(lost)
@@ -248,23 +260,23 @@ class _Planning:
     def everything(self) -> tuple[Loss, ...]:
         """All that the copies hold, as lost where nobody can lead; only who would be there keeps what it has."""
         held = [
-            (number, ranges, ranges if one.is_live and self._given.strays != "deleted" else ())
-            for number, (one, ranges) in enumerate(zip(self._replicas, self._on_disk, strict=True))
+            (number, ranges, ranges if replica.is_live and self._given.strays != "deleted" else ())
+            for number, (replica, ranges) in enumerate(zip(self._replicas, self._on_disk, strict=True))
             if ranges
         ]
         return tuple(self._by_version(held)) if held else ()
 
     def _by_version(self, lost: Sequence[tuple[int, Ranges, Ranges]]) -> Iterator[Loss]:
         """Losses of (replica, what of it is lost, what of that it keeps), those who hold the same as one."""
-        found: list[Loss] = []
+        losses: list[Loss] = []
         keepers = [(number, kept) for number, _, kept in lost if kept]
         for start, end in itertools.pairwise(self._edges(lost)):
             holders = [number for number, ranges, _ in lost if holds(ranges, start)]
             keeping = [number for number, kept in keepers if holds(kept, start)]
             for members in self._versions(holders, start):
                 kept_by = self._called([number for number in members if number in keeping]) if keeping else ()
-                found.append(Loss(start, end, self._called(members), kept_by, *self._committed(members, start, end)))
-        return iter(found) if len(found) < 2 else _joined(found)
+                losses.append(Loss(start, end, self._called(members), kept_by, *self._committed(members, start, end)))
+        return iter(losses) if len(losses) < 2 else _joined(losses)
 
     def _called(self, numbers: Sequence[int]) -> tuple[Broker, ...]:
         return tuple([self._replicas[number].broker for number in numbers])
@@ -296,21 +308,21 @@ class _Planning:
         hole there, as far as that does not part from it, nor has other epochs."""
         if start >= self._proven_end:
             return start, None
-        proofs = [(each.end_offset, each) for number in members for each in self._witnesses[number]]
+        proofs = [(witness.end_offset, witness) for number in members for witness in self._witnesses[number]]
         for number in self._holed:
             if number not in members and self._on_disk[number][0][0] < start:
                 parted = self._differing(number, members[0])
                 agreed = min(parted[0][0] if parted else NO_END, self._same_epochs(number, members[0], start))
-                proofs.extend([(min(each.end_offset, agreed), each) for each in self._witnesses[number]])
+                proofs.extend([(min(witness.end_offset, agreed), witness) for witness in self._witnesses[number]])
         proven = min(end, max([reach for reach, _ in proofs], default=start))
-        return (proven, next(each for reach, each in proofs if reach >= proven)) if proven > start else (start, None)
+        return (proven, next(witness for reach, witness in proofs if reach >= proven)) if proven > start else (start, None)
 
     def _same_epochs(self, left: int, right: int, start: int) -> int:
         """Offset up to which two logs have the same epochs from `start` on; logs without epochs (before 0.11) do not differ."""
         ours, theirs = self._batches[left], self._batches[right]
         if not ours or not theirs:
             return NO_END
-        begun = sorted({start, *(each.start_offset for each in (*ours, *theirs) if each.start_offset > start)})
+        begun = sorted({start, *(entry.start_offset for entry in (*ours, *theirs) if entry.start_offset > start)})
         return next((offset for offset in begun if epoch_at(ours, offset) != epoch_at(theirs, offset)), NO_END)
 
     def already_lost(self) -> Iterator[AlreadyLost]:
@@ -319,8 +331,8 @@ class _Planning:
         told: set[tuple[int, tuple[int, ...]]] = set()
         for offset in sorted({ranges[0][0] for ranges in self._given.differing.values() if ranges}):
             for members in self._versions([each for each in everyone if holds(self._on_disk[each], offset)], offset):
-                known = [each for number in members for each in self._witnesses[number]]
-                best = max(known, key=lambda each: each.end_offset, default=None)
+                known = [witness for number in members for witness in self._witnesses[number]]
+                best = max(known, key=lambda witness: witness.end_offset, default=None)
                 for number in everyone:
                     end = self._replicas[number].log_end_offset
                     parted = holds(self._differing(number, members[0]), offset) and not self._is_damaged(offset)
@@ -328,7 +340,7 @@ class _Planning:
                         continue
                     if (number, tuple(members)) not in told:
                         told.add((number, tuple(members)))
-                        brokers = tuple(self._replicas[each].broker for each in members)
+                        brokers = tuple(self._replicas[member].broker for member in members)
                         broker = self._replicas[number].broker
                         yield AlreadyLost((broker,), offset, end, best.end_offset, brokers, best)
 
@@ -344,30 +356,33 @@ class _Planning:
         broker = self._replicas[number].broker
         return self._given.nodes.get(broker, broker)
 
-    def preference(self, number: int, one: Candidate) -> tuple[int, ...]:
+    def preference(self, number: int, candidate: Candidate) -> tuple[int, ...]:
         """Sort key: who loses least of what is proven committed, then of all, on the fewest replicas; then an election that need
         not be forced, whose log begins first, the election that needs least, who has the highest watermark, and whom the controller
         would take first."""
         control, node = self._given.control, self.node(number)
         order = () if control is None or control.assignment is None else control.assignment
         place = order.index(node) if isinstance(node, int) and node in order else len(order)
-        forced = _FORCED[one.election]
+        forced = _FORCED[candidate.election]
         disagreeing = losing = 0
-        for each in one.followers:
-            disagreeing += each.disagrees
-            losing += bool(each.lost)
+        for follower_plan in candidate.followers:
+            disagreeing += follower_plan.disagrees
+            losing += bool(follower_plan.lost)
         watermark = self._replicas[number].high_watermark or 0
         start = self._replicas[number].log_start_offset
-        return *one.costs(), losing, disagreeing, forced >= _FORCED["unclean"], start, forced, -watermark, place, number
+        return *candidate.costs(), losing, disagreeing, forced >= _FORCED["unclean"], start, forced, -watermark, place, number
 
 
-def _capped(one: PlanReplica, on_disk: Ranges) -> list[Witness]:
+def _capped(replica: PlanReplica, on_disk: Ranges) -> list[Witness]:
     """What proves records of one replica's log to be committed, none further than that log goes."""
     end = on_disk[-1][1] if on_disk else 0
-    known = [each if each.end_offset <= end else replace(each, end_offset=end, said=each.end_offset) for each in one.witnesses]
-    if one.high_watermark:
-        said = one.high_watermark if one.high_watermark > end else None
-        known.insert(0, Witness(min(one.high_watermark, end), "high_watermark", one.broker, None, said))
+    known = [
+        witness if witness.end_offset <= end else replace(witness, end_offset=end, said=witness.end_offset)
+        for witness in replica.witnesses
+    ]
+    if replica.high_watermark:
+        said = replica.high_watermark if replica.high_watermark > end else None
+        known.insert(0, Witness(min(replica.high_watermark, end), "high_watermark", replica.broker, None, said))
     return known
 
 
@@ -375,14 +390,14 @@ def _joined(losses: Sequence[Loss]) -> Iterator[Loss]:
     """Losses that continue each other as one, in the order of their offsets: committed first, then the rest."""
     open_ones: dict[tuple[tuple[Broker, ...], tuple[Broker, ...]], Loss] = {}
     done: list[Loss] = []
-    for one in losses:
-        key = one.held_by, one.kept_by
+    for loss in losses:
+        key = loss.held_by, loss.kept_by
         before = open_ones.get(key)
-        if before is not None and before.end == one.start and (before.committed_end == before.end or not one.committed):
-            end = one.committed_end if before.committed_end == before.end else before.committed_end
-            open_ones[key] = Loss(before.start, one.end, *key, end, one.witness or before.witness)
+        if before is not None and before.end == loss.start and (before.committed_end == before.end or not loss.committed):
+            end = loss.committed_end if before.committed_end == before.end else before.committed_end
+            open_ones[key] = Loss(before.start, loss.end, *key, end, loss.witness or before.witness)
             continue
         if before is not None:
             done.append(before)
-        open_ones[key] = one
-    yield from sorted([*done, *open_ones.values()], key=lambda one: (one.start, one.end, str(one.held_by)))
+        open_ones[key] = loss
+    yield from sorted([*done, *open_ones.values()], key=lambda loss: (loss.start, loss.end, str(loss.held_by)))

@@ -155,7 +155,7 @@ class PlanPartition:
     @property
     def absent(self) -> list[int]:
         """Who has a replica, by the controller's log, of which no copy here is known to be."""
-        present = {self.nodes.get(one.broker, one.broker) for one in self.replicas}
+        present = {self.nodes.get(replica.broker, replica.broker) for replica in self.replicas}
         assignment = () if self.control is None or self.control.assignment is None else self.control.assignment
         left_out = {self.nodes.get(broker, broker) for broker in self.not_copied}
         return [node for node in assignment if node not in present and node not in left_out]
@@ -242,12 +242,12 @@ class Candidate(NamedTuple):
 def costs_of(losses: Sequence[Loss]) -> tuple[int, int, int]:
     """Of some losses: offsets proven committed, those of them that no replica keeps, and all."""
     committed = at_least = at_most = 0
-    for one in losses:
-        at_most += one.end - one.start
-        if one.committed_end > one.start:
-            committed += one.committed_end - one.start
-            if not one.kept_by:
-                at_least += one.committed_end - one.start
+    for loss in losses:
+        at_most += loss.end - loss.start
+        if loss.committed_end > loss.start:
+            committed += loss.committed_end - loss.start
+            if not loss.kept_by:
+                at_least += loss.committed_end - loss.start
     return committed, at_least, at_most
 
 
@@ -308,18 +308,21 @@ class Plan:
     @property
     def ordinary_loss(self) -> int | None:
         """Offsets proven committed that an ordinary start may lose; None where it cannot be told, for copies are not here."""
-        if any(one.kind in CANNOT_TELL for one in self.missing):
+        if any(missing.kind in CANNOT_TELL for missing in self.missing):
             return None
         if self.strays is not None:
             return costs_of(self.at_stake)[0]
-        return max((one.committed for one in self.candidates if one.broker in self.ordinary), default=0)
+        return max((candidate.committed for candidate in self.candidates if candidate.broker in self.ordinary), default=0)
 
     @property
     def at_most_is_bound(self) -> bool:
         """Whether more cannot be lost: every replica there is was read."""
-        return not any(one.kind in UNBOUNDED for one in self.missing)
+        return not any(missing.kind in UNBOUNDED for missing in self.missing)
 
     @property
     def matters(self) -> bool:
         """Whether an election would lose something, followers would cut otherwise than by their batches, or nobody can lead."""
-        return not self.candidates or any(one.losses or any(each.disagrees for each in one.followers) for one in self.candidates)
+        return not self.candidates or any(
+            candidate.losses or any(follower_plan.disagrees for follower_plan in candidate.followers)
+            for candidate in self.candidates
+        )

@@ -70,7 +70,7 @@ class ArchiveSource(ABC):
         entries = [self._entry(prefix + name, node) for name, node in sorted(directory.children.items())]
         if not above.linked:
             return entries
-        return [replace(one, link=one.link or f"{above.path}/{one.name}".lstrip("/")) for one in entries]
+        return [replace(entry, link=entry.link or f"{above.path}/{entry.name}".lstrip("/")) for entry in entries]
 
     def stat(self, path: str) -> Entry:
         """The entry at `path` ("" is the root); of a link that is followed, what is there. Raises SourceError if there is none."""

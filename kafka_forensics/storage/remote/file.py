@@ -128,7 +128,7 @@ class RemoteFile:
         number = (position - self._first) // self._block_bytes
         blocks = -(-(self._last - self._first) // self._block_bytes)
         ahead = range(number, min(number + 1 + BLOCKS_AHEAD, blocks))
-        for old in [one for one in self._blocks if one not in ahead]:
+        for old in [block for block in self._blocks if block not in ahead]:
             self._blocks.pop(old).cancel()
         for one in ahead:
             if one not in self._blocks:

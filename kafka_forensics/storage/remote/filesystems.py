@@ -96,7 +96,7 @@ def _abfs(place: RemotePlace, options: StorageOptions, _uploads: bool) -> "tuple
     _require_known(place, options, _AZURE)
     given = {name: options.get(name) for name in _AZURE}
     for name, variables in _AZURE_ENVIRONMENT.items():
-        given[name] = given[name] or next((os.environ[one] for one in variables if os.environ.get(one)), None)
+        given[name] = given[name] or next((os.environ[variable] for variable in variables if os.environ.get(variable)), None)
     authority, slash, path = place.root.partition("/")
     container, at, host = authority.rpartition("@")
     root = place.root

@@ -41,7 +41,7 @@ def apart(paths: Sequence[str], options: Iterable[tuple[str, str]]) -> tuple[lis
         bare.append(head + place.name)
         if place.options:
             said[json.dumps({"at": _fixed(place.name), "options": place.options})] = None
-    rest_of = tuple(one for one in pairs if not _AT.fullmatch(one[0]))
+    rest_of = tuple(pair for pair in pairs if not _AT.fullmatch(pair[0]))
     return bare, (*rest_of, *((f"at_{number}", value) for number, value in enumerate(said)))
 
 

@@ -60,15 +60,15 @@ class Case:
     def rows(self) -> "NDArray[np.int64]":
         cuts = self.comparison().cuts
         rows = np.zeros((len(self.records), ROW_WIDTH), np.int64)
-        for row, one in zip(rows, self.records, strict=True):
-            interval = np.searchsorted(cuts, [one.offset], side="right")
-            row[Row.KEY_HIGH], row[Row.KEY_LOW] = one.key % 3 - 1, -one.key
-            row[Row.PLACE] = place(one.replica, interval, one.state)[0]
-            row[Row.OFFSET], row[Row.RECORDS] = one.offset, 1
-            row[Row.VALUE] = one.value or 0
-            row[Row.EXPIRY] = one.expiry
-            row[Row.FLAGS] = TOMBSTONE * (one.value is None) + TRANSACTIONAL * (one.state != State.VISIBLE)
-            row[Row.KEY_SHOWN] = one.key
+        for row, kept in zip(rows, self.records, strict=True):
+            interval = np.searchsorted(cuts, [kept.offset], side="right")
+            row[Row.KEY_HIGH], row[Row.KEY_LOW] = kept.key % 3 - 1, -kept.key
+            row[Row.PLACE] = place(kept.replica, interval, kept.state)[0]
+            row[Row.OFFSET], row[Row.RECORDS] = kept.offset, 1
+            row[Row.VALUE] = kept.value or 0
+            row[Row.EXPIRY] = kept.expiry
+            row[Row.FLAGS] = TOMBSTONE * (kept.value is None) + TRANSACTIONAL * (kept.state != State.VISIBLE)
+            row[Row.KEY_SHOWN] = kept.key
         return rows[rows[:, Row.PLACE] & 0xFFFFFFFF >= 4]
 
 
@@ -83,11 +83,11 @@ def cases(draw: st.DrawFn) -> Case:
     ]
     records = []
     for number in range(replicas):
-        for one in history:
-            if starts[number] <= one.offset < ends[number] and draw(st.integers(0, 3)):
+        for kept in history:
+            if starts[number] <= kept.offset < ends[number] and draw(st.integers(0, 3)):
                 state = draw(st.sampled_from([State.VISIBLE] * 6 + [State.ABORTED, State.OPEN]))
-                other = draw(st.integers(0, 9)) == 0 and one.value is not None
-                records.append(replace(one, replica=number, state=state, value=9 if other else one.value))
+                other = draw(st.integers(0, 9)) == 0 and kept.value is not None
+                records.append(replace(kept, replica=number, state=state, value=9 if other else kept.value))
     sides = {number: Side(end, draw(st.sampled_from([-1, -1, -1, 10]))) for number, end in enumerate(ends)}
     pairs = [Pair(i, j, max(starts[i], starts[j]), min(ends[i], ends[j])) for i in range(replicas) for j in range(i + 1, replicas)]
     return Case(sides, pairs, draw(st.integers(0, LOG_END)), records)
@@ -103,7 +103,7 @@ def tallied(case: Case, blocks: Iterable["NDArray[np.int64]"]) -> KeyTally:
 def naive(case: Case) -> tuple[dict[str, int], dict[str, int]]:
     """Keys by reason and by explanation, one key and one pair after the other."""
     reasons, explanations = dict.fromkeys(REASONS, 0), dict.fromkeys(EXPLANATIONS, 0)
-    for key in {one.key for one in case.records}:
+    for key in {kept.key for kept in case.records}:
         found: set[str] = set()
         for pair in case.pairs:
             found |= {*naive_latest(case, key, pair), *naive_stuck(case, key, pair)} - {""}
@@ -117,8 +117,8 @@ def naive(case: Case) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def held(case: Case, key: int, replica: int, state: State, low: int, high: int) -> dict[int, Kept]:
-    mine = [one for one in case.records if (one.key, one.replica, one.state) == (key, replica, state)]
-    return {one.offset: one for one in mine if low <= one.offset < high}
+    mine = [kept for kept in case.records if (kept.key, kept.replica, kept.state) == (key, replica, state)]
+    return {kept.offset: kept for kept in mine if low <= kept.offset < high}
 
 
 def naive_latest(case: Case, key: int, pair: Pair) -> list[str]:

@@ -38,7 +38,7 @@ def lineages(draw: st.DrawFn) -> list[EpochEntry]:
 @given(lineages(), lineages())
 def test_no_earlier_epoch_of_either_has_two_ends(left: list[EpochEntry], right: list[EpochEntry]) -> None:
     epoch, ours, theirs = differing_end(left, right, 10)
-    for known in {one.leader_epoch for one in (*left, *right) if one.leader_epoch < epoch}:
+    for known in {entry.leader_epoch for entry in (*left, *right) if entry.leader_epoch < epoch}:
         assert end_offset_for(left, known, 10).end_offset == end_offset_for(right, known, 10).end_offset
     if ours == theirs:
-        assert all(one.leader_epoch <= epoch for one in (*left, *right))
+        assert all(entry.leader_epoch <= epoch for entry in (*left, *right))

@@ -35,8 +35,8 @@ def checkpoint_of(batch_epochs: list[int]) -> list[EpochEntry]:
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20).map(sorted), st.sets(st.integers(0, 19)))
 def test_before_the_last_good_batch_every_offset_has_its_epoch(log: list[int], lost: set[int]) -> None:
     kept = [n for n in range(len(log)) if n not in lost]
-    found = epoch_starts(fold_of(log, lost), checkpoint_of(log), 0)
-    assert [epoch_at(found, offset) for offset in range(max(kept, default=-1) + 1)] == log[: max(kept, default=-1) + 1]
+    entries = epoch_starts(fold_of(log, lost), checkpoint_of(log), 0)
+    assert [epoch_at(entries, offset) for offset in range(max(kept, default=-1) + 1)] == log[: max(kept, default=-1) + 1]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_checkpoint_is_believed_where_no_good_batch_is(
 ) -> None:
     """A log of epochs 1 1 1 . . . 4 4."""
     entries = None if checkpoint is None else [EpochEntry(*one) for one in checkpoint]
-    found = epoch_starts(fold_of([1, 1, 1, 4, 4, 4, 4, 4], {3, 4, 5}), entries, 0)
-    assert [(one.leader_epoch, one.start_offset) for one in found] == expected
+    epoch_entries = epoch_starts(fold_of([1, 1, 1, 4, 4, 4, 4, 4], {3, 4, 5}), entries, 0)
+    assert [(entry.leader_epoch, entry.start_offset) for entry in epoch_entries] == expected
 
 
 def test_in_front_of_the_first_batch_it_is_believed_from_the_log_start_on() -> None:

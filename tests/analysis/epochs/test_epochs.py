@@ -236,12 +236,12 @@ def test_a_changed_checkpoint_is_contradicted(cache: Cache, draw: st.DataObject)
     inside = [n for n, entry in enumerate(cache.entries) if entry.start_offset < cache.end]
     assume(inside)
     at = draw.draw(st.sampled_from(inside))
-    one = cache.entries[at]
+    epoch_entry = cache.entries[at]
     without = cache.entries[:at] + cache.entries[at + 1 :]
     assert cache.contradiction(without) == "entry_missing"
     by = draw.draw(st.integers(-3, 3))
-    shifted = [*cache.entries[:at], EpochEntry(one.leader_epoch, one.start_offset + by), *cache.entries[at + 1 :]]
-    moved_below_the_log = at == 0 and one.start_offset + by <= cache.log_start
+    shifted = [*cache.entries[:at], EpochEntry(epoch_entry.leader_epoch, epoch_entry.start_offset + by), *cache.entries[at + 1 :]]
+    moved_below_the_log = at == 0 and epoch_entry.start_offset + by <= cache.log_start
     if by and not moved_below_the_log:
         assert cache.contradiction(shifted) in ("entry_shifted", "order", "entry_missing")
     if len(cache.entries) > 1:

@@ -81,16 +81,16 @@ def test_damage_of_the_only_replica_is_tied_to_there_being_one() -> None:
 )
 def test_retention_shorter_than_an_open_transaction(retention: str, as_of_ms: int | None, expected: bool) -> None:
     opened = finding("TXN_OPEN", Place("a", 0), {"last_timestamp": 5_000})
-    found = told(cluster(a=(3, {"retention.ms": retention})), opened, as_of_ms=as_of_ms)
-    assert risks(found) == ([["retention shorter than an open transaction"]] if expected else [])
-    assert all(one.evidence["explains"] == ["TXN_OPEN"] for one in found)
+    findings = told(cluster(a=(3, {"retention.ms": retention})), opened, as_of_ms=as_of_ms)
+    assert risks(findings) == ([["retention shorter than an open transaction"]] if expected else [])
+    assert all(one.evidence["explains"] == ["TXN_OPEN"] for one in findings)
 
 
 def test_defaults_of_all_brokers_count_and_a_topics_own_setting_before_them() -> None:
     history = cluster(a=(3, {}), b=(3, {"min.insync.replicas": "2"}))
-    for key, one in history.partitions.items():
+    for key, control in history.partitions.items():
         history.partitions[key] = PartitionControl(
-            1, 0, [], [], one.replica_assignment, one.configs, defaults={"min.insync.replicas": "1"}
+            1, 0, [], [], control.replica_assignment, control.configs, defaults={"min.insync.replicas": "1"}
         )
     assert [one.evidence["topics"] for one in told(history)] == [["a"]]
 

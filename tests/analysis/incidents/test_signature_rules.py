@@ -21,9 +21,9 @@ def signature(*conditions: Condition, fixed_in: tuple[str, ...] = ()) -> Signatu
 
 
 def match(*conditions: Condition) -> Finding | None:
-    found = matches(Case([SHOWN]), [signature(*conditions)])
-    assert len(found) <= 1
-    return found[0] if found else None
+    findings = matches(Case([SHOWN]), [signature(*conditions)])
+    assert len(findings) <= 1
+    return findings[0] if findings else None
 
 
 @pytest.mark.parametrize("answer", [False, None])
@@ -48,28 +48,28 @@ def test_a_signature_without_musts_never_matches() -> None:
     ],
 )
 def test_what_an_answer_does(weight: Weight, answer: Answer, key: str | None, confidence: Confidence) -> None:
-    one = match(condition(Weight.MUST, YES, "must"), condition(weight, answer, "other"))
-    assert one is not None
-    told = {name for name in ("fits", "does_not_fit", "unknown") if "other" in one.evidence[name]}
-    assert (told, one.confidence) == ({key} - {None}, confidence)
-    assert one.evidence["fits"][0] == "must"
+    finding = match(condition(Weight.MUST, YES, "must"), condition(weight, answer, "other"))
+    assert finding is not None
+    told = {name for name in ("fits", "does_not_fit", "unknown") if "other" in finding.evidence[name]}
+    assert (told, finding.confidence) == ({key} - {None}, confidence)
+    assert finding.evidence["fits"][0] == "must"
 
 
 @pytest.mark.parametrize(("weight", "answer"), [(Weight.EXPECTED, False), (Weight.AGAINST, True)])
 def test_what_speaks_against_outweighs_what_fits(weight: Weight, answer: Answer) -> None:
     """With the musts alone there is no match; with more it is a suspicion."""
     assert match(condition(Weight.MUST, YES), condition(weight, answer)) is None
-    one = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES, "more"), condition(weight, answer, "other"))
-    assert one is not None
+    finding = match(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES, "more"), condition(weight, answer, "other"))
+    assert finding is not None
     said = "not so: other" if weight is Weight.EXPECTED else "other"
-    assert (one.confidence, one.evidence["does_not_fit"]) == (Confidence.SUSPECTED, [said])
+    assert (finding.confidence, finding.evidence["does_not_fit"]) == (Confidence.SUSPECTED, [said])
 
 
 def test_the_place_is_that_of_what_shows_it_without_file_and_bytes() -> None:
-    one = match(condition(Weight.MUST, YES), condition(Weight.MUST, SHOWN))
-    assert one is not None
-    assert one.place == Place("t", 0, 2, "b2", offset_start=5, offset_end=9)
-    assert one.severity is Severity.INFO
+    finding = match(condition(Weight.MUST, YES), condition(Weight.MUST, SHOWN))
+    assert finding is not None
+    assert finding.place == Place("t", 0, 2, "b2", offset_start=5, offset_end=9)
+    assert finding.severity is Severity.INFO
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_bound_at_the_fix_speaks_against_unless_versions_do_not_matter() -> No
     case = Case([SHOWN], [], {"metadata.version": 22})
     for outgrown in (True, False):
         one = signature(condition(Weight.MUST, YES), condition(Weight.EXTRA, YES), fixed_in=("2.0.1", "4.0.0"))
-        [found] = matches(case, [replace(one, outgrown=outgrown)])
-        assert found.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * outgrown
-        assert found.evidence["version_at_least"] == "4.0.0"
+        [finding] = matches(case, [replace(one, outgrown=outgrown)])
+        assert finding.evidence["does_not_fit"] == ["metadata.version 22: Kafka 4.0.0 or later"] * outgrown
+        assert finding.evidence["version_at_least"] == "4.0.0"
 
 
 @pytest.mark.parametrize("one", SIGNATURES, ids=lambda one: one.key)

@@ -52,15 +52,21 @@ def test_changes_keep_what_they_do_not_name_and_epochs_are_counted() -> None:
         change(leader=-1, isr=[], eligible_leader_replicas=[2, 3], last_known_elr=[]),
         change(replicas=[2, 3], removing_replicas=[1]),
     )
-    one = last(history)
-    assert (one.leader, one.leader_epoch, one.isr, one.elr, one.replica_assignment) == (-1, 3, [], [2, 3], [2, 3])
-    assert one.directories == ["AAAAAAAAAAAAAAAAAAAAAA"] * 3
+    control = last(history)
+    assert (control.leader, control.leader_epoch, control.isr, control.elr, control.replica_assignment) == (
+        -1,
+        3,
+        [],
+        [2, 3],
+        [2, 3],
+    )
+    assert control.directories == ["AAAAAAAAAAAAAAAAAAAAAA"] * 3
     assert [event.state.leader_epoch for event in events(history)] == [0, 0, 1, 2, 3, 3]
     assert [event.state.partition_epoch for event in events(history)] == [0, 1, 2, 3, 4, 5]
     assert [(event.offset, event.timestamp_ms) for event in events(history)] == [(offset, 1000 + offset) for offset in range(1, 7)]
     assert [event.previous_leader for event in events(history)] == [-1, 2, 2, 3, 3, 3]
     assert events(history)[2].previous_isr == (2, 3)
-    assert (one.last_offset, one.last_ms, one.unknown_after, history.last_ms) == (6, 1006, None, 1006)
+    assert (control.last_offset, control.last_ms, control.unknown_after, history.last_ms) == (6, 1006, None, 1006)
 
 
 @pytest.mark.parametrize(
@@ -129,10 +135,10 @@ def test_settings_and_what_they_say_of_compaction() -> None:
         partition([1], 1),
         setting("retention.ms", None),
     )
-    one = last(history)
-    assert (one.configs, one.defaults) == ({"cleanup.policy": "delete"}, {"min.insync.replicas": "2"})
-    assert (one.setting("min.insync.replicas"), one.setting("retention.ms")) == ("2", None)
-    assert (one.cleanup_policy, one.was_compacted) == ("delete", False)
+    control = last(history)
+    assert (control.configs, control.defaults) == ({"cleanup.policy": "delete"}, {"min.insync.replicas": "2"})
+    assert (control.setting("min.insync.replicas"), control.setting("retention.ms")) == ("2", None)
+    assert (control.cleanup_policy, control.was_compacted) == ("delete", False)
     changed = replayed(topic(), partition([1], 1), setting("cleanup.policy", "delete, compact"), setting("cleanup.policy", None))
     assert (last(changed).cleanup_policy, last(changed).was_compacted) == (None, True)
     assert (
@@ -143,22 +149,28 @@ def test_settings_and_what_they_say_of_compaction() -> None:
 
 def test_behind_a_record_that_cannot_be_read_nothing_is_told() -> None:
     history = replayed(topic(), partition([1, 2], 1), BAD_CHANGE, change(isr=[1]))
-    one = last(history)
-    assert (one.leader, one.leader_epoch, one.isr, one.replica_assignment, one.unknown_after) == (None, None, None, None, 2)
+    control = last(history)
+    assert (control.leader, control.leader_epoch, control.isr, control.replica_assignment, control.unknown_after) == (
+        None,
+        None,
+        None,
+        None,
+        2,
+    )
     assert [event.unknown_after for event in events(history)] == [None, 2]
     assert [(bad.offset, bad.record.problem) for bad in history.malformed] == [(2, "version")]
     assert history.unknown_after == 2
 
 
 def test_a_partition_told_whole_again_is_known_again() -> None:
-    one = last(replayed(topic(), partition([1, 2], 1), BAD_CHANGE, partition([2], 2, leader_epoch=9), change(isr=[2, 1])))
-    assert (one.leader, one.leader_epoch, one.isr, one.unknown_after) == (2, 9, [2, 1], None)
+    control = last(replayed(topic(), partition([1, 2], 1), BAD_CHANGE, partition([2], 2, leader_epoch=9), change(isr=[2, 1])))
+    assert (control.leader, control.leader_epoch, control.isr, control.unknown_after) == (2, 9, [2, 1], None)
 
 
 def test_a_bad_setting_leaves_only_settings_in_doubt() -> None:
-    one = last(replayed(topic(), setting("cleanup.policy", "delete"), partition([1], 1), BAD_SETTING))
-    assert (one.leader, one.unknown_after) == (1, None)
-    assert (one.configs, one.cleanup_policy, one.was_compacted) == ({}, None, None)
+    control = last(replayed(topic(), setting("cleanup.policy", "delete"), partition([1], 1), BAD_SETTING))
+    assert (control.leader, control.unknown_after) == (1, None)
+    assert (control.configs, control.cleanup_policy, control.was_compacted) == ({}, None, None)
 
 
 def test_bad_records_of_other_kinds_leave_nothing_in_doubt() -> None:
@@ -169,8 +181,8 @@ def test_bad_records_of_other_kinds_leave_nothing_in_doubt() -> None:
 def test_records_of_unknown_kinds_leave_nothing_in_doubt_and_are_counted() -> None:
     unknown = b"\1\x63\0\0"
     history = replayed(topic(), partition([1, 2], 1), unknown, change(isr=[1]), unknown)
-    one = last(history)
-    assert (one.isr, one.unknown_after, one.unknown_records, len(one.premises)) == ([1], None, 2, 1)
+    control = last(history)
+    assert (control.isr, control.unknown_after, control.unknown_records, len(control.premises)) == ([1], None, 2, 1)
     assert (history.unknown_records, history.malformed_records, history.malformed, history.unknown_after) == (2, 0, [], None)
 
 
@@ -266,19 +278,19 @@ def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
     known: dict[str, Any] | None = None
     topics: set[str] = set()
     for value in values:
-        one = read(value)
-        assert one.fields is not None
-        fields = one.fields
-        if one.api_key == 2:
+        metadata_record = read(value)
+        assert metadata_record.fields is not None
+        fields = metadata_record.fields
+        if metadata_record.api_key == 2:
             topics.add(fields["topic_id"])
             known = None if fields["topic_id"] == TOPIC_ID else known
-        elif one.api_key == 3:
+        elif metadata_record.api_key == 3:
             known = {"leader": fields["leader"], "leader_epoch": fields["leader_epoch"], "isr": fields["isr"]}
-        elif one.api_key == 5 and fields["topic_id"] == TOPIC_ID and known is not None:
+        elif metadata_record.api_key == 5 and fields["topic_id"] == TOPIC_ID and known is not None:
             known["isr"] = known["isr"] if fields["isr"] is None else fields["isr"]
             if fields["leader"] != -2:
                 known |= {"leader": fields["leader"], "leader_epoch": known["leader_epoch"] + 1}
-        elif one.api_key == 9:
+        elif metadata_record.api_key == 9:
             known = None
             topics.discard(TOPIC_ID)
     return known if TOPIC_ID in topics else None
@@ -289,8 +301,8 @@ def naive(values: Sequence[bytes]) -> dict[str, Any] | None:
 def test_any_records_have_a_history(values: list[bytes]) -> None:
     history = replayed(*values)
     assert sum(history.kinds.values()) == len(values)
-    for one in history.topics.values():
-        for kept in one.partitions.values():
+    for topic_history in history.topics.values():
+        for kept in topic_history.partitions.values():
             offsets = [event.offset for event in kept.events]
             assert offsets == sorted(offsets)
 
@@ -302,6 +314,6 @@ SOUND = RECORDS.filter(lambda value: read(value).fields is not None and read(val
 @given(st.lists(SOUND, max_size=25))
 def test_the_last_word_is_the_naive_one(values: list[bytes]) -> None:
     expected = naive([topic(), *values])
-    found = replayed(topic(), *values).partitions.get((TOPIC, 0))
-    told = None if found is None else {"leader": found.leader, "leader_epoch": found.leader_epoch, "isr": found.isr}
+    control = replayed(topic(), *values).partitions.get((TOPIC, 0))
+    told = None if control is None else {"leader": control.leader, "leader_epoch": control.leader_epoch, "isr": control.isr}
     assert told == expected

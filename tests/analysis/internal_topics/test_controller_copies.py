@@ -70,9 +70,23 @@ def test_equal_copies_share_their_memory() -> None:
     copies: list[MetadataCopy] = []
     for number, batches in enumerate((SAME[:2], SAME, SAME[1:], [*SAME, (6, 1, 1)], [(0, 1, 7), (2, 2, 3)], [])):
         add_copy(copies, copy(number, *batches))
-    assert [one.base_offsets.tolist() for one in copies] == [[0, 2], [0, 2, 4], [2, 4], [0, 2, 4, 6], [0, 2], []]
+    assert [metadata_copy.base_offsets.tolist() for metadata_copy in copies] == [
+        [0, 2],
+        [0, 2, 4],
+        [2, 4],
+        [0, 2, 4, 6],
+        [0, 2],
+        [],
+    ]
     longest = copies[3].base_offsets
-    assert [np.shares_memory(one.base_offsets, longest) for one in copies] == [True, True, True, True, False, False]
+    assert [np.shares_memory(metadata_copy.base_offsets, longest) for metadata_copy in copies] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_empty_copies() -> None:
@@ -92,5 +106,5 @@ def test_copies_that_are_stretches_of_one_log_agree(cuts: list[tuple[int, int, i
     log = agree(copies)
     held = {batch for a, b, _ in cuts for batch in whole[min(a, b) : max(a, b) + 1]}
     assert log.base_offsets.tolist() == sorted(base for base, _, _ in held)
-    assert log.end_offset == max(one.end_offset for one in copies)
-    assert log.agreed_ends == {one.node: one.end_offset for one in copies}
+    assert log.end_offset == max(metadata_copy.end_offset for metadata_copy in copies)
+    assert log.agreed_ends == {metadata_copy.node: metadata_copy.end_offset for metadata_copy in copies}

@@ -49,8 +49,8 @@ def test_a_decision_was_completed_if_the_id_went_on(after: TransactionMetadata |
 def test_an_id_is_found_by_every_producer_id_it_had() -> None:
     rotated = replace(meta("CompleteCommit"), producer_id=9, previous_producer_id=7, next_producer_id=11)
     log = replayed(("a", rotated), ("b", meta("Empty", producer_id=7)), ("c", None))
-    assert [one.transactional_id for one in log.owners(7)] == ["a", "b"]
-    assert [[one.transactional_id for one in log.owners(name)] for name in (9, 11, 12)] == [["a"], ["a"], []]
+    assert [logged_state.transactional_id for logged_state in log.owners(7)] == ["a", "b"]
+    assert [[logged_state.transactional_id for logged_state in log.owners(name)] for name in (9, 11, 12)] == [["a"], ["a"], []]
     assert log.states["c"].metadata is None
 
 
@@ -63,21 +63,21 @@ def test_what_cannot_be_read_is_unknown_until_it_is_said_again() -> None:
     replay.take("b", 0, 3, 1003, meta("Empty"))
     log = replay.finish()
     assert (log.unknown_ids, log.unknown_from, log.complete) == ({"a": (0, 1)}, {}, False)
-    assert [one.completed_timestamp for one in log.decisions] == [None]
+    assert [decision.completed_timestamp for decision in log.decisions] == [None]
     replay.malformed(None, 0, 9)
     replay.lost(0, 5)
     assert (replay.finish().unknown_from, replay.damaged) == ({0: 5}, True)
 
 
 def test_replays_of_partitions_are_put_together() -> None:
-    one, two = TransactionLogReplay(), TransactionLogReplay()
-    one.take("a", 0, 5, 1000, meta("PrepareCommit", P0))
+    replay, two = TransactionLogReplay(), TransactionLogReplay()
+    replay.take("a", 0, 5, 1000, meta("PrepareCommit", P0))
     two.take("b", 1, 2, 2000, meta("PrepareAbort", P0))
     two.malformed("c", 1, 3)
-    one.read(0, 1)
+    replay.read(0, 1)
     two.read(1, 2)
-    one.merge(two)
-    log = one.finish()
+    replay.merge(two)
+    log = replay.finish()
     assert [decision.transactional_id for decision in log.decisions] == ["a", "b"]
     assert (log.partitions, log.newest_timestamp, list(log.unknown_ids)) == ({0: 1, 1: 2}, 2000, ["c"])
     assert [state.transactional_id for state in log.owners(7)] == ["a", "b"]
@@ -86,7 +86,7 @@ def test_replays_of_partitions_are_put_together() -> None:
 def test_of_very_many_decisions_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "DECISIONS_KEPT", 3)
     records = [("a", meta(state, P0, epoch=epoch)) for epoch in range(9) for state in ("PrepareCommit", "CompleteCommit")]
-    assert [one.producer_epoch for one in replayed(*records).decisions] == [6, 7, 8]
+    assert [decision.producer_epoch for decision in replayed(*records).decisions] == [6, 7, 8]
 
 
 def test_what_lists_very_many_partitions_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:

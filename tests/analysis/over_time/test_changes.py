@@ -19,9 +19,9 @@ Told = list[tuple[str, int, int, int | None]]
 def told(logs: Logs, old: list[tuple[int, str]], new: list[tuple[int, str]], *, start: int = 0, each: int = 1) -> Told:
     """What is told of a log that was `old` (runs of an epoch and a word) and is `new` from batch `start` on."""
     before = logs.add(OLDER, batches(*old, each=each), start=0)
-    after = logs.add(NEWER, [one for one in batches(*new, each=each) if one.base_offset >= start], start=start)
+    after = logs.add(NEWER, [batch for batch in batches(*new, each=each) if batch.base_offset >= start], start=start)
     result = log_changes(before, after, BETWEEN, logs)
-    return [(one.kind.value, one.offset_start, one.offset_end, one.batches) for one in result.changes]
+    return [(change.kind.value, change.offset_start, change.offset_end, change.batches) for change in result.changes]
 
 
 def naive(old: str, new: str, start: int, each: int) -> Told:
@@ -63,7 +63,7 @@ def test_a_retry_that_came_back_under_another_epoch_was_cut_and_is_no_loss() -> 
     old = logs.add(OLDER, batches((0, "abc")), checkpoint=[(0, 0)])
     new = logs.add(NEWER, batches((0, "ab"), (2, "cd")), checkpoint=[(0, 0), (2, 2)])
     result = log_changes(old, new, BETWEEN, logs)
-    rows = [(one.kind, one.offset_start, one.offset_end, one.reason, one.replaced_by) for one in result.changes]
+    rows = [(change.kind, change.offset_start, change.offset_end, change.reason, change.replaced_by) for change in result.changes]
     assert rows == [
         (ChangeKind.TRUNCATED, 2, 3, "same_records_again", 2),
         (ChangeKind.APPENDED, 2, 4, None, None),
@@ -95,18 +95,18 @@ def test_of_many_holes_the_rest_is_counted(holes: int, words: str) -> None:
     full = batches((0, "ab" * holes + "z"))
     old, new = logs.add(OLDER, full), logs.add(NEWER, full[::2])
     for older, newer, kind in ((old, new, ChangeKind.MISSING), (new, old, ChangeKind.RESTORED)):
-        found = [one for one in log_changes(older, newer, BETWEEN, logs).changes if one.kind is kind]
-        assert [(one.offset_start, one.offset_end) for one in found] == [(at, at + 1) for at in range(1, 128, 2)]
-        assert [one.evidence.get("ranges_more") for one in found] == [*[None] * 63, holes - 64 or None]
-        assert change_words(found[-1]).endswith(words)
-        assert "more such" not in change_words(found[0])
+        changes = [change for change in log_changes(older, newer, BETWEEN, logs).changes if change.kind is kind]
+        assert [(change.offset_start, change.offset_end) for change in changes] == [(at, at + 1) for at in range(1, 128, 2)]
+        assert [change.evidence.get("ranges_more") for change in changes] == [*[None] * 63, holes - 64 or None]
+        assert change_words(changes[-1]).endswith(words)
+        assert "more such" not in change_words(changes[0])
 
 
 def test_batches_are_counted_once_however_many_blocks_they_span() -> None:
     logs = Logs()
     wide = batches((0, "abcd"), span=40_000)
     replica = logs.add(OLDER, wide)
-    sizes = [len(one.written()) for one in wide]
+    sizes = [len(batch.written()) for batch in wide]
     assert counted(replica, logs, 1, 160_000) == Counts(4, 4, sum(sizes))
     assert counted(replica, logs, 40_000, 120_000) == Counts(2, 2, sum(sizes[1:3]))
     assert counted(replica, logs, 160_000, 200_000) == Counts(0, 0, 0)

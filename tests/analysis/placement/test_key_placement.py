@@ -52,7 +52,11 @@ def topic(sent: Iterable[Sent | tuple[bytes, int, int]], count: int) -> dict[int
         hashes = (0, 0) if key is None else (hash_of(key), zlib.crc32(key))
         fold.step(np.array([[fold.records, timestamp, -1 if key is None else len(key), *hashes]], np.int64).T)
     return {
-        number: PartitionKeys(one.samples(), one.records, one.keyless, one.records) for number, one in folds.items() if one.records
+        number: PartitionKeys(
+            key_placement_fold.samples(), key_placement_fold.records, key_placement_fold.keyless, key_placement_fold.records
+        )
+        for number, key_placement_fold in folds.items()
+        if key_placement_fold.records
     }
 
 
@@ -69,7 +73,7 @@ def judged(sent: Sequence[Sent | tuple[bytes, int, int]], count: int, *, exact: 
 
 
 def rules(placement: Placement) -> list[Rule]:
-    return [one.rule for one in placement.stretches]
+    return [stretch.rule for stretch in placement.stretches]
 
 
 @pytest.mark.properties
@@ -142,16 +146,20 @@ def test_a_raised_number_of_partitions_is_found_with_its_time_and_offsets(before
         held[partition] += 1
     assert placement.changes == [dict(sorted(first.items()))]
     assert placement.scattered_keys == len(moved)
-    told = placement_finding(placement, topic(old + new, after), "witness")
-    assert told is not None
-    assert (told.kind, told.severity, told.confidence) == ("KEY_PLACEMENT", Severity.INFO, Confidence.INFERRED)
-    assert (told.evidence["partitioner_before"], told.evidence["partition_count_before"]) == (
+    finding = placement_finding(placement, topic(old + new, after), "witness")
+    assert finding is not None
+    assert (finding.kind, finding.severity, finding.confidence) == ("KEY_PLACEMENT", Severity.INFO, Confidence.INFERRED)
+    assert (finding.evidence["partitioner_before"], finding.evidence["partition_count_before"]) == (
         rules(placement)[0].partitioner,
         before,
     )
-    assert (told.evidence["partitioner"], told.evidence["partition_count"]) == (MURMUR2, after)
-    assert told.evidence["keys_in_several_partitions"] == len(moved)
-    assert told.evidence["changes"][0]["timestamp"] == told.evidence["changed_timestamp"] == placement.stretches[1].start_timestamp
+    assert (finding.evidence["partitioner"], finding.evidence["partition_count"]) == (MURMUR2, after)
+    assert finding.evidence["keys_in_several_partitions"] == len(moved)
+    assert (
+        finding.evidence["changes"][0]["timestamp"]
+        == finding.evidence["changed_timestamp"]
+        == placement.stretches[1].start_timestamp
+    )
 
 
 def test_another_clients_hash_from_some_moment_on() -> None:
@@ -175,9 +183,9 @@ def test_a_program_that_names_partitions_itself() -> None:
     sent: list[Sent] = [(key, chance.randrange(4), START + at) for at, key in enumerate(keys(300))]
     placement = judged(sent, 4)
     assert rules(placement) == [Rule(NEITHER, 4)]
-    told = placement_finding(placement, topic(sent, 4), "witness")
-    assert told is not None
-    assert (told.confidence, told.evidence["partitioner"], told.evidence["agreeing_percent"]) == (
+    finding = placement_finding(placement, topic(sent, 4), "witness")
+    assert finding is not None
+    assert (finding.confidence, finding.evidence["partitioner"], finding.evidence["agreeing_percent"]) == (
         Confidence.SUSPECTED,
         NEITHER,
         None,
@@ -192,9 +200,9 @@ def test_some_records_elsewhere_are_told_with_their_share() -> None:
     placement = judged(few, 12)
     assert rules(placement) == [Rule(CRC32, 12)]
     assert 0.86 < placement.stretches[0].share < 0.9
-    told = placement_finding(placement, topic(few, 12), "x")
-    assert told is not None
-    assert (told.evidence["agreeing_percent"], told.evidence["elsewhere_percent"]) == (88, 12)
+    finding = placement_finding(placement, topic(few, 12), "x")
+    assert finding is not None
+    assert (finding.evidence["agreeing_percent"], finding.evidence["elsewhere_percent"]) == (88, 12)
 
 
 @pytest.mark.parametrize("strays", [20, 35, 50, 65])

@@ -44,4 +44,4 @@ def test_any_cut_gives_the_first_ones(cut: int) -> None:
     right.step(np.ascontiguousarray(columns[:, cut:]))
     left.merge(right)
     assert left.kept == whole.kept
-    assert [one.base_offset for one in whole.kept] == list(range(BUMPS_KEPT))
+    assert [bump.base_offset for bump in whole.kept] == list(range(BUMPS_KEPT))

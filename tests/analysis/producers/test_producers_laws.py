@@ -70,7 +70,7 @@ def verdict(before: list[dict[str, int]], now: dict[str, int], *, seen: bool) ->
     """What a batch is behind the last five of its producer."""
     previous = before[-1]
     peers = [one for one in before if one["epoch"] == now["epoch"]]
-    repeated = any((one["first"], one["last"]) == (now["first"], now["last"]) for one in peers)
+    repeated = any((peer["first"], peer["last"]) == (now["first"], now["last"]) for peer in peers)
     continues = now["epoch"] == previous["epoch"] and now["first"] == (previous["last"] + 1) % RING
     timed = now["time"] >= 0 and previous["time"] >= 0
     if (continues and not repeated) or (timed and now["time"] - previous["time"] >= DAY):
@@ -78,10 +78,10 @@ def verdict(before: list[dict[str, int]], now: dict[str, int], *, seen: bool) ->
     if repeated:
         return "DUPLICATE_BATCH"
     back = any(one["end"] >= now["start"] for one in before)
-    clean = not any(overlap((one["first"], one["last"]), (now["first"], now["last"])) for one in peers)
-    resumes = clean and any(now["first"] == (one["last"] + 1) % RING for one in peers)
+    clean = not any(overlap((peer["first"], peer["last"]), (now["first"], now["last"])) for peer in peers)
+    resumes = clean and any(now["first"] == (peer["last"] + 1) % RING for peer in peers)
     if back:
-        behind = any((one["last"] - now["last"]) % RING < RING // 2 for one in peers)
+        behind = any((peer["last"] - now["last"]) % RING < RING // 2 for peer in peers)
         oldest = all(one["epoch"] > now["epoch"] for one in before)
         return "DUPLICATE_BATCH" if not resumes and (behind or oldest) and seen else None
     if now["epoch"] < previous["epoch"]:
@@ -126,10 +126,10 @@ def is_covered(start: int, end: int, stretches: list[tuple[int, int]]) -> bool:
 
 def places(fold: ProducersFold) -> dict[str, list[tuple[int, int]]]:
     answer: dict[str, list[tuple[int, int]]] = {}
-    for one in fold.findings(context()):
-        assert one.place.file is not None
-        assert one.place.byte_start is not None
-        answer.setdefault(one.kind, []).append((int(one.place.file[4:24]), one.place.byte_start))
+    for finding in fold.findings(context()):
+        assert finding.place.file is not None
+        assert finding.place.byte_start is not None
+        answer.setdefault(finding.kind, []).append((int(finding.place.file[4:24]), finding.place.byte_start))
     return {kind: sorted(rows) for kind, rows in answer.items()}
 
 

@@ -126,7 +126,7 @@ def test_a_batch_that_begins_where_the_one_before_ends_is_told_among_many_that_c
     log = run(before)
     for number in range(14):
         log.data(7, 0, 10 * before - 1 + 10 * number, 10)
-    assert [one.kind for one in log.fold(ProducersFold, chunk=100).findings(context())] == [REGRESSION]
+    assert [finding.kind for finding in log.fold(ProducersFold, chunk=100).findings(context())] == [REGRESSION]
 
 
 @pytest.mark.parametrize("case", LEGAL)
@@ -173,12 +173,12 @@ def test_cleaning_a_log_leaves_gaps_but_no_duplicates(log: Log, expected: list[s
 
 
 def test_a_gap_is_told_with_its_place_and_numbers() -> None:
-    (one,) = found(run(3).roll().data(8, 0, 0, 4).data(7, 0, 50, 10))
-    assert (one.severity, one.confidence) == (Severity.WARNING, Confidence.INFERRED)
-    assert one.place.file == "t-0/00000000000000000030.log"
-    assert (one.place.byte_start, one.place.byte_end) == (100, 200)
-    assert (one.place.offset_start, one.place.offset_end) == (34, 44)
-    assert one.evidence == {
+    (finding,) = found(run(3).roll().data(8, 0, 0, 4).data(7, 0, 50, 10))
+    assert (finding.severity, finding.confidence) == (Severity.WARNING, Confidence.INFERRED)
+    assert finding.place.file == "t-0/00000000000000000030.log"
+    assert (finding.place.byte_start, finding.place.byte_end) == (100, 200)
+    assert (finding.place.offset_start, finding.place.offset_end) == (34, 44)
+    assert finding.evidence == {
         "producer_id": 7,
         "producer_epoch": 0,
         "first_sequence": 50,
@@ -191,9 +191,9 @@ def test_a_gap_is_told_with_its_place_and_numbers() -> None:
 
 
 def test_a_duplicate_is_told_with_the_first_of_the_two() -> None:
-    (one,) = found(run(4).data(7, 0, 20, 10))
-    assert (one.severity, one.confidence) == (Severity.ERROR, Confidence.PROVEN)
-    assert (one.place.offset_start, one.place.offset_end, one.evidence["first_offset"]) == (40, 50, 20)
+    (finding,) = found(run(4).data(7, 0, 20, 10))
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.PROVEN)
+    assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["first_offset"]) == (40, 50, 20)
     (old,) = found(again(run(40), 2))
     assert (old.confidence, old.evidence["first_offset"], old.place.byte_start) == (Confidence.INFERRED, 20, 4000)
 
@@ -214,8 +214,8 @@ def test_what_came_later_does_not_make_a_batch_a_duplicate() -> None:
     log.data(7, 0, 50, 10, base_offset=50)
     for number in range(14, 24):
         log.data(7, 0, 10 * number, 10, base_offset=10 * number)
-    (one,) = found(again(log, 13))
-    assert (one.kind, one.place.byte_start) == (DUPLICATE, 2400)
+    (finding,) = found(again(log, 13))
+    assert (finding.kind, finding.place.byte_start) == (DUPLICATE, 2400)
 
 
 @pytest.mark.parametrize(("first_offset", "expected"), [(20, [DUPLICATE]), (30, []), (60, [])])
@@ -230,7 +230,7 @@ def test_offsets_that_others_wrote_before_a_producer_came_make_no_duplicate(firs
         sequence += 10
     log.data(7, 0, 100, 10, base_offset=20)
     assert kinds(log) == expected
-    assert [one.kind for one in log.fold(ProducersFold, (4, 7)).findings(context())] == expected
+    assert [finding.kind for finding in log.fold(ProducersFold, (4, 7)).findings(context())] == expected
 
 
 def test_of_very_many_anomalies_the_first_and_last_are_told_and_all_counted() -> None:
@@ -239,8 +239,8 @@ def test_of_very_many_anomalies_the_first_and_last_are_told_and_all_counted() ->
         log.data(7, 0, 20 * number, 10)
     found_all = found(log)
     assert len(found_all) == 32
-    assert {one.evidence["occurrences"] for one in found_all} == {499}
-    assert [one.place.offset_start for one in found_all] == [10 * n for n in [*range(1, 17), *range(484, 500)]]
+    assert {finding.evidence["occurrences"] for finding in found_all} == {499}
+    assert [finding.place.offset_start for finding in found_all] == [10 * n for n in [*range(1, 17), *range(484, 500)]]
 
 
 @pytest.mark.parametrize("batches", [1, 2, 5, 6, 13])
@@ -257,8 +257,8 @@ def test_a_merged_fold_goes_on_in_the_right_segment() -> None:
     fold = ProducersFold(0)
     fold.merge(ProducersFold(50))
     fold.step(matrix(run(3).data(7, 0, 50).rows))
-    (one,) = fold.findings(context())
-    assert one.place.file == "t-0/00000000000000000050.log"
+    (finding,) = fold.findings(context())
+    assert finding.place.file == "t-0/00000000000000000050.log"
     assert fold.runs.first_place == (50, 0)
 
 

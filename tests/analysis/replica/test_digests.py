@@ -24,7 +24,7 @@ Batch = tuple[int, int, int]
 
 def rows(batches: list[Batch]) -> list[dict[BatchColumn, int]]:
     names = (BatchColumn.LAST_OFFSET, BatchColumn.HASH_HIGH, BatchColumn.HASH_LOW)
-    return [dict(zip(names, one, strict=True)) for one in batches]
+    return [dict(zip(names, batch, strict=True)) for batch in batches]
 
 
 def digest_of(batches: list[Batch]) -> BlockDigests:
@@ -67,7 +67,7 @@ def test_blocks_are_no_coarser_than_they_must_be(batches: list[Batch]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(digests, "MAX_BLOCKS", 64)
         state = digest_of(batches)
-    last = [max(one[0], 0) for one in batches]
+    last = [max(batch[0], 0) for batch in batches]
     if state.shift > digests.FIRST_SHIFT:
         finer = state.shift - 1
         assert (max(last) >> finer) - (min(last) >> finer) + 1 > 64

@@ -64,7 +64,7 @@ def cut(chunk: BatchChunk, points: list[int]) -> list[BatchChunk]:
     inner = sorted({point for point in points if 0 < point < chunk.rows})
     edges, limits = [0, *inner, chunk.rows], [0, *(positions[point] for point in inner), 1 << 62]
     return [
-        BatchChunk(chunk.columns[:, a:b], [one for one in chunk.damage if low <= one.position < high], 0, 0, 0)
+        BatchChunk(chunk.columns[:, a:b], [damage for damage in chunk.damage if low <= damage.position < high], 0, 0, 0)
         for (a, b), (low, high) in zip(pairwise(edges), pairwise(limits), strict=True)
     ]
 

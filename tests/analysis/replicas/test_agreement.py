@@ -20,7 +20,7 @@ def test_a_hole_on_one_replica_is_missing(tmp_path: Path) -> None:
     for path in middle.parent.glob(f"{middle.stem}.*"):
         path.unlink()
     result = scan([str(brokers.log_dir(broker)) for broker in (1, 2, 3)], ScanOptions())
-    assert [one.agreement.kind for one in result.partitions] == ["missing"]
+    assert [partition.agreement.kind for partition in result.partitions] == ["missing"]
 
 
 def test_rot_on_one_replica_is_content_from_where_it_begins(tmp_path: Path) -> None:
@@ -40,12 +40,12 @@ def test_replicas_are_not_called_identical_where_ranges_were_left_unread(
     """Each second block holds other bytes; those read hold the same records, of the rest nobody knows."""
     monkeypatch.setattr(differences, "RUNS_READ", 1)
     plain = [Batch(number << 16, ["value" * 9]) for number in range(2 * blocks)]
-    again = [Batch(one.base_offset, one.values, codec="gzip" if number % 2 else "none") for number, one in enumerate(plain)]
+    again = [Batch(batch.base_offset, batch.values, codec="gzip" if number % 2 else "none") for number, batch in enumerate(plain)]
     longer = [*plain, Batch(2 * blocks << 16, ["more"])] if lags else plain
     logs = Logs()
     result = compare([logs.add(1, longer), logs.add(2, again)], logs)
     kinds = {"BATCHES_REENCODED", "REPLICA_LAGS"} if lags else {"BATCHES_REENCODED"}
-    assert {one.kind for one in result.findings} == kinds
-    assert {one.evidence.get("ranges_not_compared", 0) for one in result.findings} == {unread}
+    assert {finding.kind for finding in result.findings} == kinds
+    assert {finding.evidence.get("ranges_not_compared", 0) for finding in result.findings} == {unread}
     known = ("prefix" if lags else "identical", again[-1].base_offset + 1)
     assert (result.agreement.kind, result.agreement.common_end_offset) == (("not_compared", None) if unread else known)

@@ -18,7 +18,7 @@ LETTERS = "abcdefghij"
 
 
 def said(found: list[Difference]) -> list[tuple[str, int, int]]:
-    return [(one.kind, one.offset, one.end_offset) for one in found]
+    return [(difference.kind, difference.offset, difference.end_offset) for difference in found]
 
 
 def two(logs: Logs, left: list[Batch], right: list[Batch], data: bytes | None = None) -> list[Difference]:
@@ -27,7 +27,7 @@ def two(logs: Logs, left: list[Batch], right: list[Batch], data: bytes | None = 
 
 
 def written(log: list[Batch]) -> list[bytes]:
-    return [one.written() for one in log]
+    return [batch.written() for batch in log]
 
 
 def test_equal_logs_differ_nowhere() -> None:
@@ -54,10 +54,10 @@ def test_a_rotten_batch_is_damaged(which: int) -> None:
     log = batches((0, "abcdef"), each=2)
     data = flipped(b"".join(written(log)), starts(written(log))[which] + 70)
     logs = Logs()
-    (one,) = two(logs, log, log, data)
-    assert (one.kind, one.offset, one.end_offset) == ("damaged", 2 * which, 2 * which + 2)
-    assert one.right[BatchColumn.CRC] != one.right[BatchColumn.CRC_COMPUTED]
-    assert one.left[BatchColumn.CRC] == one.left[BatchColumn.CRC_COMPUTED]
+    (difference,) = two(logs, log, log, data)
+    assert (difference.kind, difference.offset, difference.end_offset) == ("damaged", 2 * which, 2 * which + 2)
+    assert difference.right[BatchColumn.CRC] != difference.right[BatchColumn.CRC_COMPUTED]
+    assert difference.left[BatchColumn.CRC] == difference.left[BatchColumn.CRC_COMPUTED]
 
 
 @pytest.mark.parametrize("which", [0, 3, 5])
@@ -66,16 +66,16 @@ def test_a_flipped_epoch_field_is_a_difference_of_headers(which: int, bit: int) 
     """F02, the sign bit too."""
     log = batches((0, "abcdef"))
     data = flipped(b"".join(written(log)), starts(written(log))[which] + 12, bit)
-    (one,) = two(Logs(), log, log, data)
-    assert (one.kind, one.offset) == ("header", which)
-    assert one.epochs[0] == 0 != one.epochs[1]
+    (difference,) = two(Logs(), log, log, data)
+    assert (difference.kind, difference.offset) == ("header", which)
+    assert difference.epochs[0] == 0 != difference.epochs[1]
 
 
 def test_a_flipped_base_offset_is_no_conflict() -> None:
     """F03: the batch contradicts its own neighbours, so it is not compared by its offset."""
     log = batches((0, "abcdef"))
     data = changed(b"".join(written(log)), starts(written(log))[2], (2**40).to_bytes(8, "big"))
-    assert {one.kind for one in two(Logs(), log, log, data)} <= {"header"}
+    assert {difference.kind for difference in two(Logs(), log, log, data)} <= {"header"}
 
 
 def test_a_conflict_beside_a_flipped_base_offset_is_told() -> None:
@@ -96,7 +96,7 @@ def test_other_records_are_other_content() -> None:
     left, right = batches((0, "abcdef")), batches((0, "abc"), (1, "xyz"))
     found = two(Logs(), left, right)
     assert said(found) == [("content", 3, 4), ("content", 4, 5), ("content", 5, 6)]
-    assert [one.epochs for one in found] == [(0, 1)] * 3
+    assert [difference.epochs for difference in found] == [(0, 1)] * 3
     assert said(two(Logs(), left, batches((0, "abXdef")))) == [("content", 2, 3)]
 
 
@@ -115,13 +115,13 @@ def test_other_batch_bounds_with_other_records() -> None:
     left = [Batch(0, ["a", "b"]), Batch(2, ["c", "d"])]
     right = [Batch(0, ["a"]), Batch(1, ["x", "y"], 1), Batch(3, ["z"], 1)]
     found = two(Logs(), left, right)
-    assert {one.kind for one in found} == {"content"}
-    assert [one.offset for one in found] == [0, 1, 2, 3]
+    assert {difference.kind for difference in found} == {"content"}
+    assert [difference.offset for difference in found] == [0, 1, 2, 3]
 
 
 def test_records_that_cannot_be_read_prove_no_conflict() -> None:
     logs = Logs(unreadable={2})
-    assert [one.kind for one in two(logs, batches((0, "abc")), batches((0, "abX")))] == ["damaged"]
+    assert [difference.kind for difference in two(logs, batches((0, "abc")), batches((0, "abX")))] == ["damaged"]
 
 
 def test_cleaned_copies_differ_where_a_kept_record_does() -> None:
@@ -155,9 +155,9 @@ def test_after_a_conflict_only_the_last_block_of_a_run_is_read() -> None:
 
 def test_a_batch_across_blocks_is_told_once() -> None:
     left = batches((0, "abcd"), span=BLOCK * 2 // 3)
-    right = [replace(one, codec="gzip") for one in left]
+    right = [replace(batch, codec="gzip") for batch in left]
     found = two(Logs(), left, right)
-    assert [one.offset for one in found] == [one.base_offset for one in left]
+    assert [difference.offset for difference in found] == [batch.base_offset for batch in left]
 
 
 def test_a_range_that_begins_inside_a_batch() -> None:
@@ -180,14 +180,14 @@ def test_absurd_offsets_are_stepped_over() -> None:
 def test_many_differences_are_kept_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DIFFERENCES_KEPT", 5)
     left, right = batches((0, LETTERS)), batches((1, LETTERS.upper()))
-    assert [one.offset for one in two(Logs(), left, right)] == [0, 1, 2, 3, 4]
+    assert [difference.offset for difference in two(Logs(), left, right)] == [0, 1, 2, 3, 4]
 
 
 def test_many_runs_of_differing_blocks_are_read_at_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RUNS_READ", 1)
     left = batches((0, LETTERS), span=BLOCK)
-    right = [one if n % 2 else replace(one, values=["X"]) for n, one in enumerate(left)]
-    assert [one.offset // BLOCK for one in two(Logs(), left, right)] == [0, 8]
+    right = [batch if n % 2 else replace(batch, values=["X"]) for n, batch in enumerate(left)]
+    assert [difference.offset // BLOCK for difference in two(Logs(), left, right)] == [0, 8]
 
 
 @st.composite
@@ -216,19 +216,22 @@ def pairs(draw: st.DrawFn) -> tuple[list[Batch], list[Batch]]:
 def test_differences_are_what_a_look_at_every_record_finds(logs: tuple[list[Batch], list[Batch]]) -> None:
     left, right = logs
     found = two(Logs(), left, right)
-    ours, theirs = ({offset: value for one in side for offset, value in one.records.items()} for side in logs)
+    ours, theirs = ({offset: value for batch in side for offset, value in batch.records.items()} for side in logs)
     unlike = {offset for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset]}
-    content = [one for one in found if one.kind == "content"]
+    content = [difference for difference in found if difference.kind == "content"]
     assert bool(unlike) is bool(content)
-    covered = set(itertools.chain.from_iterable(range(one.offset, one.end_offset) for one in content))
+    covered = set(itertools.chain.from_iterable(range(difference.offset, difference.end_offset) for difference in content))
     assert unlike <= covered
     if unlike:
         assert content[0].offset == min(unlike)
     other_bytes = {
-        one.base_offset for one in left for two in right if one.records == two.records and one.codec != two.codec and one.epoch == 0
+        batch.base_offset
+        for batch in left
+        for two in right
+        if batch.records == two.records and batch.codec != two.codec and batch.epoch == 0
     }
-    assert {one.offset for one in found if one.kind == "reencoded"} == other_bytes
-    assert [one.offset for one in found] == sorted(one.offset for one in found)
+    assert {difference.offset for difference in found if difference.kind == "reencoded"} == other_bytes
+    assert [difference.offset for difference in found] == sorted(difference.offset for difference in found)
 
 
 @pytest.mark.properties
@@ -236,7 +239,7 @@ def test_differences_are_what_a_look_at_every_record_finds(logs: tuple[list[Batc
 def test_sides_may_be_exchanged(logs: tuple[list[Batch], list[Batch]]) -> None:
     there, back = two(Logs(), logs[0], logs[1]), two(Logs(), logs[1], logs[0])
     assert said(there) == said(back)
-    assert [one.epochs for one in there] == [one.epochs[::-1] for one in back]
+    assert [difference.epochs for difference in there] == [difference.epochs[::-1] for difference in back]
 
 
 def test_a_replica_of_bad_bytes_only() -> None:

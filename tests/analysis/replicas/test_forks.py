@@ -14,8 +14,8 @@ from tests.support.replica_logs import Batch, Logs, batches, conflicts_of
 
 
 def fork_of(logs: Logs, *replicas: Replica) -> Finding:
-    (found,) = fork_findings(list(replicas), conflicts_of(logs, list(replicas)))[0]
-    return found
+    (finding,) = fork_findings(list(replicas), conflicts_of(logs, list(replicas)))[0]
+    return finding
 
 
 def span(found: Finding) -> tuple[int | None, int | None]:
@@ -29,16 +29,16 @@ def versions(found: Finding) -> list[tuple[list[int], int, int, int]]:
 def test_a_settled_fork_below_the_watermark() -> None:
     """F34: b1=[r0@0,r2@2], b2=[r1@1,r2@2]; nothing will ever cut it."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "a"), (2, "z")), high_watermark=1),
         logs.add(2, batches((1, "b"), (2, "z")), high_watermark=1),
     )
-    assert (found.kind, found.severity, found.confidence) == ("FORK_BELOW_HW", Severity.CRITICAL, Confidence.PROVEN)
-    assert span(found) == (0, 1)
-    assert versions(found) == [([1], 0, 2, 1), ([2], 1, 2, 1)]
-    assert found.evidence["truncation_offsets"] == []
-    assert found.evidence["held_by"] == []
+    assert (finding.kind, finding.severity, finding.confidence) == ("FORK_BELOW_HW", Severity.CRITICAL, Confidence.PROVEN)
+    assert span(finding) == (0, 1)
+    assert versions(finding) == [([1], 0, 2, 1), ([2], 1, 2, 1)]
+    assert finding.evidence["truncation_offsets"] == []
+    assert finding.evidence["held_by"] == []
 
 
 @pytest.mark.parametrize(("watermark", "tails", "end"), [(4, ("zz", "zz"), 1), (3, ("zz", "zzz"), 1), (4, ("zz", "zy"), 4)])
@@ -46,19 +46,19 @@ def test_what_is_equal_behind_a_fork_does_not_differ(watermark: int, tails: tupl
     """Committed to `watermark` on both: the logs grew together again, or differ at their end, too."""
     logs = Logs()
     sides = [batches((n, "ab"[n]), (2, "z" + tails[n])) for n in (0, 1)]
-    found = fork_of(logs, *(logs.add(n + 1, side, high_watermark=watermark) for n, side in enumerate(sides)))
-    assert (found.kind, span(found)) == ("FORK_BELOW_HW", (0, end))
+    finding = fork_of(logs, *(logs.add(n + 1, side, high_watermark=watermark) for n, side in enumerate(sides)))
+    assert (finding.kind, span(finding)) == ("FORK_BELOW_HW", (0, end))
 
 
 def test_the_version_that_was_committed_is_held_by_its_brokers() -> None:
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "ab"), (2, "z")), high_watermark=2),
         logs.add(2, batches((1, "bc"), (2, "z")), high_watermark=0),
         logs.add(3, batches((0, "ab"), (2, "z")), high_watermark=1),
     )
-    assert (found.kind, span(found), found.evidence["held_by"]) == ("FORK_BELOW_HW", (0, 2), [1, 3])
+    assert (finding.kind, span(finding), finding.evidence["held_by"]) == ("FORK_BELOW_HW", (0, 2), [1, 3])
 
 
 @pytest.mark.parametrize("watermark", [0, 2, 3])
@@ -67,10 +67,10 @@ def test_a_fork_above_every_watermark_is_what_a_failover_leaves(watermark: int) 
     logs = Logs()
     old = logs.add(1, batches((0, "abcde")), high_watermark=watermark)
     new = logs.add(2, batches((0, "abc"), (1, "xyz")), high_watermark=watermark)
-    found = fork_of(logs, old, new)
-    assert (found.kind, found.severity) == ("FORK_ABOVE_HW", Severity.INFO)
-    assert span(found) == (3, 6)
-    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": 3}]
+    finding = fork_of(logs, old, new)
+    assert (finding.kind, finding.severity) == ("FORK_ABOVE_HW", Severity.INFO)
+    assert span(finding) == (3, 6)
+    assert finding.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 3, "from_checkpoint": 3}]
 
 
 def test_both_cuts_are_told_where_the_checkpoint_differs() -> None:
@@ -84,62 +84,62 @@ def test_both_cuts_are_told_where_the_checkpoint_differs() -> None:
 def test_an_unclean_leader_with_records_of_its_own() -> None:
     """F36: b1's committed records will be cut; they are on b1 alone."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((1, "abcd")), high_watermark=4),
         logs.add(3, batches((1, "ab"), (2, "xyz")), high_watermark=2),
     )
-    assert (found.kind, found.severity) == ("UNCLEAN_LOSS", Severity.CRITICAL)
-    assert span(found) == (2, 4)
-    assert found.evidence["held_by"] == [1]
-    assert found.evidence["loses"] == 2
+    assert (finding.kind, finding.severity) == ("UNCLEAN_LOSS", Severity.CRITICAL)
+    assert span(finding) == (2, 4)
+    assert finding.evidence["held_by"] == [1]
+    assert finding.evidence["loses"] == 2
 
 
 def test_the_watermark_of_the_new_history_says_nothing_of_the_old() -> None:
     """The new leader's high watermark rose far beyond; the old log is lost up to its own."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "abcdef")), high_watermark=4),
         logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
         logs.add(3, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
     )
-    assert (found.kind, span(found), found.evidence["held_by"]) == ("UNCLEAN_LOSS", (2, 4), [1])
-    assert versions(found) == [([1], 0, 6, 4), ([2, 3], 3, 8, 8)]
+    assert (finding.kind, span(finding), finding.evidence["held_by"]) == ("UNCLEAN_LOSS", (2, 4), [1])
+    assert versions(finding) == [([1], 0, 6, 4), ([2, 3], 3, 8, 8)]
 
 
 def test_what_was_not_committed_gives_way_to_a_new_leader_that_has_gone_on() -> None:
     """As brokers leave it when a leader dies with records that nobody fetched (`tests/broker`)."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "abcdef")), high_watermark=2),
         logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8),
     )
-    assert (found.kind, found.severity, span(found)) == ("FORK_ABOVE_HW", Severity.INFO, (2, 8))
-    assert (found.evidence["held_by"], found.evidence["committed_on"]) == ([], [2])
-    assert found.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 2, "from_checkpoint": 2}]
+    assert (finding.kind, finding.severity, span(finding)) == ("FORK_ABOVE_HW", Severity.INFO, (2, 8))
+    assert (finding.evidence["held_by"], finding.evidence["committed_on"]) == ([], [2])
+    assert finding.evidence["truncation_offsets"] == [{"follower": 1, "leader": 2, "from_batches": 2, "from_checkpoint": 2}]
 
 
 def test_what_will_not_give_way_is_a_fork_for_good() -> None:
     """One of the old log's copies was led in the newest epoch too, and Kafka finds nothing to cut."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "abcd")), high_watermark=2),
         logs.add(2, batches((0, "abcd"), (3, "z")), high_watermark=2),
         logs.add(3, batches((0, "ab"), (1, "uv"), (3, "z")), high_watermark=5),
     )
-    assert (found.kind, found.severity, found.evidence["held_by"]) == ("FORK_BELOW_HW", Severity.CRITICAL, [3])
+    assert (finding.kind, finding.severity, finding.evidence["held_by"]) == ("FORK_BELOW_HW", Severity.CRITICAL, [3])
 
 
 @pytest.mark.parametrize(("watermark", "severity"), [(None, Severity.WARNING), (0, Severity.INFO)])
 def test_an_old_log_without_a_watermark_may_have_been_committed(watermark: int | None, severity: Severity) -> None:
     logs = Logs()
     old = logs.add(1, batches((0, "abcdef")), high_watermark=watermark)
-    found = fork_of(logs, old, logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8))
-    assert (found.kind, found.severity) == ("FORK_ABOVE_HW", severity)
-    assert found.evidence.get("watermark_unknown") == ([1] if watermark is None else None)
+    finding = fork_of(logs, old, logs.add(2, batches((0, "ab"), (3, "uvwxyz")), high_watermark=8))
+    assert (finding.kind, finding.severity) == ("FORK_ABOVE_HW", severity)
+    assert finding.evidence.get("watermark_unknown") == ([1] if watermark is None else None)
 
 
 def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
@@ -150,8 +150,8 @@ def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
         logs.add(2, batches((1, "b"), (2, "z")), high_watermark=1),
         logs.add(3, [], high_watermark=0, checkpoint=[(5, 0)]),
     ]
-    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert [(one.kind, span(one), one.evidence["held_by"]) for one in found] == [
+    findings = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert [(finding.kind, span(finding), finding.evidence["held_by"]) for finding in findings] == [
         ("UNCLEAN_LOSS", (0, 2), [1]),
         ("UNCLEAN_LOSS", (0, 1), [2]),
     ]
@@ -160,33 +160,33 @@ def test_a_leader_without_records_threatens_either_side_of_a_fork() -> None:
 def test_same_epoch_other_records() -> None:
     """F38: elections do not make this."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "abcd")), high_watermark=4),
         logs.add(2, batches((0, "abXd")), high_watermark=4),
         logs.add(3, batches((0, "abcd")), high_watermark=4),
     )
-    assert (found.kind, found.severity, found.confidence) == ("SAME_EPOCH_DIVERGENCE", Severity.CRITICAL, Confidence.PROVEN)
-    assert (span(found), found.evidence["held_by"]) == ((2, 3), [1, 3])
+    assert (finding.kind, finding.severity, finding.confidence) == ("SAME_EPOCH_DIVERGENCE", Severity.CRITICAL, Confidence.PROVEN)
+    assert (span(finding), finding.evidence["held_by"]) == ((2, 3), [1, 3])
 
 
 def test_two_against_two_in_one_epoch_have_no_majority() -> None:
     logs = Logs()
-    found = fork_of(logs, logs.add(1, batches((0, "ab"))), logs.add(2, batches((0, "aX"))))
-    assert (found.kind, found.evidence["held_by"]) == ("SAME_EPOCH_DIVERGENCE", [])
+    finding = fork_of(logs, logs.add(1, batches((0, "ab"))), logs.add(2, batches((0, "aX"))))
+    assert (finding.kind, finding.evidence["held_by"]) == ("SAME_EPOCH_DIVERGENCE", [])
 
 
 def test_three_versions_of_which_two_share_an_epoch() -> None:
     """What elections cannot make is not excused by a third version that they can."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "abcd")), high_watermark=2),
         logs.add(2, batches((0, "abX")), high_watermark=2),
         logs.add(3, batches((0, "ab"), (1, "yz")), high_watermark=2),
     )
-    assert found.kind == "SAME_EPOCH_DIVERGENCE"
-    assert [(brokers, epoch) for brokers, epoch, _, _ in versions(found)] == [([1], 0), ([2], 0), ([3], 1)]
+    assert finding.kind == "SAME_EPOCH_DIVERGENCE"
+    assert [(brokers, epoch) for brokers, epoch, _, _ in versions(finding)] == [([1], 0), ([2], 0), ([3], 1)]
 
 
 @pytest.mark.parametrize(("watermarks", "kind", "ends", "held_by"), [
@@ -201,25 +201,25 @@ def test_forks_without_epochs_are_inferred(
 ) -> None:
     """Before KIP-101: magic 1 has no epochs, so nobody can tell who must cut."""
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "abc"), magic=1), high_watermark=watermarks[0]),
         logs.add(2, batches((0, "aXY"), magic=1), high_watermark=watermarks[1]),
     )
-    assert (found.kind, span(found), found.evidence["held_by"]) == (kind, ends, held_by)
+    assert (finding.kind, span(finding), finding.evidence["held_by"]) == (kind, ends, held_by)
     if kind == "FORK_BELOW_HW":
-        assert found.confidence is Confidence.INFERRED
-    assert [epoch for _, epoch, _, _ in versions(found)] == [-1, -1]
+        assert finding.confidence is Confidence.INFERRED
+    assert [epoch for _, epoch, _, _ in versions(finding)] == [-1, -1]
 
 
 def test_a_watermark_beyond_the_log_counts_to_its_end() -> None:
     logs = Logs()
-    found = fork_of(
+    finding = fork_of(
         logs,
         logs.add(1, batches((0, "abc"), magic=1), high_watermark=50),
         logs.add(2, batches((0, "aX"), magic=1), high_watermark=1),
     )
-    assert (found.kind, span(found)) == ("FORK_BELOW_HW", (1, 3))
+    assert (finding.kind, span(finding)) == ("FORK_BELOW_HW", (1, 3))
 
 
 def test_the_first_fork_is_named() -> None:
@@ -230,10 +230,10 @@ def test_the_first_fork_is_named() -> None:
         logs.add(2, batches((0, "abc"), (1, "x"), (2, "y"))),
         logs.add(3, batches((0, "a"), (4, "uvwx"))),
     ]
-    (found,), epochs, first = fork_findings(replicas, conflicts_of(logs, replicas))
-    assert first == found.place.offset_start == 1
+    (finding,), epochs, first = fork_findings(replicas, conflicts_of(logs, replicas))
+    assert first == finding.place.offset_start == 1
     assert epochs == {"1": 0, "2": 0, "3": 4}
-    assert [brokers for brokers, _, _, _ in versions(found)] == [[1, 2], [3]]
+    assert [brokers for brokers, _, _, _ in versions(finding)] == [[1, 2], [3]]
 
 
 def test_batches_bounded_otherwise_part_inside_a_batch() -> None:
@@ -245,12 +245,12 @@ def test_batches_bounded_otherwise_part_inside_a_batch() -> None:
 
 def test_premises_name_their_sources() -> None:
     logs = Logs()
-    one = logs.add(1, batches((0, "ab")), high_watermark=2, checkpoint=[(0, 0)])
+    replica = logs.add(1, batches((0, "ab")), high_watermark=2, checkpoint=[(0, 0)])
     other = logs.add(2, batches((0, "aX")))
-    lines = premises([one, other])
+    lines = premises([replica, other])
     assert lines[0] == "broker 1: high watermark 2, epochs (0,0), log end 2"
     assert lines[1] == "broker 2: no high watermark, no leader-epoch-checkpoint, log end 2"
-    assert fork_of(logs, one, other).evidence["premises"] == lines
+    assert fork_of(logs, replica, other).evidence["premises"] == lines
 
 
 def test_a_leader_that_wrote_nothing_lends_its_epoch_to_the_lineage() -> None:
@@ -273,11 +273,11 @@ def test_an_unclean_leader_that_has_written_nothing_yet(kept: int) -> None:
         logs.add(3, batches((1, "abcd"[:kept])), high_watermark=0, checkpoint=[(1, 0), (2, kept)] if kept else [(2, 0)]),
     ]
     assert conflicts_of(logs, replicas) == {}
-    found = trailing_epoch_loss(replicas)
-    assert found is not None
-    assert (found.kind, span(found)) == ("UNCLEAN_LOSS", (kept, 4))
-    assert (found.evidence["held_by"], found.evidence["loses"]) == ([1], 4 - kept)
-    assert [one["brokers"] for one in found.evidence["versions"]] == [[1], [3]]
+    finding = trailing_epoch_loss(replicas)
+    assert finding is not None
+    assert (finding.kind, span(finding)) == ("UNCLEAN_LOSS", (kept, 4))
+    assert (finding.evidence["held_by"], finding.evidence["loses"]) == ([1], 4 - kept)
+    assert [one["brokers"] for one in finding.evidence["versions"]] == [[1], [3]]
 
 
 def test_every_holder_of_what_would_be_cut_is_named() -> None:
@@ -287,9 +287,9 @@ def test_every_holder_of_what_would_be_cut_is_named() -> None:
         logs.add(2, batches((1, "abc")), high_watermark=2),
         logs.add(3, batches((1, "a")), checkpoint=[(1, 0), (2, 1)]),
     ]
-    found = trailing_epoch_loss(replicas)
-    assert found is not None
-    assert (span(found), found.evidence["held_by"]) == ((1, 3), [1, 2])
+    finding = trailing_epoch_loss(replicas)
+    assert finding is not None
+    assert (span(finding), finding.evidence["held_by"]) == ((1, 3), [1, 2])
 
 
 @pytest.mark.parametrize(("watermark", "checkpoint"), [
@@ -334,7 +334,7 @@ def test_the_rule_on_any_two_histories(
     common, *tails = parted
     logs = Logs()
     sides = [logs.add(n + 1, batches((0, "c" * common), *tail), high_watermark=watermarks[n]) for n, tail in enumerate(tails)]
-    found = fork_of(logs, *sides)
+    finding = fork_of(logs, *sides)
     committed = [min(watermarks[n], side.log_end_offset) for n, side in enumerate(sides)]
     expected: tuple[str, int]
     losses, settled = [], False
@@ -351,4 +351,4 @@ def test_the_rule_on_any_two_histories(
         expected = ("UNCLEAN_LOSS", max(losses))
     else:
         expected = ("FORK_BELOW_HW", max(committed))
-    assert (found.kind, found.place.offset_start, found.place.offset_end) == (expected[0], common, expected[1])
+    assert (finding.kind, finding.place.offset_start, finding.place.offset_end) == (expected[0], common, expected[1])

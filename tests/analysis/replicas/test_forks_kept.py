@@ -30,47 +30,47 @@ def forked(
         logs.add(1, batches((0, "aaa"), (2, "nnn")), high_watermark=6, checkpoint=leader),
         logs.add(2, batches((0, "aaaoo")), high_watermark=3, checkpoint=follower),
     ]
-    for one in replicas:
-        one.context.clean_shutdown = True
+    for replica in replicas:
+        replica.context.clean_shutdown = True
     for name, value in (given or {}).items():
         setattr(replicas[0].context, name, value)
     return fork_of(logs, replicas)
 
 
 def fork_of(logs: Logs, replicas: list[Replica]) -> tuple[Finding, int | None]:
-    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert (found.kind, found.evidence["offset"], found.evidence["committed_on"]) == ("FORK_ABOVE_HW", 3, [1])
-    (row,) = [one for one in found.evidence["truncation_offsets"] if one["follower"] == 2]
+    (finding,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (finding.kind, finding.evidence["offset"], finding.evidence["committed_on"]) == ("FORK_ABOVE_HW", 3, [1])
+    (row,) = [one for one in finding.evidence["truncation_offsets"] if one["follower"] == 2]
     assert row["from_batches"] == 3
-    return found, row["from_checkpoint"]
+    return finding, row["from_checkpoint"]
 
 
 def test_right_checkpoints_settle_it() -> None:
-    found, cut = forked(RIGHT)
-    assert (found.severity, found.confidence, cut, found.evidence["held_by"]) == (Severity.INFO, Confidence.PROVEN, 3, [])
-    assert "kept" not in found.evidence
+    finding, cut = forked(RIGHT)
+    assert (finding.severity, finding.confidence, cut, finding.evidence["held_by"]) == (Severity.INFO, Confidence.PROVEN, 3, [])
+    assert "kept" not in finding.evidence
 
 
 @pytest.mark.parametrize("leader", [[(0, 0)], [(0, 0), (2, 5)], [(0, 0), (3, 6)]])
 def test_what_the_leaders_checkpoint_does_not_know_is_kept(leader: list[tuple[int, int]]) -> None:
     """It gives the follower's epoch an end at or behind the end of the follower's log."""
-    found, cut = forked(leader)
-    assert (found.severity, found.confidence, cut) == (Severity.ERROR, Confidence.INFERRED, 5)
-    assert found.evidence["kept"] == [{**KEPT, "without_checkpoint": False}]
-    assert message(found).endswith("Kafka does not cut there, and broker 2 would keep other records than the leader for good.")
-    assert (advice(found) or "").startswith("Copy the log directories of broker 2 elsewhere before any broker")
+    finding, cut = forked(leader)
+    assert (finding.severity, finding.confidence, cut) == (Severity.ERROR, Confidence.INFERRED, 5)
+    assert finding.evidence["kept"] == [{**KEPT, "without_checkpoint": False}]
+    assert message(finding).endswith("Kafka does not cut there, and broker 2 would keep other records than the leader for good.")
+    assert (advice(finding) or "").startswith("Copy the log directories of broker 2 elsewhere before any broker")
 
 
 def test_what_the_followers_checkpoint_claims_is_kept() -> None:
-    found, cut = forked(RIGHT, [(0, 0), (2, 3)])
-    assert (found.severity, cut, found.evidence["kept_on"]) == (Severity.ERROR, 5, [2])
+    finding, cut = forked(RIGHT, [(0, 0), (2, 3)])
+    assert (finding.severity, cut, finding.evidence["kept_on"]) == (Severity.ERROR, 5, [2])
 
 
 def test_a_leader_without_a_checkpoint_knows_no_epochs_unless_the_file_was_not_copied() -> None:
-    found, cut = forked(None)
-    assert (found.severity, found.confidence, cut) == (Severity.WARNING, Confidence.SUSPECTED, 5)
-    assert found.evidence["kept"] == [{**KEPT, "without_checkpoint": True}]
-    assert message(found).endswith("which is harmless if the copy of the leader was made without its leader-epoch-checkpoint.")
+    finding, cut = forked(None)
+    assert (finding.severity, finding.confidence, cut) == (Severity.WARNING, Confidence.SUSPECTED, 5)
+    assert finding.evidence["kept"] == [{**KEPT, "without_checkpoint": True}]
+    assert message(finding).endswith("which is harmless if the copy of the leader was made without its leader-epoch-checkpoint.")
 
 
 @pytest.mark.parametrize("given", [{"clean_shutdown": False}, {"live": True}])
@@ -81,8 +81,8 @@ def test_after_a_crash_epochs_are_found_again_and_a_running_broker_knows_them(gi
 
 
 def test_a_follower_without_a_checkpoint_cuts_at_its_own_watermark() -> None:
-    found, cut = forked(RIGHT, None)
-    assert (found.severity, cut) == (Severity.INFO, 3)
+    finding, cut = forked(RIGHT, None)
+    assert (finding.severity, cut) == (Severity.INFO, 3)
 
 
 def test_a_follower_without_a_checkpoint_keeps_all_that_it_knows_to_be_committed() -> None:
@@ -90,11 +90,11 @@ def test_a_follower_without_a_checkpoint_keeps_all_that_it_knows_to_be_committed
     logs = Logs()
     leader = logs.add(1, batches((0, "aaa"), (2, "nnn")), high_watermark=3, checkpoint=RIGHT)
     follower = logs.add(2, batches((0, "aaaoo")), high_watermark=5, checkpoint=None)
-    for one in (leader, follower):
-        one.context.clean_shutdown = True
-    (found,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
-    assert (found.kind, found.place.offset_start, found.place.offset_end) == ("UNCLEAN_LOSS", 3, 5)
-    (row,) = found.evidence["truncation_offsets"]
+    for replica in (leader, follower):
+        replica.context.clean_shutdown = True
+    (finding,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
+    assert (finding.kind, finding.place.offset_start, finding.place.offset_end) == ("UNCLEAN_LOSS", 3, 5)
+    (row,) = finding.evidence["truncation_offsets"]
     assert (row["from_batches"], row["from_checkpoint"]) == (3, 5)
 
 
@@ -104,8 +104,8 @@ def test_no_watermark_lies_below_the_log_start() -> None:
     leader = logs.add(1, batches((0, "aaa"), (2, "nnn"))[1:], high_watermark=3, checkpoint=[(0, 1), (2, 3)])
     follower = logs.add(2, batches((0, "aaaoo"))[2:], high_watermark=None, checkpoint=[])
     follower.context.clean_shutdown = True
-    (found,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
-    (row,) = found.evidence["truncation_offsets"]
+    (finding,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
+    (row,) = finding.evidence["truncation_offsets"]
     assert (row["from_batches"], row["from_checkpoint"]) == (3, 2)
 
 
@@ -117,8 +117,8 @@ def test_who_is_cut_below_the_leaders_log_start_begins_anew_there(start: int) ->
     follower = logs.add(2, batches((0, "aaoooo")), high_watermark=2, checkpoint=[(0, 0)])
     leader.log_start_offset = start
     leader.context.clean_shutdown = follower.context.clean_shutdown = True
-    (found,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
-    (row,) = found.evidence["truncation_offsets"]
+    (finding,) = fork_findings([leader, follower], conflicts_of(logs, [leader, follower]))[0]
+    (row,) = finding.evidence["truncation_offsets"]
     assert (row["from_batches"], row["from_checkpoint"]) == (start, start)
 
 
@@ -128,8 +128,8 @@ def test_a_malformed_checkpoint_says_nothing() -> None:
     follower = logs.add(2, batches((0, "aaaoo")), high_watermark=3, checkpoint=[(0, 0)])
     assert leader.context.leader_epochs is not None
     leader.context.leader_epochs = replace(leader.context.leader_epochs, damage=[Damage("CHECKPOINT_MALFORMED", 0, 1)])
-    found, cut = fork_of(logs, [leader, follower])
-    assert (found.severity, cut) == (Severity.INFO, None)
+    finding, cut = fork_of(logs, [leader, follower])
+    assert (finding.severity, cut) == (Severity.INFO, None)
 
 
 @pytest.mark.parametrize(("leading", "severity"), [(None, Severity.INFO), (1, Severity.ERROR), (3, Severity.INFO)])
@@ -141,11 +141,11 @@ def test_of_two_that_may_lead_the_controllers_counts(leading: int | None, severi
         logs.add(2, batches((0, "aaaoo")), high_watermark=3, checkpoint=[(0, 0)]),
         logs.add(3, log, high_watermark=6, checkpoint=RIGHT),
     ]
-    for one in replicas:
-        one.context.clean_shutdown = True
-        one.context.control = None if leading is None else PartitionControl(leading, 2, [1, 3], [], [1, 2, 3])
-    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert (found.kind, found.severity) == ("FORK_ABOVE_HW", severity)
+    for replica in replicas:
+        replica.context.clean_shutdown = True
+        replica.context.control = None if leading is None else PartitionControl(leading, 2, [1, 3], [], [1, 2, 3])
+    (finding,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (finding.kind, finding.severity) == ("FORK_ABOVE_HW", severity)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_the_controllers_leader_leads_whatever_epoch_its_log_has(
         logs.add(1, batches((0, "aaa"), (2, "nn")), high_watermark=3, checkpoint=checkpoint),
         logs.add(2, batches((0, "aaao")), high_watermark=3, checkpoint=[(0, 0)]),
     ]
-    for one in replicas:
-        one.context.clean_shutdown = True
-        one.context.control = PartitionControl(leader, leader_epoch, [1, 2], [], [1, 2])
-    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert found.kind == "FORK_ABOVE_HW"
-    assert [(row["broker"], row["offset_end"]) for row in found.evidence.get("kept", [])] == kept
+    for replica in replicas:
+        replica.context.clean_shutdown = True
+        replica.context.control = PartitionControl(leader, leader_epoch, [1, 2], [], [1, 2])
+    (finding,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert finding.kind == "FORK_ABOVE_HW"
+    assert [(row["broker"], row["offset_end"]) for row in finding.evidence.get("kept", [])] == kept
 
 
 def test_a_leader_that_ends_before_the_fork_leaves_nothing_of_it() -> None:
@@ -184,11 +184,11 @@ def test_a_leader_that_ends_before_the_fork_leaves_nothing_of_it() -> None:
         logs.add(2, batches((0, "aaao")), high_watermark=3, checkpoint=[(0, 0)]),
         logs.add(3, batches((0, "aaa")), high_watermark=3, checkpoint=[(0, 0)]),
     ]
-    for one in replicas:
-        one.context.clean_shutdown = True
-        one.context.control = PartitionControl(3, 3, [3], [], [1, 2, 3])
-    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert (found.kind, found.severity, found.evidence["held_by"]) == ("FORK_ABOVE_HW", Severity.INFO, [])
+    for replica in replicas:
+        replica.context.clean_shutdown = True
+        replica.context.control = PartitionControl(3, 3, [3], [], [1, 2, 3])
+    (finding,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (finding.kind, finding.severity, finding.evidence["held_by"]) == ("FORK_ABOVE_HW", Severity.INFO, [])
 
 
 def test_after_a_crash_segments_are_walked_from_that_of_the_recovery_point_on() -> None:
@@ -197,6 +197,6 @@ def test_after_a_crash_segments_are_walked_from_that_of_the_recovery_point_on() 
     known = {}
     for point in (0, 2, 3, 5, 6):
         replica.context.recovery_point = point
-        known[point] = [(one.leader_epoch, one.start_offset) for one in brokers_epochs(replica)]
+        known[point] = [(entry.leader_epoch, entry.start_offset) for entry in brokers_epochs(replica)]
     every = [(0, 0), (1, 2), (2, 4)]
     assert known == {0: every, 2: every, 3: every, 5: [(0, 0), (2, 4)], 6: [(0, 0)]}

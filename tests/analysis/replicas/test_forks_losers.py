@@ -9,7 +9,9 @@ from tests.support.replica_logs import Logs, batches, conflicts_of
 
 
 def told(found: list[Finding]) -> list[tuple[str, tuple[int | None, int | None], list[int]]]:
-    return [(one.kind, (one.place.offset_start, one.place.offset_end), one.evidence["held_by"]) for one in found]
+    return [
+        (finding.kind, (finding.place.offset_start, finding.place.offset_end), finding.evidence["held_by"]) for finding in found
+    ]
 
 
 def test_a_version_that_a_leader_of_a_later_epoch_goes_on_with_loses_nothing() -> None:
@@ -20,8 +22,8 @@ def test_a_version_that_a_leader_of_a_later_epoch_goes_on_with_loses_nothing() -
         logs.add(2, batches((2, "ab")), high_watermark=2),
         logs.add(5, batches((2, "ab"), (5, "cd")), high_watermark=3),
     ]
-    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert (found.kind, found.evidence["committed_on"]) == ("FORK_ABOVE_HW", [2, 5])
+    (finding,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (finding.kind, finding.evidence["committed_on"]) == ("FORK_ABOVE_HW", [2, 5])
 
 
 def test_every_version_that_loses_is_named() -> None:
@@ -31,9 +33,9 @@ def test_every_version_that_loses_is_named() -> None:
         logs.add(2, batches((3, "abcd")), high_watermark=2),
         logs.add(4, batches((5, "e")), high_watermark=1),
     ]
-    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert told(found) == [("UNCLEAN_LOSS", (0, 2), [2]), ("UNCLEAN_LOSS", (0, 1), [4])]
-    assert [one.evidence["loses"] for one in found] == [2, 1]
+    findings = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert told(findings) == [("UNCLEAN_LOSS", (0, 2), [2]), ("UNCLEAN_LOSS", (0, 1), [4])]
+    assert [finding.evidence["loses"] for finding in findings] == [2, 1]
 
 
 def test_who_has_less_or_parts_further_on_is_no_holder() -> None:
@@ -44,8 +46,8 @@ def test_who_has_less_or_parts_further_on_is_no_holder() -> None:
         logs.add(3, batches((0, "ab"), (1, "cd")), high_watermark=0),
         logs.add(4, batches((0, "ab"), (2, "e")), high_watermark=3),
     ]
-    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert told(found) == [("UNCLEAN_LOSS", (0, 3), [4])]
+    findings = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert told(findings) == [("UNCLEAN_LOSS", (0, 3), [4])]
 
 
 def test_a_leader_that_was_replaced_threatens_nothing_any_more() -> None:
@@ -56,9 +58,9 @@ def test_a_leader_that_was_replaced_threatens_nothing_any_more() -> None:
         logs.add(1, batches((0, "a")), high_watermark=1, checkpoint=[(0, 0), (3, 1)]),
         logs.add(2, batches((0, "abcdef")), high_watermark=5),
     ]
-    found = trailing_epoch_loss(replicas)
-    assert found is not None
-    assert told([found]) == [("UNCLEAN_LOSS", (1, 5), [2])]
+    finding = trailing_epoch_loss(replicas)
+    assert finding is not None
+    assert told([finding]) == [("UNCLEAN_LOSS", (1, 5), [2])]
 
 
 def test_a_leader_that_wrote_nothing_is_told_of_beside_a_fork() -> None:
@@ -105,14 +107,14 @@ def with_a_leader_that_wrote_nothing(*, checkpoint: list[tuple[int, int]]) -> tu
 
 def test_a_loss_names_the_leader_of_the_latest_epoch_and_where_it_cuts() -> None:
     logs, replicas = with_a_leader_that_wrote_nothing(checkpoint=[(0, 0), (7, 1)])
-    found = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert told(found) == [("UNCLEAN_LOSS", (1, 4), [1]), ("UNCLEAN_LOSS", (1, 4), [2])]
-    for one, holder in zip(found, (1, 2), strict=True):
-        assert (one.evidence["leaders"], one.evidence["latest_epoch"]) == ([3], 7)
-        assert one.evidence["truncation_offsets"] == [
+    findings = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert told(findings) == [("UNCLEAN_LOSS", (1, 4), [1]), ("UNCLEAN_LOSS", (1, 4), [2])]
+    for finding, holder in zip(findings, (1, 2), strict=True):
+        assert (finding.evidence["leaders"], finding.evidence["latest_epoch"]) == ([3], 7)
+        assert finding.evidence["truncation_offsets"] == [
             {"follower": holder, "leader": 3, "from_batches": 1, "from_checkpoint": 1},
         ]
-    assert wording.message(found[0]) == (
+    assert wording.message(findings[0]) == (
         "t-0: offsets 1 to 3, once committed, can be had only from broker 1 and would be cut off at offset 1 when that copy follows"
         " the new leader, broker 3 in epoch 7 (epoch 0 on broker 1 against epoch 1 on broker 2); other records are committed at"
         " offsets 2 to 3 on broker 2."
@@ -126,10 +128,10 @@ def test_a_loss_without_a_fork_names_its_leader() -> None:
         logs.add(2, batches((0, "abc")), high_watermark=2),
         logs.add(3, [], high_watermark=0, checkpoint=[(5, 0)]),
     ]
-    found = trailing_epoch_loss(replicas)
-    assert found is not None
-    assert (found.evidence["leaders"], found.evidence["latest_epoch"]) == ([3], 5)
-    assert [(row["follower"], row["leader"], row["from_batches"]) for row in found.evidence["truncation_offsets"]] == [
+    finding = trailing_epoch_loss(replicas)
+    assert finding is not None
+    assert (finding.evidence["leaders"], finding.evidence["latest_epoch"]) == ([3], 5)
+    assert [(row["follower"], row["leader"], row["from_batches"]) for row in finding.evidence["truncation_offsets"]] == [
         (1, 3, 0),
         (2, 3, 0),
     ]
@@ -142,9 +144,9 @@ def test_of_several_logs_with_the_latest_epoch_those_count_that_keep_most() -> N
         logs.add(2, batches((0, "ab"), (3, "yz")), high_watermark=2),
         logs.add(3, batches((0, "ab"), (3, "y")), high_watermark=2),
     ]
-    (found,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
-    assert (found.evidence["leaders"], found.evidence["latest_epoch"]) == ([2, 3], 3)
-    assert [(row["follower"], row["leader"]) for row in found.evidence["truncation_offsets"]] == [(1, 2)]
+    (finding,) = fork_findings(replicas, conflicts_of(logs, replicas))[0]
+    assert (finding.evidence["leaders"], finding.evidence["latest_epoch"]) == ([2, 3], 3)
+    assert [(row["follower"], row["leader"]) for row in finding.evidence["truncation_offsets"]] == [(1, 2)]
 
 
 def test_one_loss_is_told_once() -> None:
@@ -155,12 +157,12 @@ def test_one_loss_is_told_once() -> None:
         logs.add(2, batches((0, "ab"), (1, "yz")), high_watermark=4),
         logs.add(3, batches((0, "a"), (7, "q")), high_watermark=0),
     ]
-    found = [one for one in compare(replicas, logs).findings if one.kind == "UNCLEAN_LOSS"]
-    assert told(found) == [("UNCLEAN_LOSS", (1, 4), [1]), ("UNCLEAN_LOSS", (1, 4), [2])]
+    findings = [finding for finding in compare(replicas, logs).findings if finding.kind == "UNCLEAN_LOSS"]
+    assert told(findings) == [("UNCLEAN_LOSS", (1, 4), [1]), ("UNCLEAN_LOSS", (1, 4), [2])]
 
 
 def test_the_leader_by_whom_all_is_lost_does_not_lag_behind_what_it_cuts() -> None:
     logs, replicas = with_a_leader_that_wrote_nothing(checkpoint=[(0, 0), (7, 1)])
-    assert {one.kind for one in compare(replicas, logs).findings} == {"UNCLEAN_LOSS"}
+    assert {finding.kind for finding in compare(replicas, logs).findings} == {"UNCLEAN_LOSS"}
     logs, replicas = with_a_leader_that_wrote_nothing(checkpoint=[(0, 0)])
-    assert [one.place.broker for one in compare(replicas, logs).findings if one.kind == "REPLICA_LAGS"] == [3]
+    assert [finding.place.broker for finding in compare(replicas, logs).findings if finding.kind == "REPLICA_LAGS"] == [3]

@@ -12,9 +12,9 @@ from tests.support.replica_logs import Logs, batches
 
 def held_by(logs: Logs, replicas: list[Replica], kind: str) -> list[int | str]:
     """Whom the one finding of this kind names."""
-    found = [one for replica in replicas for one in own_findings(replica)]
-    [told] = [one for one in with_holders(replicas, found, compare(replicas, logs)) if one.kind == kind]
-    return list(told.evidence["held_by"])
+    findings = [one for replica in replicas for one in own_findings(replica)]
+    [finding] = [holder for holder in with_holders(replicas, findings, compare(replicas, logs)) if holder.kind == kind]
+    return list(finding.evidence["held_by"])
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,19 @@ def test_what_no_log_holds_is_lost_if_there_are_several_and_all_were_read(copies
     logs = Logs()
     gapped = [*batches((0, "ab")), *batches((0, "xy"), start=4)]
     replicas = [logs.add(1 + number, gapped, high_watermark=6, checkpoint=[(0, 0)]) for number in range(copies)]
-    found = [one for replica in replicas for one in own_findings(replica)]
-    told = with_holders(replicas, found, compare(replicas, logs), all_read=all_read)
-    places = [(one.place.offset_start, one.place.offset_end) for one in told if one.kind == "COMMITTED_LOST_EVERYWHERE"]
+    findings = [finding for replica in replicas for finding in own_findings(replica)]
+    told = with_holders(replicas, findings, compare(replicas, logs), all_read=all_read)
+    places = [
+        (finding.place.offset_start, finding.place.offset_end) for finding in told if finding.kind == "COMMITTED_LOST_EVERYWHERE"
+    ]
     assert places == ([(2, 4)] if is_lost else [])
-    assert [one.kind for one in told].count("OFFSET_GAP") == copies
+    assert [finding.kind for finding in told].count("OFFSET_GAP") == copies
 
 
 def test_a_lost_tail_is_no_gap_that_is_lost_everywhere() -> None:
     logs = Logs()
     replicas = [logs.add(broker, batches((0, "ab")), high_watermark=6, checkpoint=[(0, 0)]) for broker in (1, 2)]
-    found = [one for replica in replicas for one in own_findings(replica)]
-    told = {one.kind for one in with_holders(replicas, found, compare(replicas, logs))}
+    findings = [finding for replica in replicas for finding in own_findings(replica)]
+    told = {finding.kind for finding in with_holders(replicas, findings, compare(replicas, logs))}
     assert "HW_BEYOND_LEO" in told
     assert "COMMITTED_LOST_EVERYWHERE" not in told

@@ -31,15 +31,15 @@ def judged(latest: int, *steps: Step) -> list[Finding]:
     before = [-1, *(leader for _, leader, _, _ in steps)]
     events = [event(number, step, before[number]) for number, step in enumerate(steps)]
     control = PartitionControl(3, latest, [3], [], [1, 2, 3], history=PartitionHistory(events), as_of_ms=99_000, last_offset=9)
-    for one in replicas:
-        one.context.control = control
+    for replica in replicas:
+        replica.context.control = control
     compared = compare(replicas, logs)
     return judged_by_controller(replicas, compared.conflicts, compared.findings, logs)
 
 
 def elected(found: list[Finding]) -> list[tuple[str, int, int, bool, int]]:
-    losses = [one for one in found if one.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
-    told = [(one.kind, one.evidence["election"]) for one in losses if "election" in one.evidence]
+    losses = [finding for finding in found if finding.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
+    told = [(finding.kind, finding.evidence["election"]) for finding in losses if "election" in finding.evidence]
     return [
         (kind, *(by[name] for name in ("leader_epoch", "new_leader", "unclean", "unclean_elections_since"))) for kind, by in told
     ]
@@ -50,33 +50,33 @@ CLEAN: Step = (1, 2, False, (1, 2))
 
 
 def test_an_earlier_clean_election_is_not_to_blame() -> None:
-    found = judged(2, CREATED, CLEAN, (2, 3, True, (2,)))
-    assert elected(found) == [("UNCLEAN_LOSS", 2, 3, True, 0)] * 2
-    (election,) = [one for one in found if one.kind == "UNCLEAN_ELECTION"]
+    findings = judged(2, CREATED, CLEAN, (2, 3, True, (2,)))
+    assert elected(findings) == [("UNCLEAN_LOSS", 2, 3, True, 0)] * 2
+    (election,) = [finding for finding in findings if finding.kind == "UNCLEAN_ELECTION"]
     assert (election.place.offset_start, election.place.offset_end, election.evidence["cost_finding"]) == (1, 4, "UNCLEAN_LOSS")
 
 
 def test_an_unclean_election_after_it_is_no_word_about_a_clean_one() -> None:
     """Broker 3 is elected cleanly in epoch 2, and in epoch 3 uncleanly after a leader that left no log."""
-    found = judged(2, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, True, (1,)))
-    assert elected(found) == [("UNCLEAN_LOSS", 2, 3, False, 1)] * 2
-    (election,) = [one for one in found if one.kind == "UNCLEAN_ELECTION"]
+    findings = judged(2, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, True, (1,)))
+    assert elected(findings) == [("UNCLEAN_LOSS", 2, 3, False, 1)] * 2
+    (election,) = [finding for finding in findings if finding.kind == "UNCLEAN_ELECTION"]
     assert "cost_finding" not in election.evidence
 
 
 def test_a_leader_that_was_elected_again_before_it_wrote_is_told_with_the_unclean_election() -> None:
-    found = judged(3, CREATED, CLEAN, (2, 3, True, (2,)), (3, 3, False, (3,)))
-    assert elected(found) == [("UNCLEAN_LOSS", 2, 3, True, 0)] * 2
+    findings = judged(3, CREATED, CLEAN, (2, 3, True, (2,)), (3, 3, False, (3,)))
+    assert elected(findings) == [("UNCLEAN_LOSS", 2, 3, True, 0)] * 2
 
 
 def test_the_last_of_the_isr_came_back_without_them() -> None:
-    found = judged(3, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, False, (3,)))
-    assert elected(found) == [("LRS_LOSS", 3, 3, False, 0)] * 2
+    findings = judged(3, CREATED, CLEAN, (2, 3, False, (2, 3)), (3, 3, False, (3,)))
+    assert elected(findings) == [("LRS_LOSS", 3, 3, False, 0)] * 2
 
 
 @pytest.mark.parametrize("alone", [(2, 2, False, (2,)), (2, 3, False, (3,))])
 def test_an_election_before_the_one_that_is_not_known_is_not_judged_in_its_place(alone: Step) -> None:
     """The controller's log does not have epoch 7: an earlier election from an ISR of one may have lost nothing."""
-    found = judged(7, CREATED, CLEAN, alone)
-    assert [one.kind for one in found] == ["UNCLEAN_LOSS", "UNCLEAN_LOSS"]
-    assert elected(found) == []
+    findings = judged(7, CREATED, CLEAN, alone)
+    assert [finding.kind for finding in findings] == ["UNCLEAN_LOSS", "UNCLEAN_LOSS"]
+    assert elected(findings) == []

@@ -47,8 +47,13 @@ def test_the_shortest_members_of_the_isr_hold_the_high_watermark() -> None:
     assert (answer.held_back_by, answer.high_watermark, answer.held_back_at, answer.brokers) == ("high_watermark", 4, 4, (2, 3))
     assert (answer.since_ms, answer.waiting_ms, answer.min_insync_replicas) == (BASE_TIMESTAMP - 60_000, 60_001, 2)
     assert answer.last_stable_offset == 4
-    [one] = held_back_finding(found, answer)
-    assert (one.place.offset_start, one.place.offset_end, one.evidence["brokers"], one.evidence["behind"]) == (4, 9, [2, 3], 5)
+    [finding] = held_back_finding(found, answer)
+    assert (finding.place.offset_start, finding.place.offset_end, finding.evidence["brokers"], finding.evidence["behind"]) == (
+        4,
+        9,
+        [2, 3],
+        5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,8 +188,8 @@ def test_a_record_without_a_time_waits_for_an_unknown_time() -> None:
 
 def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
     found = replicas(b1=9, b2=4)
-    for one in found:
-        one.context.node_id = one.context.broker
-        one.context.broker = f"rack-{one.context.broker}"
+    for replica in found:
+        replica.context.node_id = replica.context.broker
+        replica.context.broker = f"rack-{replica.context.broker}"
     answer = judged(found, control([1, 2]))
     assert (answer.held_back_by, answer.leader, answer.brokers) == ("high_watermark", "rack-1", ("rack-2",))

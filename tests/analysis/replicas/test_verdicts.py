@@ -24,4 +24,4 @@ def test_a_segment_cut_short_is_told_once(beyond: int, cut: int) -> None:
     replica = whole(context(segment_base_offsets=[0, 10]), state)
     replica.entries_beyond[0, "index"] = beyond
     told = {"SEG_SHORT": 1} if cut or beyond else {"SEGMENT_MISSING": 1}
-    assert Counter(one.kind for one in own_findings(replica)) == {"OFFSET_GAP": 1} | told
+    assert Counter(finding.kind for finding in own_findings(replica)) == {"OFFSET_GAP": 1} | told

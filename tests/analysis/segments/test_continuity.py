@@ -188,7 +188,9 @@ def course_of(*batches: tuple[int, int], damage: tuple[int, ...] = (), segment: 
 
 
 def said(course: Course) -> list[tuple[str, int, int]]:
-    return [(one.kind.removeprefix("OFFSET_"), one.start, one.end) for one in course.irregularities]
+    return [
+        (irregularity.kind.removeprefix("OFFSET_"), irregularity.start, irregularity.end) for irregularity in course.irregularities
+    ]
 
 
 def log_of(*, without: tuple[int, ...] = ()) -> list[tuple[int, int]]:
@@ -340,9 +342,9 @@ def test_missing_offsets_are_exactly_the_gaps(order: list[int], lost: set[int]) 
 def test_judging_never_fails_and_ends_behind_what_joins(log: list[Item]) -> None:
     runs, _ = naive(log, compacted=False)
     course = judge(runs)
-    for one in course.irregularities:
-        assert one.run in runs
-        assert one.kind in ("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY")
+    for irregularity in course.irregularities:
+        assert irregularity.run in runs
+        assert irregularity.kind in ("OFFSET_GAP", "OFFSET_REGRESSION", "OFFSET_NON_MONOTONIC", "OFFSET_DISCONTINUITY")
     if len(runs) == 1:
         assert course.end_offset == runs[0].end_offset
 

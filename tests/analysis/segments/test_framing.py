@@ -122,10 +122,10 @@ def test_any_cut_gives_what_a_plain_loop_gives(log: list[Item], draw: st.DataObj
 def plain_totals(rows: list[Item]) -> dict[int, SegmentTotals]:
     totals: dict[int, SegmentTotals] = {}
     for item in rows:
-        one = totals.setdefault(item["segment"], SegmentTotals())
-        one.batches += 1
-        one.last_offset = item["position"] + 1
-        one.end_position = item["position"] + item["size"]
+        segment_totals = totals.setdefault(item["segment"], SegmentTotals())
+        segment_totals.batches += 1
+        segment_totals.last_offset = item["position"] + 1
+        segment_totals.end_position = item["position"] + item["size"]
     return totals
 
 
@@ -146,16 +146,16 @@ def plain_hiding(log: list[Item]) -> dict[int, Hiding]:
 def test_bytes_of_any_file_add_up(data: bytes) -> None:
     state = FramingFold(0)
     reading = read(data)
-    for one in reading.chunks:
-        state.step(one)
+    for batch_chunk in reading.chunks:
+        state.step(batch_chunk)
     assert state.bytes_decoded + state.bytes_damaged + state.bytes_skipped == len(data)
     assert state.batches == reading.columns.shape[1]
 
 
 def fold_of(data: bytes) -> FramingFold:
     state = FramingFold(0)
-    for one in read(data).chunks:
-        state.step(one)
+    for batch_chunk in read(data).chunks:
+        state.step(batch_chunk)
     return state
 
 

@@ -232,7 +232,7 @@ def test_any_cut_gives_what_a_plain_loop_gives(rows: Rows, offsets: list[Entry],
     whole = IndexFold(0, index, time)
     whole.step(columns_of(rows))
     assert state.zero_tails() == whole.zero_tails()
-    without_expected = [{replace(bad, expected=None) for bad in one.finish()} for one in (state, whole)]
+    without_expected = [{replace(bad, expected=None) for bad in index_fold.finish()} for index_fold in (state, whole)]
     assert without_expected[0] == without_expected[1]
 
 

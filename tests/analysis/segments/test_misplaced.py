@@ -82,8 +82,8 @@ FLIPS = st.integers(0, 63)
 def test_between_neighbours_that_join_the_offset_is_known(spans: Spans, data: st.DataObject, bit: int) -> None:
     assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
     row = data.draw(st.integers(0, len(spans) - 2))
-    (found,) = by_neighbours(matrix(moved(spans, row, bit)), 0, spans[0][0], None)
-    assert (found.position, found.offset, found.end_offset) == (100 * row, *spans[row])
+    (misplaced,) = by_neighbours(matrix(moved(spans, row, bit)), 0, spans[0][0], None)
+    assert (misplaced.position, misplaced.offset, misplaced.end_offset) == (100 * row, *spans[row])
 
 
 @pytest.mark.properties
@@ -93,20 +93,20 @@ def test_of_a_cleaned_log_no_sound_batch_is_named(spans: Spans, data: st.DataObj
     assert by_neighbours(matrix(spans), 0, spans[0][0], None) == []
     row = data.draw(st.integers(0, len(spans) - 1))
     wrong = moved(spans, row, bit)
-    for one in out_of_line(runs_of(wrong, spans[0][0])):
-        others = [span for index, span in enumerate(wrong) if index != one.position // 100]
+    for misplaced in out_of_line(runs_of(wrong, spans[0][0])):
+        others = [span for index, span in enumerate(wrong) if index != misplaced.position // 100]
         assert others == sorted(others)
         room = [(0, 0), *others, (2**63, 2**63)]
-        place = one.position // 100
-        assert room[place][1] <= one.offset <= one.end_offset <= room[place + 1][0]
+        place = misplaced.position // 100
+        assert room[place][1] <= misplaced.offset <= misplaced.end_offset <= room[place + 1][0]
 
 
 @pytest.mark.properties
 @given(logs(gaps=True), st.data(), st.integers(14, 63))
 def test_of_a_cleaned_log_a_batch_far_away_is_named(spans: Spans, data: st.DataObject, bit: int) -> None:
     row = data.draw(st.integers(0, len(spans) - 2))
-    (found,) = out_of_line(runs_of(moved(spans, row, bit), spans[0][0]))
-    assert (found.position, found.offset, found.end_offset) == (100 * row, *spans[row])
+    (misplaced,) = out_of_line(runs_of(moved(spans, row, bit), spans[0][0]))
+    assert (misplaced.position, misplaced.offset, misplaced.end_offset) == (100 * row, *spans[row])
 
 
 @pytest.mark.properties
@@ -166,9 +166,9 @@ def test_the_last_batch_by_its_witnesses(
     last: Misplaced, ends: list[int], starts: list[int], elsewhere: list[int], cleaned: bool, is_wrong: bool
 ) -> None:
     heard = Witnessed(*([(offset, "somebody") for offset in each] for each in (ends, starts, elsewhere)))
-    found = at_end(last, heard, cleaned=cleaned)
-    assert (found is not None) is is_wrong
-    assert found is None or found.offset == 100
+    misplaced = at_end(last, heard, cleaned=cleaned)
+    assert (misplaced is not None) is is_wrong
+    assert misplaced is None or misplaced.offset == 100
 
 
 def test_the_last_batch_in_doubt() -> None:
@@ -236,7 +236,7 @@ def test_a_cleaned_log_is_counted_and_compared_by_its_batches() -> None:
     there = Logs()
     far = [*batches((0, "abc")), *batches((0, "de"), start=2**55), *batches((0, "fg"), start=2**58)]
     left, right = there.add(1, far, compacted=True), there.add(2, [*far[:3], *far[4:]], compacted=True)
-    assert counted(left, there, 1, 2**58 + 1) == (5, 5, sum(len(one.written()) for one in far[1:6]))
+    assert counted(left, there, 1, 2**58 + 1) == (5, 5, sum(len(batch.written()) for batch in far[1:6]))
     assert list(differences(left, right, there)) == []
     assert len(there.asked) < 400
 

@@ -80,17 +80,21 @@ def test_what_a_broker_may_forget_or_know_better_is_left_alone(entries: list[Pro
     ],
 )
 def test_what_no_broker_writes_is_told(entry: ProducerEntry, reason: str) -> None:
-    (one,) = compared([IDLE, entry, COMMITTED] if entry.producer_id != 5 else [entry])
-    assert (one.kind, one.severity, one.confidence) == ("PRODUCER_SNAPSHOT_CORRUPT", Severity.WARNING, Confidence.INFERRED)
-    assert one.place.file == "t-0/00000000000000000050.snapshot"
-    assert (one.evidence["reason"], one.evidence["producer_id"]) == (reason, entry.producer_id)
-    assert one.evidence["occurrences"] == 1
+    (finding,) = compared([IDLE, entry, COMMITTED] if entry.producer_id != 5 else [entry])
+    assert (finding.kind, finding.severity, finding.confidence) == (
+        "PRODUCER_SNAPSHOT_CORRUPT",
+        Severity.WARNING,
+        Confidence.INFERRED,
+    )
+    assert finding.place.file == "t-0/00000000000000000050.snapshot"
+    assert (finding.evidence["reason"], finding.evidence["producer_id"]) == (reason, entry.producer_id)
+    assert finding.evidence["occurrences"] == 1
 
 
 def test_many_contradictions_are_one_finding() -> None:
-    (one,) = compared([replace(IDLE, producer_id=100 + n, last_offset=45) for n in range(40)])
-    assert (one.evidence["occurrences"], len(one.evidence["contradictions"])) == (40, 16)
-    assert one.evidence["contradictions"][3] == {
+    (finding,) = compared([replace(IDLE, producer_id=100 + n, last_offset=45) for n in range(40)])
+    assert (finding.evidence["occurrences"], len(finding.evidence["contradictions"])) == (40, 16)
+    assert finding.evidence["contradictions"][3] == {
         "reason": "last_offset",
         "producer_id": 103,
         "snapshot": [0, 19, 45, -1],
@@ -105,7 +109,7 @@ def test_many_contradictions_are_one_finding() -> None:
 )
 def test_where_the_log_is_in_doubt_the_snapshot_is_left_alone(made: Log) -> None:
     assert compared([replace(IDLE, last_offset=15), replace(OPEN, current_txn_first_offset=-1)], made) == []
-    assert [one.evidence["reason"] for one in compared([replace(IDLE, last_offset=50)], made)] == ["last_offset"]
+    assert [finding.evidence["reason"] for finding in compared([replace(IDLE, last_offset=50)], made)] == ["last_offset"]
 
 
 def test_a_damaged_snapshot_has_its_own_finding() -> None:

@@ -120,7 +120,7 @@ def test_nothing_is_concluded_of_an_id_that_gave_way(monkeypatch: pytest.MonkeyP
     others = [(f"o-{number}", meta(1000 + number, "Ongoing", P1)) for number in range(10)]
     replay = replay_of(("open", meta(77, "Ongoing", P0)), *others, ("late", meta(77)))
     log = replay.finish()
-    assert [[one.transactional_id for one in log.owners(number)] for number in (77, 1009)] == [["late"], ["o-9"]]
+    assert [[logged_state.transactional_id for logged_state in log.owners(number)] for number in (77, 1009)] == [["late"], ["o-9"]]
     assert [judged(log, number)["coordinator"] for number in (77, 1009)] == ["unknown", "does not list it"]
     together = TransactionLogReplay()
     together.merge(replay_of(("alone", meta(77)), partition=1))
@@ -131,7 +131,7 @@ def test_nothing_is_concluded_of_an_id_that_gave_way(monkeypatch: pytest.MonkeyP
 def test_nothing_is_concluded_of_a_producer_with_an_id_that_became_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_log, "LISTED_KEPT", 0)
     log = replay_of(("bad", meta(77)), ("good", meta(77)), ("bad", meta(77, "Ongoing", P0))).finish()
-    assert [one.transactional_id for one in log.owners(77)] == ["good"]
+    assert [logged_state.transactional_id for logged_state in log.owners(77)] == ["good"]
     said = judged(log, 77)
     assert (said["coordinator"], said["unknown_after_offset"]) == ("unknown", 1)
 
@@ -140,11 +140,11 @@ def test_unknown_ids_of_many_partitions_are_no_more_than_are_kept(monkeypatch: p
     monkeypatch.setattr(transaction_log, "IDS_KEPT", 8)
     together = TransactionLogReplay()
     for partition in range(4):
-        one = TransactionLogReplay()
+        replay = TransactionLogReplay()
         for offset in range(5):
-            one.malformed(f"{partition}-{offset}", partition, offset)
-        one.read(partition, 1)
-        together.merge(one)
+            replay.malformed(f"{partition}-{offset}", partition, offset)
+        replay.read(partition, 1)
+        together.merge(replay)
     log = together.finish()
     assert (len(log.unknown_ids), log.unknown_from) == (8, {1: 3, 2: 0, 3: 0})
 

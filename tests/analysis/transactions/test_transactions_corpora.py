@@ -77,20 +77,20 @@ def judged(partition: Partition) -> tuple[list[Finding], int]:
     """All findings, and the number of snapshot entries compared."""
     topic = partition.topic
     about = context(topic, compacted=topic in INTERNAL_TOPICS | {"profiles"}, segment_base_offsets=sorted(partition.logs))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     compared = 0
     for offset, producers, transactions in folded(partition):
         if offset in partition.snapshots and topic != "__cluster_metadata":
             snapshot = parse_producer_snapshot(MemoryFile(partition.snapshots[offset]), offset)
             view = producers.view([entry.producer_id for entry in snapshot.entries])
-            found += compare_with_snapshot(snapshot, view, transactions.view(), producers.runs, about)
+            findings += compare_with_snapshot(snapshot, view, transactions.view(), producers.runs, about)
             compared += len(snapshot.entries)
-    found += producers.findings(about)
-    found += transactions.findings(about, producers.runs, offset)
+    findings += producers.findings(about)
+    findings += transactions.findings(about, producers.runs, offset)
     runs = producers.runs
     check = IndexCheck(about, partition.with_index_files, partition.indexes.get)
-    found += check.findings(transactions, list(partition.indexes), min(partition.logs), runs)
-    return found, compared
+    findings += check.findings(transactions, list(partition.indexes), min(partition.logs), runs)
+    return findings, compared
 
 
 @pytest.mark.parametrize("archive", of_brokers(*ARCHIVES))
@@ -99,9 +99,9 @@ def test_real_logs_have_nothing_above_info(archives: Path, archive: str) -> None
     compared = 0
     open_at = []
     for path, partition in everything.items():
-        found, entries = judged(partition)
-        assert [one for one in found if one.severity is not Severity.INFO] == []
-        open_at += [path.rpartition("/")[2] for _ in found]
+        findings, entries = judged(partition)
+        assert [finding for finding in findings if finding.severity is not Severity.INFO] == []
+        open_at += [path.rpartition("/")[2] for _ in findings]
         compared += entries
     assert len(everything) > 20
     kafka = archive.startswith("kafka")
@@ -143,14 +143,16 @@ def test_transactions_are_those_the_client_counted(
         assert (log_end, transactions.counts(), transactions.last_stable_offset(None, log_end)) == (end, counts, stable)
         assert transactions.empty_markers() == 0
         expected = expected_entries(partition)
-        assert [(one.producer_id, one.first_offset, one.last_offset) for one in transactions.endings()] == [e[:3] for e in expected]
+        assert [(ending.producer_id, ending.first_offset, ending.last_offset) for ending in transactions.endings()] == [
+            e[:3] for e in expected
+        ]
         written = entries_of(partition)
         assert [(e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in written] == expected
         for number, entry in enumerate(written):
-            found = judged(without(partition, number))[0]
-            missing = [one for one in found if one.kind == "TXNINDEX_MISSING_ABORT"]
-            assert [one.evidence["last_offset"] for one in missing] == [entry.last_offset]
-            assert not any(one.kind == "TXNINDEX_PHANTOM_ABORT" for one in found)
+            findings = judged(without(partition, number))[0]
+            missing = [finding for finding in findings if finding.kind == "TXNINDEX_MISSING_ABORT"]
+            assert [finding.evidence["last_offset"] for finding in missing] == [entry.last_offset]
+            assert not any(finding.kind == "TXNINDEX_PHANTOM_ABORT" for finding in findings)
 
 
 def without(partition: Partition, number: int) -> Partition:
@@ -174,6 +176,6 @@ def test_any_batch_copied_behind_a_real_log_is_a_duplicate_and_no_more(archives:
         copy[C.POSITION] = 10**6
         producers.step(copy)
         transactions.step(copy)
-        found = producers.findings(context(topic)) + transactions.findings(context(topic), producers.runs, 10**6)
-        loud = [(one.kind, one.place.byte_start) for one in found if one.severity is not Severity.INFO]
+        findings = producers.findings(context(topic)) + transactions.findings(context(topic), producers.runs, 10**6)
+        loud = [(finding.kind, finding.place.byte_start) for finding in findings if finding.severity is not Severity.INFO]
         assert loud == [("DUPLICATE_BATCH", 10**6)]

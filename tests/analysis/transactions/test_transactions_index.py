@@ -50,9 +50,9 @@ def compared(
 
 def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
     answer = []
-    for one in findings:
-        assert one.place.file is not None
-        answer.append((one.kind, one.place.file.rpartition("/")[2].lstrip("0") or "0"))
+    for finding in findings:
+        assert finding.place.file is not None
+        answer.append((finding.kind, finding.place.file.rpartition("/")[2].lstrip("0") or "0"))
     return answer
 
 
@@ -112,8 +112,8 @@ def test_a_missing_file_is_one_finding_and_a_bad_one_at_most_a_few() -> None:
 def test_a_damaged_index_is_not_believed_against_the_log() -> None:
     log = log_of_three()
     index = TransactionIndex([AbortedTxn(8, 3, 9, 10)], [Damage("INDEX_MISMATCH", 34, 5)])
-    found = IndexCheck(context(), {0}, {0: index}.get).findings(log.fold(TransactionsFold), [0], 0, log.fold(ProducersFold).runs)
-    assert [one.kind for one in found] == [MISSING]
+    findings = IndexCheck(context(), {0}, {0: index}.get).findings(log.fold(TransactionsFold), [0], 0, log.fold(ProducersFold).runs)
+    assert [finding.kind for finding in findings] == [MISSING]
 
 
 @pytest.mark.parametrize(
@@ -183,5 +183,5 @@ def test_entries_from_a_parser_keep_their_place() -> None:
     index[0].entries = [*index[0].entries, replace(index[0].entries[0], producer_id=8, position=340)]
     log = log_of_three()
     check = IndexCheck(context(), {0, 12}, index.get)
-    (one,) = check.findings(log.fold(TransactionsFold), list(index), 0, log.fold(ProducersFold).runs)
-    assert (one.kind, one.evidence["entry"]) == (PHANTOM, 10)
+    (finding,) = check.findings(log.fold(TransactionsFold), list(index), 0, log.fold(ProducersFold).runs)
+    assert (finding.kind, finding.evidence["entry"]) == (PHANTOM, 10)

@@ -113,7 +113,7 @@ class Plain:
                     first[C.PRODUCER_EPOCH],
                 )
             )
-        return sorted(answer, key=lambda one: (one.first_offset, one.producer_id))
+        return sorted(answer, key=lambda transaction: (transaction.first_offset, transaction.producer_id))
 
     def last_stable_offset(self, limit: int | None) -> int:
         limit = LOG_END if limit is None else limit
@@ -134,8 +134,8 @@ def test_a_plain_answer_agrees(log: Log, cuts: set[int]) -> None:
     assert fold.open_transactions() == plain.open_transactions()
     assert fold.endings() == plain.endings
     assert [fold.last_stable_offset(limit, LOG_END) for limit in LIMITS] == [plain.last_stable_offset(limit) for limit in LIMITS]
-    found = [one for one in fold.findings(context(), OffsetRuns(0), LOG_END) if one.kind == "TXN_LATE_WRITE"]
-    assert [one.place.offset_start for one in found] == plain.late
+    findings = [finding for finding in fold.findings(context(), OffsetRuns(0), LOG_END) if finding.kind == "TXN_LATE_WRITE"]
+    assert [finding.place.offset_start for finding in findings] == plain.late
     view = {}
     for producer, (epoch, offset) in plain.last.items():
         first = plain.current.get(producer, [None])[0]
@@ -152,7 +152,7 @@ def test_more_than_fits_the_first_arrays() -> None:
     for cuts in ((), (900,), (1, 500, 1000)):
         fold = log.fold(TransactionsFold, cuts, chunk=10_000)
         assert fold.counts() == TransactionCounts(300, 600, 0)
-        assert [one.last_offset for one in fold.endings()] == [2 * n + 1 for n in range(900) if n % 3]
+        assert [ending.last_offset for ending in fold.endings()] == [2 * n + 1 for n in range(900) if n % 3]
 
 
 def test_no_batches_at_all() -> None:

@@ -91,7 +91,7 @@ def test_of_very_many_open_transactions_the_oldest_are_told() -> None:
     for producer_id in range(50):
         log.transactional(producer_id, 0)
     fold = log.fold(TransactionsFold)
-    assert [one.producer_id for one in fold.open_transactions(3)] == [0, 1, 2]
+    assert [transaction.producer_id for transaction in fold.open_transactions(3)] == [0, 1, 2]
     assert fold.counts().open == 50
 
 
@@ -126,7 +126,7 @@ def test_commits_are_found_by_producer_and_partition_without_going_through_all()
     ]
     start = perf_counter()
     commits = Commits([*own, *busy])
-    assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[one] for one in own]
+    assert [commits.of(name, ("t", name % 50)) for name in range(count)] == [[decision] for decision in own]
     assert [len(commits.of(count, ("t", number))) for number in range(count)] == [1, 0] * (count // 2)
     assert perf_counter() - start < 5
     assert (commits.of(0, ("t", 1)), commits.of(-1, ("t", 0))) == ([], [])

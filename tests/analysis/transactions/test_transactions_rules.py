@@ -16,7 +16,7 @@ def found(log: Log, **given: object) -> list[Finding]:
 
 
 def kinds(log: Log) -> list[str]:
-    return [one.kind for one in found(log)]
+    return [finding.kind for finding in found(log)]
 
 
 def first_version(transactions: int) -> Log:
@@ -74,7 +74,9 @@ def test_transactions_are_counted(case: str) -> None:
         fold = log.fold(TransactionsFold, cuts)
         assert fold.counts() == TransactionCounts(committed, aborted, is_open)
         assert fold.empty_markers() == empty
-        assert [one.kind for one in fold.findings(context(), log.fold(ProducersFold).runs, log.offset)] == ["TXN_OPEN"] * is_open
+        assert [finding.kind for finding in fold.findings(context(), log.fold(ProducersFold).runs, log.offset)] == [
+            "TXN_OPEN"
+        ] * is_open
 
 
 LATE = {
@@ -91,7 +93,7 @@ LATE = {
 def test_data_of_an_epoch_whose_transaction_ended_is_late(case: str) -> None:
     log = LATE[case]
     whole = found(log)
-    assert sorted(one.kind for one in whole) == ["TXN_LATE_WRITE", "TXN_OPEN"]
+    assert sorted(finding.kind for finding in whole) == ["TXN_LATE_WRITE", "TXN_OPEN"]
     for cut in range(1, len(log.rows)):
         fold = log.fold(TransactionsFold, (cut, len(log.rows) - 1))
         assert fold.findings(context(), log.fold(ProducersFold).runs, log.offset) == whole
@@ -118,20 +120,20 @@ def test_an_old_batch_copied_behind_its_marker_is_not_late() -> None:
 
 
 def test_a_late_write_is_told_with_its_place() -> None:
-    (one, _) = found(second_version(2).roll().add(3).transactional(7, 1, 10, 4))
-    assert (one.severity, one.confidence) == (Severity.ERROR, Confidence.INFERRED)
-    assert (one.place.file, one.place.byte_start, one.place.byte_end) == ("t-0/00000000000000000022.log", 100, 200)
-    assert (one.place.offset_start, one.place.offset_end) == (25, 29)
-    assert one.evidence == {"producer_id": 7, "producer_epoch": 1, "later_epoch": 2, "later_epoch_offset": 21}
+    (finding, _) = found(second_version(2).roll().add(3).transactional(7, 1, 10, 4))
+    assert (finding.severity, finding.confidence) == (Severity.ERROR, Confidence.INFERRED)
+    assert (finding.place.file, finding.place.byte_start, finding.place.byte_end) == ("t-0/00000000000000000022.log", 100, 200)
+    assert (finding.place.offset_start, finding.place.offset_end) == (25, 29)
+    assert finding.evidence == {"producer_id": 7, "producer_epoch": 1, "later_epoch": 2, "later_epoch_offset": 21}
 
 
 def test_an_open_transaction_is_told_with_what_it_hides() -> None:
     log = first_version(1).roll().add(5).transactional(7, 0, 10, 3).add(4).transactional(7, 0, 13, 2).add(10)
-    (one,) = found(log, high_watermark=30)
-    assert (one.kind, one.severity, one.confidence) == ("TXN_OPEN", Severity.INFO, Confidence.PROVEN)
-    assert (one.place.file, one.place.byte_start, one.place.byte_end) == ("t-0/00000000000000000011.log", 100, 200)
-    assert (one.place.offset_start, one.place.offset_end) == (16, 25)
-    assert one.evidence == {
+    (finding,) = found(log, high_watermark=30)
+    assert (finding.kind, finding.severity, finding.confidence) == ("TXN_OPEN", Severity.INFO, Confidence.PROVEN)
+    assert (finding.place.file, finding.place.byte_start, finding.place.byte_end) == ("t-0/00000000000000000011.log", 100, 200)
+    assert (finding.place.offset_start, finding.place.offset_end) == (16, 25)
+    assert finding.evidence == {
         "producer_id": 7,
         "producer_epoch": 0,
         "first_offset": 16,
@@ -145,8 +147,8 @@ def test_an_open_transaction_is_told_with_what_it_hides() -> None:
 
 def test_lost_bytes_may_have_held_the_marker() -> None:
     log = Log().lost().transactional(7, 0).add(2)
-    assert [one.confidence for one in found(log)] == [Confidence.PROVEN]
-    assert [one.confidence for one in found(log.lost().add(2))] == [Confidence.INFERRED]
+    assert [finding.confidence for finding in found(log)] == [Confidence.PROVEN]
+    assert [finding.confidence for finding in found(log.lost().add(2))] == [Confidence.INFERRED]
 
 
 def test_open_transactions_come_oldest_first() -> None:
@@ -164,8 +166,8 @@ def test_open_transactions_come_oldest_first() -> None:
 )
 def test_the_first_timestamp_is_one_of_a_record(attributes: int, first_timestamp: int) -> None:
     log = Log().add(producer_id=7, producer_epoch=0, attributes=attributes, base_timestamp=5, max_timestamp=START)
-    (one,) = log.fold(TransactionsFold).open_transactions()
-    assert one.first_timestamp == first_timestamp
+    (transaction,) = log.fold(TransactionsFold).open_transactions()
+    assert transaction.first_timestamp == first_timestamp
 
 
 @pytest.mark.parametrize(
@@ -202,13 +204,13 @@ def test_a_merged_fold_goes_on_in_the_right_segment() -> None:
     fold = TransactionsFold(0)
     fold.merge(TransactionsFold(50))
     fold.step(matrix(Log().transactional(7, 0).rows))
-    assert [one.segment for one in fold.open_transactions()] == [50]
+    assert [transaction.segment for transaction in fold.open_transactions()] == [50]
 
 
 def test_of_very_many_late_writes_the_first_and_last_are_told_and_all_counted() -> None:
     log = Log()
     for _ in range(100):
         log.marker(7, 1, ABORT).transactional(7, 0)
-    late = [one for one in found(log) if one.kind == "TXN_LATE_WRITE"]
+    late = [finding for finding in found(log) if finding.kind == "TXN_LATE_WRITE"]
     assert len(late) == 32
-    assert {one.evidence["occurrences"] for one in late} == {100}
+    assert {finding.evidence["occurrences"] for finding in late} == {100}

@@ -133,9 +133,11 @@ def test_groups_of_every_version_with_their_members_measured(version: int) -> No
     )
     read = assert_groups_agree(value)
     assert isinstance(read, GroupMetadata)
-    assert [(one.member_id, one.subscription_size, one.assignment_size) for one in read.members] == [("a", 12, 8), ("b", 0, 300)]
-    assert [one.group_instance_id for one in read.members] == [None, "static" if version >= 3 else None]
-    assert [one.rebalance_timeout_ms for one in read.members] == [300_000 if version else -1] * 2
+    assert [
+        (group_member.member_id, group_member.subscription_size, group_member.assignment_size) for group_member in read.members
+    ] == [("a", 12, 8), ("b", 0, 300)]
+    assert [group_member.group_instance_id for group_member in read.members] == [None, "static" if version >= 3 else None]
+    assert [group_member.rebalance_timeout_ms for group_member in read.members] == [300_000 if version else -1] * 2
     assert (read.generation, read.protocol, read.leader, read.members_count) == (7, "range", None, 2)
     for size in range(len(value)):
         assert isinstance(assert_groups_agree(value[:size]), str)

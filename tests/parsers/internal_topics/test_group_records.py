@@ -37,7 +37,7 @@ def records_of(*names: str) -> list[Record]:
         while position < len(data):
             size = int.from_bytes(data[position + 8 : position + 12], "big") + 12
             records = plain_records(data[position : position + size]) or ()
-            found += [(each.key, each.value) for each in records if each.key is not None and each.value is not None]
+            found += [(record.key, record.value) for record in records if record.key is not None and record.value is not None]
             position += size
     return found
 

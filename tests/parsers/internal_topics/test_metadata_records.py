@@ -223,7 +223,9 @@ def test_fields_are_those_kafkas_own_decoder_prints(name: str) -> None:
         assert batch.header is not None
         if not batch.header.is_control_batch:
             records += [decode_metadata_record(record.value) for record in batch.iter_records()]
-    assert [(one.name, one.version) for one in records] == [(one["type"], one["version"]) for one in printed]
+    assert [(metadata_record.name, metadata_record.version) for metadata_record in records] == [
+        (one["type"], one["version"]) for one in printed
+    ]
     for record, line in zip(records, printed, strict=True):
         assert record.fields is not None
         tags = {camel(tag.name): as_kafka_prints(tag.default) for tag in MESSAGES[record.api_key][record.version].tags}

@@ -73,8 +73,8 @@ def test_values_of_a_real_coordinator(encoded: str) -> None:
 @pytest.mark.parametrize("state", TRANSACTION_STATES)
 @pytest.mark.parametrize("version", [0, 1])
 def test_every_state_in_both_versions(state: str, version: int) -> None:
-    one = replace(ONGOING, state=state)
-    assert parse_transaction_log_value(write_transaction_log_value(one, version)) == (one, None)
+    metadata = replace(ONGOING, state=state)
+    assert parse_transaction_log_value(write_transaction_log_value(metadata, version)) == (metadata, None)
 
 
 def test_tagged_fields_and_null_partitions() -> None:

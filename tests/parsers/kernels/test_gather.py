@@ -61,9 +61,9 @@ BATCHES = st.lists(SOUND | st.builds(write_raw_batch, st.integers(-1, 3).map(hea
 def rows(batches: list[bytes]) -> "NDArray[np.int64]":
     """What the kernel needs to know of batches that follow each other."""
     columns = np.zeros((BATCH_COLUMNS, len(batches)), np.int64)
-    columns[BatchColumn.SIZE_IN_BYTES] = sizes = [len(one) for one in batches]
+    columns[BatchColumn.SIZE_IN_BYTES] = sizes = [len(batch) for batch in batches]
     columns[BatchColumn.POSITION] = START + np.cumsum([0, *sizes])[:-1]
-    columns[BatchColumn.RECORDS_COUNT] = [int.from_bytes(one[57:61], "big", signed=True) for one in batches]
+    columns[BatchColumn.RECORDS_COUNT] = [int.from_bytes(batch[57:61], "big", signed=True) for batch in batches]
     return columns
 
 

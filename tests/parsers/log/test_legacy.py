@@ -55,7 +55,7 @@ def test_plain_messages(magic: int, data: bytes | None) -> None:
 def test_magic_0_wrappers_hold_absolute_offsets(codec: str) -> None:
     opened = open_wrapper(wrapper(inner(5, 0, start=38), 0, compression_type=codec))
     assert (opened.base_offset, opened.last_offset, opened.records_count, opened.problems) == (38, 42, 5, [])
-    assert [(one.offset, one.key, one.value, one.timestamp) for one in opened.iter_records()] == [
+    assert [(record.offset, record.key, record.value, record.timestamp) for record in opened.iter_records()] == [
         (38 + index, b"k%d" % index, b"v%d" % index, -1) for index in range(5)
     ]
 
@@ -64,7 +64,7 @@ def test_magic_0_wrappers_hold_absolute_offsets(codec: str) -> None:
 def test_magic_1_wrappers_hold_offsets_counted_from_their_first(codec: str) -> None:
     opened = open_wrapper(wrapper(inner(5, 1), compression_type=codec, timestamp=104))
     assert (opened.base_offset, opened.last_offset, opened.records_count, opened.problems) == (38, 42, 5, [])
-    assert [(one.offset, one.timestamp, one.timestamp_type) for one in opened.iter_records()] == [
+    assert [(record.offset, record.timestamp, record.timestamp_type) for record in opened.iter_records()] == [
         (38 + index, 100 + index, "CreateTime") for index in range(5)
     ]
 
@@ -75,17 +75,17 @@ def test_inner_messages_without_key_and_value_are_the_shortest(magic: int) -> No
     assert {len(entry) for entry in entries} == {12 + 14 + 8 * magic}
     opened = open_wrapper(wrapper(entries, magic))
     assert opened.problems == []
-    assert [(one.offset, one.key, one.value) for one in opened.iter_records()] == [(41, None, None), (42, None, None)]
+    assert [(record.offset, record.key, record.value) for record in opened.iter_records()] == [(41, None, None), (42, None, None)]
 
 
 def test_gaps_left_by_compaction() -> None:
     entries = [entry for index, entry in enumerate(inner(8, 1)) if index in (0, 3, 7)]
-    assert [one.offset for one in open_wrapper(wrapper(entries)).iter_records()] == [35, 38, 42]
+    assert [record.offset for record in open_wrapper(wrapper(entries)).iter_records()] == [35, 38, 42]
 
 
 def test_log_append_time_of_the_wrapper_counts_for_all() -> None:
     opened = open_wrapper(wrapper(inner(2, 1), timestamp=5000, timestamp_type="LogAppendTime"))
-    assert {(one.timestamp, one.timestamp_type) for one in opened.iter_records()} == {(5000, "LogAppendTime")}
+    assert {(record.timestamp, record.timestamp_type) for record in opened.iter_records()} == {(5000, "LogAppendTime")}
 
 
 def test_wrapper_at_offset_0_of_old_librdkafka() -> None:
@@ -95,14 +95,14 @@ def test_wrapper_at_offset_0_of_old_librdkafka() -> None:
 
 def test_wrapper_below_its_last_inner_offset() -> None:
     opened = open_wrapper(wrapper(inner(3, 1), offset=1), 70)
-    (found,) = opened.problems
-    assert (found.kind, found.position, found.detail) == ("RECORD_MALFORMED", 70, {"reason": "inner_offset", "inner_offset": 2})
+    (damage,) = opened.problems
+    assert (damage.kind, damage.position, damage.detail) == ("RECORD_MALFORMED", 70, {"reason": "inner_offset", "inner_offset": 2})
 
 
 def test_inner_magic_other_than_the_wrappers_is_tolerated() -> None:
     opened = open_wrapper(wrapper([*inner(1, 0), *inner(2, 1)[1:]]))
     assert opened.problems == []
-    assert [(one.offset, one.timestamp, one.timestamp_type) for one in opened.iter_records()] == [
+    assert [(record.offset, record.timestamp, record.timestamp_type) for record in opened.iter_records()] == [
         (41, -1, "NoTimestampType"),
         (42, 101, "CreateTime"),
     ]
@@ -121,7 +121,7 @@ def test_nested_wrappers_are_told_and_never_entered(depth: int) -> None:
     for _ in range(depth):
         made = wrapper([made], offset=0)
     opened = open_wrapper(made)
-    assert [(one.kind, one.detail["record_index"]) for one in opened.problems] == [("LEGACY_NESTED_COMPRESSION", 0)]
+    assert [(damage.kind, damage.detail["record_index"]) for damage in opened.problems] == [("LEGACY_NESTED_COMPRESSION", 0)]
     (record,) = opened.iter_records()
     assert record.value is not None
     assert record.value[:2] == b"\x1f\x8b"
@@ -131,14 +131,14 @@ def test_messages_around_a_bad_one_are_read() -> None:
     entries = inner(4, 1)
     rotten = entries[1][:-1] + b"?"
     opened = open_wrapper(wrapper([entries[0], rotten, *entries[2:]]))
-    assert [(one.kind, one.detail["reason"], one.detail["record_index"]) for one in opened.problems] == [
+    assert [(damage.kind, damage.detail["reason"], damage.detail["record_index"]) for damage in opened.problems] == [
         ("RECORD_MALFORMED", "inner_crc", 1)
     ]
-    assert [one.value for one in opened.iter_records()] == [b"v0", b"v?", b"v2", b"v3"]
+    assert [record.value for record in opened.iter_records()] == [b"v0", b"v?", b"v2", b"v3"]
     lying = fix_legacy_crc(entries[1][:26] + (99).to_bytes(4, "big") + entries[1][30:])
     opened = open_wrapper(wrapper([entries[0], lying, *entries[2:]]))
-    assert [(one.kind, one.detail["record_index"]) for one in opened.problems] == [("RECORD_LENGTH_OUT_OF_BOUNDS", 1)]
-    assert [(one.offset, one.value) for one in opened.iter_records()] == [(39, b"v0"), (41, b"v2"), (42, b"v3")]
+    assert [(damage.kind, damage.detail["record_index"]) for damage in opened.problems] == [("RECORD_LENGTH_OUT_OF_BOUNDS", 1)]
+    assert [(record.offset, record.value) for record in opened.iter_records()] == [(39, b"v0"), (41, b"v2"), (42, b"v3")]
 
 
 def test_bad_messages_are_given_up_after_many() -> None:
@@ -159,16 +159,16 @@ def test_bad_messages_are_given_up_after_many() -> None:
     ],
 )
 def test_faults_of_the_whole(entry: bytes, kind: str, reason: str) -> None:
-    assert [(one.kind, one.detail["reason"]) for one in open_wrapper(entry).problems] == [(kind, reason)]
+    assert [(damage.kind, damage.detail["reason"]) for damage in open_wrapper(entry).problems] == [(kind, reason)]
 
 
 def test_lengths_of_a_plain_message_that_lie() -> None:
     entry = legacy_entry(3)
     for place, kind in ((26, "RECORD_LENGTH_OUT_OF_BOUNDS"), (33, "RECORD_LENGTH_OUT_OF_BOUNDS")):
         lie = fix_legacy_crc(entry[:place] + (2**31 - 1).to_bytes(4, "big") + entry[place + 4 :])
-        assert [one.kind for one in open_wrapper(lie).problems] == [kind]
+        assert [damage.kind for damage in open_wrapper(lie).problems] == [kind]
     short = fix_legacy_crc(entry[:33] + (1).to_bytes(4, "big") + entry[37:])
-    assert [one.kind for one in open_wrapper(short).problems] == ["RECORD_MALFORMED"]
+    assert [damage.kind for damage in open_wrapper(short).problems] == ["RECORD_MALFORMED"]
 
 
 def test_offsets_are_not_guessed_where_the_last_message_is_lost() -> None:
@@ -178,16 +178,16 @@ def test_offsets_are_not_guessed_where_the_last_message_is_lost() -> None:
         cut[:8] + (len(cut) - 12).to_bytes(4, "big") + cut[12:30] + (len(cut) - 34).to_bytes(4, "big") + cut[34:]
     )
     opened = open_wrapper(entry)
-    assert [one.kind for one in opened.problems] == ["CODEC_SIZE_LIE"]
+    assert [damage.kind for damage in opened.problems] == ["CODEC_SIZE_LIE"]
     assert 0 < opened.records_count < 2000
     assert (opened.base_offset, opened.last_offset) == (5000, 5000)
-    assert {one.offset for one in opened.iter_records()} == {-1}
+    assert {record.offset for record in opened.iter_records()} == {-1}
 
 
 def test_a_bomb_ends_at_what_a_wrapper_may_hold() -> None:
     big = write_legacy_entry(None, bytes(LEGACY_HELD_BYTES), offset=0, magic=1)
     opened = open_wrapper(wrapper([big], offset=0, compression_type="lz4"))
-    assert [(one.kind, one.detail["limit"]) for one in opened.problems] == [("DECOMP_LIMIT_EXCEEDED", LEGACY_HELD_BYTES)]
+    assert [(damage.kind, damage.detail["limit"]) for damage in opened.problems] == [("DECOMP_LIMIT_EXCEEDED", LEGACY_HELD_BYTES)]
 
 
 def spec_message(entry: bytes) -> tuple[Any, ...] | None:
@@ -292,8 +292,8 @@ def test_a_message_of_a_later_format_inside_a_wrapper_is_malformed(magic: int, c
     answer = form(readable(entries, compiled=compiled), 0, len(entries), matrix(4), 1)
     assert tuple(map(int, answer)) == (1, MALFORMED, len(inner(1, 1)[0]))
     opened = open_wrapper(wrapper([*inner(1, 1), later]))
-    assert [(one.kind, one.detail["record_index"]) for one in opened.problems] == [("RECORD_MALFORMED", 1)]
-    assert [one.value for one in opened.iter_records()] == [b"v0"]
+    assert [(damage.kind, damage.detail["record_index"]) for damage in opened.problems] == [("RECORD_MALFORMED", 1)]
+    assert [record.value for record in opened.iter_records()] == [b"v0"]
 
 
 @pytest.mark.properties

@@ -23,12 +23,12 @@ RECORDS = st.lists(
 
 def agrees(data: bytes) -> bool:
     """Whether there is an answer; if so, it is that of the other reader."""
-    found = plain_records(data)
-    if found is None:
+    records = plain_records(data)
+    if records is None:
         return False
     decoded = decode_batch(data)
     assert decoded.problems == []
-    assert found == [(one.offset, one.timestamp, one.key, one.value) for one in decoded.iter_records()]
+    assert records == [(record.offset, record.timestamp, record.key, record.value) for record in decoded.iter_records()]
     return True
 
 
@@ -51,7 +51,7 @@ def test_what_is_not_plain_is_left_to_the_other() -> None:
 @given(RECORDS, st.integers(0, 400), st.binary(max_size=3))
 def test_both_readers_agree_on_any_bytes(records: list[RecordToWrite], at: int, new: bytes) -> None:
     data = write_batch(records, base_offset=7, base_timestamp=BASE_TIMESTAMP, max_timestamp=BASE_TIMESTAMP - 7)
-    plain = not any(one.headers for one in records)
+    plain = not any(write.headers for write in records)
     assert agrees(data) == plain
     position = min(61 + at, max(len(data) - len(new), 0))
     agrees(changed(data, position, new))

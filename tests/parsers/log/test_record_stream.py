@@ -114,7 +114,7 @@ def test_a_value_of_256_mib_is_measured_not_held() -> None:
     batch = write_raw_batch(whole, stored)
     tracemalloc.start()
     decoded = decode_batch(batch)
-    records = [(one.offset, one.key, one.value_length, one.is_oversized) for one in decoded.iter_records()]
+    records = [(record.offset, record.key, record.value_length, record.is_oversized) for record in decoded.iter_records()]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert decoded.problems == []

@@ -52,17 +52,17 @@ def test_null_empty_and_repeated_headers_come_back(codec: str) -> None:
     decoded = decode_batch(batch_of(compression_type=codec))
     records = list(decoded.iter_records())
     assert (decoded.problems, decoded.records_count) == ([], 3)
-    assert [(one.key, one.value, one.headers) for one in records] == [
+    assert [(record.key, record.value, record.headers) for record in records] == [
         (b"key", b"value", ((b"h", b"x"), (b"h", None), (b"", b""))),
         (None, b"", ()),
         (b"", None, ()),
     ]
-    assert [(one.offset, one.timestamp, one.timestamp_type, one.sequence) for one in records] == [
+    assert [(record.offset, record.timestamp, record.timestamp_type, record.sequence) for record in records] == [
         (100, 1005, "CreateTime", -1),
         (101, 997, "CreateTime", -1),
         (102, 1000, "CreateTime", -1),
     ]
-    assert sum(one.size_in_bytes for one in records) == len(decoded.payload)
+    assert sum(record.size_in_bytes for record in records) == len(decoded.payload)
 
 
 def test_header_twin() -> None:
@@ -77,26 +77,26 @@ def test_header_twin() -> None:
 
 def test_log_append_time_is_the_time_of_every_record() -> None:
     records = decode_batch(batch_of(timestamp_type="LogAppendTime", max_timestamp=9999)).iter_records()
-    assert {(one.timestamp, one.timestamp_type) for one in records} == {(9999, "LogAppendTime")}
+    assert {(record.timestamp, record.timestamp_type) for record in records} == {(9999, "LogAppendTime")}
 
 
 def test_delete_horizon_leaves_timestamps_alone() -> None:
     decoded = decode_batch(batch_of(delete_horizon_ms=50_000))
     assert decoded.header is not None
     assert decoded.header.delete_horizon_ms == 50_000
-    assert [one.timestamp for one in decoded.iter_records()] == [1005, 997, 1000]
+    assert [record.timestamp for record in decoded.iter_records()] == [1005, 997, 1000]
 
 
 def test_sequences_wrap_to_zero() -> None:
     records = decode_batch(batch_of(producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)).iter_records()
-    assert [one.sequence for one in records] == [2**31 - 2, 2**31 - 1, 0]
+    assert [record.sequence for record in records] == [2**31 - 2, 2**31 - 1, 0]
 
 
 def test_gaps_of_compaction_are_kept() -> None:
     batch = batch_of(
         RecordToWrite(b"a", b"", offset_delta=3), RecordToWrite(b"b", b"", offset_delta=7), last_offset_delta=20, base_sequence=5
     )
-    assert [(one.offset, one.sequence) for one in decode_batch(batch).iter_records()] == [(103, 8), (107, 12)]
+    assert [(record.offset, record.sequence) for record in decode_batch(batch).iter_records()] == [(103, 8), (107, 12)]
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
@@ -115,11 +115,11 @@ def test_offsets_and_times_at_the_ends_of_int64_wrap_as_javas_do() -> None:
 @pytest.mark.parametrize("count", [2**31 - 1, -1, 0, 2, 4])
 def test_counts_that_lie_hide_nothing(codec: str, count: int) -> None:
     decoded = decode_batch(batch_of(compression_type=codec, records_count=count), position=77)
-    assert [one.offset for one in decoded.iter_records()] == [100, 101, 102]
+    assert [record.offset for record in decoded.iter_records()] == [100, 101, 102]
     size = len(batch_of(compression_type=codec))
-    found = decoded.problems[0]
-    assert found == Damage("BATCH_COUNT_LIE", 77, size, 100, 102, found.detail)
-    assert (found.detail["records_count"], found.detail["records_found"]) == (count, 3)
+    damage = decoded.problems[0]
+    assert damage == Damage("BATCH_COUNT_LIE", 77, size, 100, 102, damage.detail)
+    assert (damage.detail["records_count"], damage.detail["records_found"]) == (count, 3)
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
@@ -150,7 +150,7 @@ def test_compression_faults_come_before_what_follows_from_them() -> None:
         (stored + b"junk", "CODEC_MALFORMED", "trailing_bytes"),
     ):
         decoded = decode_batch(raw(payload, 500, 1))
-        assert [(one.kind, one.detail["reason"]) for one in decoded.problems] == [(kind, reason)]
+        assert [(damage.kind, damage.detail["reason"]) for damage in decoded.problems] == [(kind, reason)]
         assert decoded.records_count > 0
     (lie,) = check_batch(raw(stored + compress("gzip", framed(body())), 500, 1))
     assert (lie.kind, lie.detail["records_found"]) == ("BATCH_COUNT_LIE", 501)
@@ -161,14 +161,14 @@ def test_compression_faults_come_before_what_follows_from_them() -> None:
 def test_a_record_of_2_gib_in_a_small_gzip_batch() -> None:
     """Probe P6: nothing of that size is asked for."""
     batch = raw(compress("gzip", varint(2**31 - 1) + body()), 1, 1)
-    assert [one.kind for one in check_batch(batch)] == ["RECORD_LENGTH_OUT_OF_BOUNDS"]
+    assert [damage.kind for damage in check_batch(batch)] == ["RECORD_LENGTH_OUT_OF_BOUNDS"]
 
 
 def test_bombs_end_at_the_limit_and_are_told() -> None:
     block = (131_072 << 3 | 2).to_bytes(3, "little") + b"x"
     bomb = bytes.fromhex("28b52ffd") + bytes([0, (17 - 10) << 3]) + block * (1 << 14)
-    (found,) = check_batch(raw(bomb, 1, 4))
-    assert (found.kind, found.detail["codec"], found.detail["limit"]) == ("DECOMP_LIMIT_EXCEEDED", "zstd", 1 << 30)
+    (damage,) = check_batch(raw(bomb, 1, 4))
+    assert (damage.kind, damage.detail["codec"], damage.detail["limit"]) == ("DECOMP_LIMIT_EXCEEDED", "zstd", 1 << 30)
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,17 @@ def test_bombs_end_at_the_limit_and_are_told() -> None:
 )
 def test_control_records_must_be_readable(key: bytes | None, value: bytes | None, reason: str | None) -> None:
     batch = write_batch([RecordToWrite(key, value)], base_offset=0, base_timestamp=0, is_control_batch=True)
-    assert [one.detail["reason"] for one in check_batch(batch)] == [reason] * (reason is not None)
+    assert [damage.detail["reason"] for damage in check_batch(batch)] == [reason] * (reason is not None)
     file = MemoryFile(batch)
     (chunk,) = SegmentReader(file, inspect=check_rows).chunks()
-    assert [one.kind for one in chunk.damage] == ["RECORD_MALFORMED"] * (reason is not None)
+    assert [damage.kind for damage in chunk.damage] == ["RECORD_MALFORMED"] * (reason is not None)
 
 
 @pytest.mark.parametrize("size", range(62))
 def test_short_bytes_have_an_answer(size: int) -> None:
     batch = batch_of()[:size]
     decoded = decode_batch(batch, position=3)
-    assert [one.position for one in decoded.problems] == [3]
+    assert [damage.position for damage in decoded.problems] == [3]
     assert list(decoded.iter_records()) == []
     assert check_batch(bytes(size))[0].kind == "RECORD_MALFORMED"
 
@@ -221,11 +221,11 @@ def test_rows_of_a_chunk_get_what_each_batch_gets_alone(compiled: bool, data: by
     use_compiled(compiled)
     try:
         plain = list(SegmentReader(MemoryFile(data)).chunks())
-        inspected = [one for chunk in SegmentReader(MemoryFile(data), inspect=check_rows).chunks() for one in chunk.damage]
+        inspected = [damage for chunk in SegmentReader(MemoryFile(data), inspect=check_rows).chunks() for damage in chunk.damage]
     finally:
         use_compiled(before)
-    expected = [one for chunk in plain for one in chunk.damage]
-    places = [range(one.position, one.position + one.size_in_bytes) for one in expected]
+    expected = [damage for chunk in plain for damage in chunk.damage]
+    places = [range(damage.position, damage.position + damage.size_in_bytes) for damage in expected]
     wanted = [BatchColumn.POSITION, BatchColumn.SIZE_IN_BYTES]
     for position, size in (row for chunk in plain for row in chunk.columns[wanted].T.tolist()):
         if not any(position in place for place in places):
@@ -257,7 +257,7 @@ def test_rows_with_hidden_faults(compiled: bool) -> None:
         (chunk,) = SegmentReader(MemoryFile(data), inspect=check_rows).chunks()
     finally:
         use_compiled(before)
-    kinds = [(one.kind, one.position) for one in chunk.damage if one.kind != "BATCH_CRC_MISMATCH"]
+    kinds = [(damage.kind, damage.position) for damage in chunk.damage if damage.kind != "BATCH_CRC_MISMATCH"]
     starts = np.cumsum([0, *map(len, made)]).tolist()
     assert kinds == [("RECORD_MALFORMED", starts[1]), ("CODEC_MALFORMED", starts[4]), ("BATCH_COUNT_LIE", starts[5])]
 
@@ -268,12 +268,12 @@ def test_batches_are_checked_in_their_file(codec: str) -> None:
     lie = fix_crc(good[:57] + (3).to_bytes(4, "big") + good[61:])
     file = MemoryFile(b"before" + good + lie)
     assert check_batch_in_file(file, 6, len(good)) == []
-    (found,) = check_batch_in_file(file, 6 + len(good), len(lie))
-    assert found == check_batch(lie, 6 + len(good))[0]
+    (damage,) = check_batch_in_file(file, 6 + len(good), len(lie))
+    assert damage == check_batch(lie, 6 + len(good))[0]
     assert file.furthest_byte <= 6 + len(good) + len(lie)
 
 
 def test_a_compressed_batch_too_large_is_said_not_to_be_opened() -> None:
     file = MemoryFile(batch_of(compression_type="gzip")[:61], size_in_bytes=MAX_COMPRESSED_BYTES + 1)
-    (found,) = check_batch_in_file(file, 0, MAX_COMPRESSED_BYTES + 1)
-    assert (found.kind, file.bytes_read) == ("BUDGET_EXCEEDED", 61)
+    (damage,) = check_batch_in_file(file, 0, MAX_COMPRESSED_BYTES + 1)
+    assert (damage.kind, file.bytes_read) == ("BUDGET_EXCEEDED", 61)

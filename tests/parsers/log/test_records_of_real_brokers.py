@@ -37,13 +37,13 @@ def written_again(decoded: DecodedBatch) -> bytes:
     assert header is not None
     records = [
         RecordToWrite(
-            one.key,
-            one.value,
-            [(name.decode(), value) for name, value in one.headers],
-            one.timestamp - header.base_timestamp,
-            one.offset - header.base_offset,
+            record.key,
+            record.value,
+            [(name.decode(), value) for name, value in record.headers],
+            record.timestamp - header.base_timestamp,
+            record.offset - header.base_offset,
         )
-        for one in decoded.iter_records()
+        for record in decoded.iter_records()
     ]
     return write_batch(
         records,
@@ -112,7 +112,7 @@ def test_every_legacy_batch_opens(archives: Path, archive: str, records: int) ->
         for _, decoded in batches(data):
             assert decoded.problems == []
             assert decoded.legacy is not None
-            assert [one.offset for one in decoded.iter_records()] == [decoded.legacy.last_offset]
+            assert [record.offset for record in decoded.iter_records()] == [decoded.legacy.last_offset]
             found += decoded.records_count
     assert found == records
 
@@ -171,6 +171,6 @@ def test_rows_of_real_segments_are_right(corpora: Path) -> None:
     rows = 0
     for _, data in members(corpora / "kafka-4.3.0-lag.tar.xz", r"lag/broker-1/.*\.log"):
         for chunk in SegmentReader(MemoryFile(data), inspect=check_rows).chunks():
-            assert [one.kind for one in chunk.damage if one.kind != "SEG_ZERO_TAIL"] == []
+            assert [damage.kind for damage in chunk.damage if damage.kind != "SEG_ZERO_TAIL"] == []
             rows += int((chunk.columns[BatchColumn.RECORDS_COUNT] > 0).sum())
     assert rows > 500

@@ -22,7 +22,9 @@ def test_a_seeming_header_of_great_size_does_not_end_the_search() -> None:
     lost[8:12] = struct.pack(">i", 5)
     filler = write_batch([RecordToWrite(None, bytes(size))], base_offset=8, base_timestamp=1_700_000_000_000)
     data = batch(4) + bytes(lost) + good + filler
-    chunks = [(chunk.columns[2].tolist(), [one.kind for one in chunk.damage]) for chunk in SegmentReader(MemoryFile(data)).chunks()]
+    chunks = [
+        (chunk.columns[2].tolist(), [damage.kind for damage in chunk.damage]) for chunk in SegmentReader(MemoryFile(data)).chunks()
+    ]
     assert [offset for offsets, _ in chunks for offset in offsets] == [4, 7, 8]
     assert [kind for _, kinds in chunks for kind in kinds] == ["FRAMING_LOST"]
 

@@ -192,8 +192,8 @@ def test_what_is_no_file_takes_the_place_its_name_promises_and_cannot_be_read() 
     assert [entry.path for entry in log_directory.irregular] == [".lock", "backup", "meta.properties", "socket", "t-0", "u-0"]
     assert log_directory.entries["meta.properties"].kind is EntryKind.SYMLINK
     assert log_directory.unknown == []
-    assert {(one.topic, one.partition) for one in log_directory.unlisted} == {("t", 0), ("u", 0)}
-    assert sorted(one.path for one in discovery.incomplete) == ["backup", "t-0", "u-0"]
+    assert {(partition_name.topic, partition_name.partition) for partition_name in log_directory.unlisted} == {("t", 0), ("u", 0)}
+    assert sorted(incomplete.path for incomplete in discovery.incomplete) == ["backup", "t-0", "u-0"]
     names = ["00000000000000000000.index", "00000000000000000000.log", "partition.metadata", "pipe", "strange"]
     assert [entry.name for entry in partition.irregular] == names
     first, second = partition.segments
@@ -208,7 +208,7 @@ def test_beside_log_directories_only_links_and_names_of_partitions_may_hide_one(
     kinds = {"b2": EntryKind.SYMLINK, "t-0": EntryKind.OTHER, "pipe": EntryKind.OTHER, "notes.log": EntryKind.OTHER}
     discovery = found("b1/meta.properties", "README", **kinds)
     assert paths_of(discovery) == {"b1": []}
-    assert sorted(one.path for one in discovery.incomplete) == ["b2", "t-0"]
+    assert sorted(incomplete.path for incomplete in discovery.incomplete) == ["b2", "t-0"]
     assert [entry.path for entry in discovery.irregular] == ["b2", "notes.log", "pipe", "t-0"]
     assert [entry.path for entry in discovery.unknown] == ["README"]
 

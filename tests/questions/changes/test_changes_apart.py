@@ -40,9 +40,9 @@ def bytes_of(root: Path, name: str, broker: int) -> int:
 
 def test_all_is_asked_at_once(root: Path) -> None:
     result = with_keys_apart(str(root), ScanOptions())
-    assert [one.place.broker for one in result.findings] == [1, 3]
-    _, asked = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
-    within = [sorted(one.plan for one in question.logs.values()) for question in asked]
+    assert [finding.place.broker for finding in result.findings] == [1, 3]
+    _, key_questions = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
+    within = [sorted(keyed_log.plan for keyed_log in question.logs.values()) for question in key_questions]
     assert within == [[0, 1, 2], [3, 4, 5], [0, 3], [2, 5]]  # broker 2's log is unchanged
 
 
@@ -58,8 +58,8 @@ def test_only_logs_of_so_many_bytes_are_asked_for(root: Path, monkeypatch: pytes
     here = said(changes(str(root), ScanOptions()).result)
     least = min(bytes_of(root, OLD, broker) + bytes_of(root, NEW, broker) for broker in (1, 3))
     monkeypatch.setattr(compaction, "KeyRuns", refuse)
-    result, asked = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least)
-    assert (said(result), len(asked)) == (here, 4)
+    result, key_questions = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least)
+    assert (said(result), len(key_questions)) == (here, 4)
     with pytest.raises(ReadHereError):
         errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least + 1)
 
@@ -76,13 +76,13 @@ def test_a_log_that_is_gone_when_its_keys_are_read(root: Path, monkeypatch: pyte
                 list(read_keys(common, pack(work), pack(under_way.decided()[work.log]), strict=True))
             except SourceError as error:
                 raised.append(error.path)
-        told = right(common, under_way, work_bytes, order)
+        key_answers = right(common, under_way, work_bytes, order)
         aside.rename(gone)
-        return told
+        return key_answers
 
     monkeypatch.setattr(errand_changes, "answered", answered)
     result, _ = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
     assert [Path(path).name for path in raised] == [gone.name] * 2, "within the newer snapshot, and between the two"
-    assert [Path(one.path) for one in result.incomplete] == [gone]
-    assert [Path(one.path) for one in result.snapshots[NEW].incomplete] == [gone]
-    assert [one.place.broker for one in result.findings] == [1], "nothing is claimed of what was not read"
+    assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
+    assert [Path(incomplete.path) for incomplete in result.snapshots[NEW].incomplete] == [gone]
+    assert [finding.place.broker for finding in result.findings] == [1], "nothing is claimed of what was not read"

@@ -30,15 +30,15 @@ def cleaned_between(root: Path, dropped: set[int], *, later: History | None = No
 def test_superseded_records_are_cleaned(tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, {0})
     assert rows(result) == [(broker, "cleaned", None, 0, CLEANED) for broker in BROKERS]
-    assert {one.records for one in result.changes} == {1}
+    assert {change.records for change in result.changes} == {1}
     assert result.findings == []
 
 
 def test_a_key_superseded_behind_the_end_of_the_older_log_is_explained(tmp_path: Path) -> None:
     result = cleaned_between(tmp_path, {0, 1, 2}, later=history().put(("b", "9")).put(("a", "9")))
-    kinds = [(one.broker, one.kind.value, one.offset_start, one.offset_end) for one in result.changes]
+    kinds = [(change.broker, change.kind.value, change.offset_start, change.offset_end) for change in result.changes]
     assert kinds == [row for broker in BROKERS for row in ((broker, "cleaned", 0, CLEANED), (broker, "appended", END, END + 2))]
-    assert {one.evidence.get("keys_superseded") for one in result.changes if one.kind == "cleaned"} == {2}
+    assert {change.evidence.get("keys_superseded") for change in result.changes if change.kind == "cleaned"} == {2}
     assert result.findings == []
 
 
@@ -57,7 +57,7 @@ def test_the_latest_record_of_a_key_is_never_taken(tmp_path: Path) -> None:
         f"t-0 on broker 1: snapshot {NEW} lacks the latest record of 1 key at offset 1 that snapshot {OLD} has, and no rule of"
         " compaction explains it; nothing is there of 1 key."
     )
-    within = [one for scan in result.snapshots.values() for one in scan.findings if one.severity.rank > 0]
+    within = [finding for scan in result.snapshots.values() for finding in scan.findings if finding.severity.rank > 0]
     assert within == []  # all replicas of a snapshot agree: only time tells
 
 

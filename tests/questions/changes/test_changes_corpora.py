@@ -16,11 +16,17 @@ def test_a_loss_whose_trace_is_gone_from_the_logs(corpora: Path) -> None:
     given = {name: str(corpora / f"kafka-4.3.0-{name}.tar.xz") for name in TIMES}
     result = changes(given, ScanOptions()).result
     assert findings(result) == [("COMMITTED_TRUNCATED_SINCE", "critical", 300, 370)]
-    (found,) = result.findings
-    assert (found.evidence["from_snapshot"], found.evidence["held_before"], found.evidence["replaced_by"]) == ("unclean", [2], [2])
+    (finding,) = result.findings
+    assert (finding.evidence["from_snapshot"], finding.evidence["held_before"], finding.evidence["replaced_by"]) == (
+        "unclean",
+        [2],
+        [2],
+    )
     assert all(one.severity.rank == 0 for one in result.snapshots["clean-end"].findings)
-    quiet = [one for one in result.changes if one.topic not in ("audit", "__cluster_metadata") and one.kind != "unchanged"]
-    assert {(one.topic, one.kind.value, one.to_snapshot) for one in quiet} == {
+    quiet = [
+        change for change in result.changes if change.topic not in ("audit", "__cluster_metadata") and change.kind != "unchanged"
+    ]
+    assert {(change.topic, change.kind.value, change.to_snapshot) for change in quiet} == {
         ("clicks", "created", "lag"),
         ("clicks", "appended", "unclean"),
     }

@@ -33,7 +33,7 @@ def test_a_broker_that_cut_committed_records_which_others_hold_is_a_warning(tree
     result = trees.told()
     assert rows(result, broker=2) == [(2, "truncated", None, LOST, LOG_END)]
     assert findings(result) == [(KIND, "warning", LOST, HIGH_WATERMARK)]
-    (row,) = [one for one in result.changes if one.kind is ChangeKind.TRUNCATED]
+    (row,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
     assert (row.committed_end, row.held_by) == (HIGH_WATERMARK, (1, 3))
     assert message(result.findings[0]) == (
         f"t-0: offsets 55 to 71 were committed in snapshot {OLD} (replication-offset-checkpoint of broker 2) and are gone on broker"
@@ -50,10 +50,10 @@ def test_committed_records_that_nobody_has_any_more_are_critical(trees: Snapshot
     gone = ("truncated", None, LOST, LOG_END)
     assert rows(result) == on_each(*([gone, ("appended", None, LOST, LOST + 6)] if replaced else [gone]))
     assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK)]
-    (found,) = result.findings
-    assert found.evidence["replaced_by"] == ([7] if replaced else [])
-    assert found.evidence["held_before"] == [1, 2, 3]
-    assert (advice(found) or "").startswith(f"Keep snapshot {OLD} as it is, since it has these records.")
+    (finding,) = result.findings
+    assert finding.evidence["replaced_by"] == ([7] if replaced else [])
+    assert finding.evidence["held_before"] == [1, 2, 3]
+    assert (advice(finding) or "").startswith(f"Keep snapshot {OLD} as it is, since it has these records.")
 
 
 def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(trees: Snapshots) -> None:
@@ -70,7 +70,7 @@ def test_records_that_others_took_the_place_of_are_gone_and_nothing_behind_them(
     gone = (batch.base_offset, batch.last_offset + 1)
     assert rows(result, broker=1) == [(1, "rewritten", "content", *gone)]
     assert findings(result) == [(KIND, "warning", *gone)]
-    (row,) = [one for one in result.changes if one.kind is ChangeKind.REWRITTEN]
+    (row,) = [change for change in result.changes if change.kind is ChangeKind.REWRITTEN]
     assert row.held_by == (2, 3)
 
 
@@ -82,7 +82,7 @@ def test_of_a_replica_that_vanished_only_what_no_other_has_is_lost(trees: Snapsh
     assert rows(result, broker=2) == [(2, "deleted", "replica_gone", 0, LOG_END)]
     assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK)]
     assert result.findings[0].evidence["missing"] == HIGH_WATERMARK - LOST
-    (row,) = [one for one in result.changes if one.broker == 2]
+    (row,) = [change for change in result.changes if change.broker == 2]
     assert (row.committed_end, row.held_by) == (HIGH_WATERMARK, ())
     assert row.evidence["lost"] == [[LOST, HIGH_WATERMARK]]
     assert change_words(row).endswith("committed below 72, still on 1, 3 but for 55 to 71")
@@ -93,9 +93,9 @@ def test_each_part_of_a_cut_is_judged_by_who_still_has_it(trees: Snapshots) -> N
     new = trees.put(NEW, {1: cut(HEALTHY, 29), 2: cut(HEALTHY, 29), 3: cut(HEALTHY, LOST)})
     result = trees.told()
     assert findings(result) == [(KIND, "critical", LOST, HIGH_WATERMARK), (KIND, "warning", 29, LOST)]
-    assert [one.evidence.get("held_by") for one in result.findings] == [None, [3]]
-    assert [one.evidence["brokers"] for one in result.findings] == [[1, 2, 3], [1, 2]]
-    (row,) = [one for one in result.changes if one.broker == 1]
+    assert [finding.evidence.get("held_by") for finding in result.findings] == [None, [3]]
+    assert [finding.evidence["brokers"] for finding in result.findings] == [[1, 2, 3], [1, 2]]
+    (row,) = [change for change in result.changes if change.broker == 1]
     assert row.evidence["in_parts_on"] == [3]
     shutil.rmtree(new / "b3" / DIRECTORY)
     assert findings(trees.told()) == [(KIND, "critical", 29, HIGH_WATERMARK)]
@@ -109,10 +109,10 @@ def test_holes_that_no_other_fills_are_counted_apart(trees: Snapshots) -> None:
         for path in (new / f"b{broker}" / DIRECTORY).glob(f"{segment:020}.*"):
             path.unlink()
     shutil.rmtree(new / "b2" / DIRECTORY)
-    (found,) = trees.told().findings
-    assert (found.severity.value, found.place.offset_start, found.place.offset_end) == ("critical", 29, LOG_END + 6)
-    assert (found.evidence["missing"], found.evidence["ranges"]) == (32, [[29, LOST], [LOG_END, LOG_END + 6]])
-    assert message(found).startswith("t-0: 32 of offsets 29 to 80 were committed in snapshot")
+    (finding,) = trees.told().findings
+    assert (finding.severity.value, finding.place.offset_start, finding.place.offset_end) == ("critical", 29, LOG_END + 6)
+    assert (finding.evidence["missing"], finding.evidence["ranges"]) == (32, [[29, LOST], [LOG_END, LOG_END + 6]])
+    assert message(finding).startswith("t-0: 32 of offsets 29 to 80 were committed in snapshot")
 
 
 def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots) -> None:
@@ -121,7 +121,7 @@ def test_older_copies_of_brokers_that_cut_nothing_are_told_too(trees: Snapshots)
     new = trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, 29), 3: cut(HEALTHY, 29)})
     for path in (new / "b1" / DIRECTORY).glob(f"{29:020}.*"):
         path.unlink()
-    critical = next(one for one in trees.told().findings if one.severity.value == "critical")
+    critical = next(finding for finding in trees.told().findings if finding.severity.value == "critical")
     assert (critical.place.offset_start, critical.place.offset_end) == (29, LOST)
     assert (critical.evidence["brokers"], critical.evidence["held_before"]) == ([2], [1, 2])
     assert "no copy of the newer one has them, those of brokers 1 and 2 in the older one do" in message(critical)
@@ -132,8 +132,8 @@ def test_a_broker_not_given_may_have_them(trees: Snapshots) -> None:
     trees.put(NEW, {1: cut(HEALTHY, LOST), 2: cut(HEALTHY, LOST)})
     result = trees.told()
     assert findings(result) == [(KIND, "error", LOST, HIGH_WATERMARK)]
-    (found,) = result.findings
-    assert (found.evidence["not_given"], found.confidence) == ([3], Confidence.SUSPECTED)
+    (finding,) = result.findings
+    assert (finding.evidence["not_given"], finding.confidence) == ([3], Confidence.SUSPECTED)
 
 
 def test_brokers_that_were_not_asked_for_may_have_them(trees: Snapshots) -> None:
@@ -167,7 +167,7 @@ def test_a_partition_that_moved_and_lost_its_tail(trees: Snapshots) -> None:
     shutil.rmtree(new / "b1" / DIRECTORY)
     result = trees.told()
     assert rows(result, broker=1) == [(1, "deleted", "moved_to_other_brokers", 0, LOG_END)]
-    assert [one[:2] for one in findings(result)] == [(KIND, "critical")]
+    assert [finding[:2] for finding in findings(result)] == [(KIND, "critical")]
 
 
 def test_snapshots_in_the_wrong_order_are_doubted(trees: Snapshots) -> None:
@@ -176,7 +176,7 @@ def test_snapshots_in_the_wrong_order_are_doubted(trees: Snapshots) -> None:
         for path in folder.rglob("*"):
             os.utime(path, (moment, moment))
     result = trees.told()
-    assert [one[:2] for one in findings(result)] == [(KIND, "warning")]
+    assert [finding[:2] for finding in findings(result)] == [(KIND, "warning")]
     assert result.findings[0].confidence is Confidence.SUSPECTED
     assert result.notes == ["snapshot b-old has shorter logs and older files than a-new: are the snapshots in the right order?"]
 
@@ -191,7 +191,7 @@ def test_a_batch_that_rotted_is_damaged_and_one_made_sound_is_rewritten(trees: S
     there = (batch.base_offset, batch.last_offset + 1)
     assert rows(result, broker=2) == [(2, "damaged", "batch", *there), (2, "rewritten", "repaired", *there)]
     assert result.findings == []  # the scan of that snapshot says it
-    assert any(one.kind == "BATCH_CRC_MISMATCH" for one in result.snapshots[NEW].findings)
+    assert any(finding.kind == "BATCH_CRC_MISMATCH" for finding in result.snapshots[NEW].findings)
 
 
 def test_a_log_that_ends_in_damage_was_not_cut_on_purpose(trees: Snapshots) -> None:
@@ -213,7 +213,7 @@ def test_a_segment_that_vanished_from_the_middle_is_missing_and_may_come_back(tr
     result = trees.told()
     assert rows(result, broker=2) == [(2, "missing", None, 29, 55), (2, "restored", "gap", 29, 55)]
     assert result.findings == []
-    assert any(one.kind == "OFFSET_GAP" for one in result.snapshots["2"].findings)
+    assert any(finding.kind == "OFFSET_GAP" for finding in result.snapshots["2"].findings)
 
 
 def test_a_log_start_that_went_back_is_restored(trees: Snapshots) -> None:

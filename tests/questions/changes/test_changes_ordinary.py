@@ -34,8 +34,10 @@ def test_what_was_appended_is_counted_with_its_epochs(trees: Snapshots, roll: bo
     trees.put(NEW, longer, longer.next_offset)
     result = trees.told()
     assert rows(result) == on_each(("appended", None, LOG_END, LOG_END + 6))
-    size = sum(len(one.data) for one in longer.batches[-2:])
-    assert {(one.batches, one.records, one.bytes, one.leader_epochs) for one in result.changes} == {(2, 6, size, (5,))}
+    size = sum(len(batch.data) for batch in longer.batches[-2:])
+    assert {(change.batches, change.records, change.bytes, change.leader_epochs) for change in result.changes} == {
+        (2, 6, size, (5,))
+    }
     assert (result.findings, result.notes, worst_within(result)) == ([], [], 0)
 
 
@@ -44,8 +46,8 @@ def test_what_retention_took_is_deleted(trees: Snapshots) -> None:
     trees.put(NEW, expired(HEALTHY, 29), log_start=29)
     result = trees.told()
     assert rows(result) == on_each(("deleted", "retention", 0, 29))
-    gone = [one for one in HEALTHY.batches if one.segment == 0]
-    assert {(one.batches, one.bytes) for one in result.changes} == {(len(gone), sum(len(one.data) for one in gone))}
+    gone = [batch for batch in HEALTHY.batches if batch.segment == 0]
+    assert {(change.batches, change.bytes) for change in result.changes} == {(len(gone), sum(len(one.data) for one in gone))}
     assert (result.findings, result.notes) == ([], [])
 
 
@@ -55,7 +57,7 @@ def test_retention_and_appends_are_told_apart(trees: Snapshots) -> None:
     trees.put(NEW, expired(longer, 55), longer.next_offset, log_start=55)
     result = trees.told()
     assert rows(result) == on_each(("deleted", "retention", 0, 55), ("appended", None, LOG_END, LOG_END + 9))
-    assert {one.records for one in result.changes if one.kind is ChangeKind.APPENDED} == {9}
+    assert {change.records for change in result.changes if change.kind is ChangeKind.APPENDED} == {9}
     assert result.findings == []
 
 
@@ -82,7 +84,7 @@ def test_a_tail_above_the_high_watermark_that_an_election_cut_is_no_finding(tree
     result = trees.told()
     assert rows(result, broker=1) == [(1, "truncated", None, TAIL, LOG_END), (1, "appended", None, TAIL, TAIL + 6)]
     assert rows(result, broker=2) == [(2, "appended", None, TAIL, TAIL + 6)]
-    (lost,) = [one for one in result.changes if one.kind is ChangeKind.TRUNCATED]
+    (lost,) = [change for change in result.changes if change.kind is ChangeKind.TRUNCATED]
     assert (lost.replaced_by, lost.leader_epochs, lost.committed_end, lost.records) == (7, (2,), None, 3)
     assert (result.findings, result.notes) == ([], [])
 
@@ -92,7 +94,7 @@ def test_a_tail_cut_without_anything_in_its_place_is_told(trees: Snapshots) -> N
     trees.put(NEW, {1: HEALTHY, 2: cut(HEALTHY, TAIL), 3: HEALTHY})
     result = trees.told()
     assert rows(result, broker=2) == [(2, "truncated", None, TAIL, LOG_END)]
-    assert [one.replaced_by for one in result.changes if one.broker == 2] == [None]
+    assert [change.replaced_by for change in result.changes if change.broker == 2] == [None]
     assert result.findings == []
 
 
@@ -125,7 +127,7 @@ def test_a_partition_that_moved_to_another_broker(trees: Snapshots) -> None:
     result = trees.told()
     moved = [(2, "deleted", "moved_to_other_brokers", 0, LOG_END), (3, "created", "replica_added", 0, LOG_END)]
     assert rows(result) == [(1, "unchanged", None, 0, LOG_END), *moved]
-    (gone,) = [one for one in result.changes if one.kind is ChangeKind.DELETED]
+    (gone,) = [change for change in result.changes if change.kind is ChangeKind.DELETED]
     assert (gone.evidence, gone.committed_end, gone.held_by) == ({"brokers": [3]}, TAIL, (1, 3))
     assert result.findings == []
 
@@ -166,5 +168,5 @@ def test_of_several_snapshots_each_is_compared_with_the_next(trees: Snapshots) -
         trees.put(f"day-{number}", grown(batches=number - 7))
     result = trees.told()
     assert list(result.snapshots) == ["day-8", "day-9", "day-10"]
-    spans = [(one.from_snapshot, one.to_snapshot, one.offset_start) for one in result.changes if one.broker == 1]
+    spans = [(change.from_snapshot, change.to_snapshot, change.offset_start) for change in result.changes if change.broker == 1]
     assert spans == [("day-8", "day-9", LOG_END + 3), ("day-9", "day-10", LOG_END + 6)]

@@ -141,7 +141,7 @@ def test_logs_of_different_topics_are_shown_from_where_they_differ(tmp_path: Pat
 def test_old_formats_have_no_epoch_and_no_sequence() -> None:
     compared = sample("silent-divergence", "ledger")
     records = [held.record for row in compared.rows for held in row.held if held.record is not None]
-    assert {(one.partition_leader_epoch, one.sequence, one.control_record_type) for one in records} == {(-1, -1, None)}
+    assert {(record.partition_leader_epoch, record.sequence, record.control_record_type) for record in records} == {(-1, -1, None)}
 
 
 def test_old_formats_are_compared_by_message(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_the_only_copy_of_the_tail_is_damaged(tmp_path: Path, clean: bool) -> No
     assert costs(planned, 1) == (4, 4)
     assert costs(planned, 2) == ((0, 4) if clean else (4, 4)), "what recovery does not cut stays there, damaged"
     assert planned.plan.at_most_is_bound is False, "no controller's log is here"
-    assert {one.kind for one in planned.findings} == {"BATCH_CRC_MISMATCH"}
+    assert {finding.kind for finding in planned.findings} == {"BATCH_CRC_MISMATCH"}
 
 
 def test_a_damaged_copy_of_what_another_holds_is_that(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_damaged_batch_of_another_history_is_its_own_version(tmp_path: Path) -
     (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
     first = planned.candidate(1)
     assert first is not None
-    assert [(one.start, one.end, one.held_by) for one in first.losses] == [(6, 12, (2,))]
+    assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(6, 12, (2,))]
     assert costs(planned, 1) == (4, 6)
 
 
@@ -123,7 +123,7 @@ def test_damage_at_the_head_of_a_log_hides_what_the_others_hold(tmp_path: Path) 
     assert (costs(planned, 1), costs(planned, 2)) == ((0, 6), (0, 0))
     first = planned.candidate(1)
     assert first is not None
-    assert [(one.start, one.end, one.held_by) for one in first.losses] == [(0, 6, (1, 2))]
+    assert [(loss.start, loss.end, loss.held_by) for loss in first.losses] == [(0, 6, (1, 2))]
 
 
 @pytest.mark.parametrize(("checkpoint", "epoch"), [(None, 0), ("0\n2\n0 0\n1 6\n", 1)])
@@ -156,8 +156,8 @@ def test_a_log_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(LocalSource, "open", refusing)
     (planned,) = make_plans([str(tmp_path)], ScanOptions(), PlanOptions()).planned
-    one = planned.given.replicas[0]
-    assert (one.damaged, one.unread, one.end_is_known) == ((), ((0, 6),), True)
+    replica = planned.given.replicas[0]
+    assert (replica.damaged, replica.unread, replica.end_is_known) == ((), ((0, 6),), True)
     assert Missing("log_not_read", 1) in planned.plan.missing
     assert costs(planned, 2) == (0, 0)
     assert planned.plan.recommended == 2

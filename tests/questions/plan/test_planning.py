@@ -40,7 +40,7 @@ def losses(planned: Planned, broker: int | str) -> list[tuple[int, int, tuple[in
     """(start, end, held by, proven committed) of an election's losses."""
     candidate = planned.candidate(broker)
     assert candidate is not None
-    return [(one.start, one.end, one.held_by, one.committed) for one in candidate.losses]
+    return [(loss.start, loss.end, loss.held_by, loss.committed) for loss in candidate.losses]
 
 
 def brokers(sample: str) -> list[Path]:
@@ -53,17 +53,21 @@ def check_unclean(found: Plans) -> None:
     assert losses(planned, 1) == [(300, 370, (2,), 70)]
     assert losses(planned, 2) == [(300, 345, (1,), 45)]
     assert losses(planned, 3) == [(300, 345, (1,), 45), (300, 370, (2,), 70)]
-    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(1, "clean"), (2, "unclean"), (3, "unclean")]
+    assert [(candidate.broker, candidate.election) for candidate in planned.plan.candidates] == [
+        (1, "clean"),
+        (2, "unclean"),
+        (3, "unclean"),
+    ]
     assert planned.plan.recommended == 2
-    assert not any(one.disagrees for each in planned.plan.candidates for one in each.followers)
+    assert not any(follower_plan.disagrees for each in planned.plan.candidates for follower_plan in each.followers)
     assert planned.plan.missing == ()
-    assert {one.kind for one in planned.findings} == {"UNCLEAN_LOSS"}
+    assert {finding.kind for finding in planned.findings} == {"UNCLEAN_LOSS"}
 
 
 def test_the_sample_of_an_unclean_election() -> None:
-    found = planned_on(brokers("unclean-election"), "audit")
-    check_unclean(found)
-    planned = one_of(found)
+    plans = planned_on(brokers("unclean-election"), "audit")
+    check_unclean(plans)
+    planned = one_of(plans)
     best = planned.recommended
     assert best is not None
     assert planned.amount(best.losses[0]).records == 45
@@ -76,14 +80,14 @@ def test_the_sample_of_a_silent_divergence() -> None:
     assert planned.plan.truncate_by == "high-watermark"
     assert losses(planned, 1) == [(0, 3, (2, 3), 3)]
     assert losses(planned, 2) == losses(planned, 3) == [(0, 3, (1,), 3)]
-    assert {one.at_least for one in planned.plan.candidates} == {0}, "what differs stays where it is, unseen"
+    assert {candidate.at_least for candidate in planned.plan.candidates} == {0}, "what differs stays where it is, unseen"
     assert planned.plan.recommended == 2, "as many records, and one replica to be mended instead of two"
     assert planned.plan.already_lost == ()
 
 
 def test_the_healthy_sample_can_elect_anyone() -> None:
-    found = planned_on(brokers("healthy"))
-    assert (found.planned, found.partitions) == ([], 12)
+    plans = planned_on(brokers("healthy"))
+    assert (plans.planned, plans.partitions) == ([], 12)
     only = planned_on(brokers("healthy"), "__cluster_metadata")
     assert (only.planned, only.partitions) == ([], 0), "controllers elect by Raft"
 
@@ -105,7 +109,10 @@ def test_the_archive_of_high_watermark_truncation(archives: Path) -> None:
     assert losses(planned, 3) == [(0, 3, (1, 2), 3), (3, 10, (1, 2), 7)]
     third = planned.candidate(3)
     assert third is not None
-    assert [(one.broker, one.truncation_offset, one.halts, one.kept) for one in third.followers] == [
+    assert [
+        (follower_plan.broker, follower_plan.truncation_offset, follower_plan.halts, follower_plan.kept)
+        for follower_plan in third.followers
+    ] == [
         (1, 3, True, ((0, 3),)),
         (2, 0, False, ()),
     ]
@@ -152,7 +159,7 @@ def test_a_loss_that_begins_within_a_batch_counts_its_own_records(tmp_path: Path
     planned = one_of(planned_on([tmp_path]))
     candidate = planned.candidate(1)
     assert candidate is not None
-    assert sum(planned.amount(one).records or 0 for one in candidate.losses) == candidate.at_most
+    assert sum(planned.amount(loss).records or 0 for loss in candidate.losses) == candidate.at_most
 
 
 def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
@@ -164,9 +171,9 @@ def test_a_batch_that_lies_in_two_losses_counts_once(tmp_path: Path) -> None:
     candidate = planned.candidate(2)
     assert candidate is not None
     assert len(candidate.losses) > 1
-    assert sum(planned.amount(one).bytes or 0 for one in candidate.losses if one.held_by[0] == 1) > len(whole)
+    assert sum(planned.amount(loss).bytes or 0 for loss in candidate.losses if loss.held_by[0] == 1) > len(whole)
     assert planned.total(candidate.losses).records == candidate.at_most
-    held = [one for one in candidate.losses if one.held_by[0] == 3]
+    held = [loss for loss in candidate.losses if loss.held_by[0] == 3]
     assert planned.total(candidate.losses).bytes == len(whole) + (len(part) if held else 0)
 
 
@@ -238,7 +245,7 @@ def test_copies_of_another_topic_are_left_out(tmp_path: Path) -> None:
         put_replica(tmp_path, broker, batch(0, 3), topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
     put_replica(tmp_path, 3, batch(0, 9), topic_id="AAAAAAAAAAAAAAAAAAAAAg")
     planned = one_of(planned_on([tmp_path]))
-    assert [one.broker for one in planned.plan.candidates] == [1, 2]
+    assert [candidate.broker for candidate in planned.plan.candidates] == [1, 2]
     assert planned.plan.missing[-2:] == (Missing("topic_undecided"), Missing("other_topic", 3))
     assert not planned.plan.matters
 
@@ -265,13 +272,13 @@ def test_the_topic_planned_is_the_one_that_the_controller_knows(tmp_path: Path, 
     for broker in stale:
         put_replica(tmp_path, broker, batch(0, 9), partition="t-0", high_watermark=9, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")
     put_replica(tmp_path, 3, batch(0, 3), partition="t-0", high_watermark=3, topic_id=TOPIC_ID)
-    found = planned_on([tmp_path])
-    planned = one_of(found)
-    assert [(one.broker, one.election) for one in planned.plan.candidates] == [(3, "clean")]
+    plans = planned_on([tmp_path])
+    planned = one_of(plans)
+    assert [(candidate.broker, candidate.election) for candidate in planned.plan.candidates] == [(3, "clean")]
     missing = {one for one in planned.plan.missing if one.kind.endswith("absent") or "topic" in one.kind}
     assert missing == {Missing(kind, broker) for broker in stale for kind in ("copy_absent", "other_topic")}
-    assert found.result is not None
-    (summary,) = (one for one in found.result.partitions if one.topic == "t")
+    assert plans.result is not None
+    (summary,) = (partition for partition in plans.result.partitions if partition.topic == "t")
     assert (summary.high_watermark_at_least, summary.high_watermark_witness) == (3, "replication-offset-checkpoint of broker 3")
 
 
@@ -323,7 +330,7 @@ def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
         (first / "recovery-point-offset-checkpoint").write_bytes(write_offset_checkpoint({("t", 0): 4}))
     (planned,) = make_plans([str(tmp_path)], ScanOptions(live=state == "live"), PlanOptions()).planned
     (replica,) = (one for one in planned.given.replicas if one.broker == 1)
-    assert [(one.leader_epoch, one.start_offset) for one in replica.brokers_epochs] == known
+    assert [(entry.leader_epoch, entry.start_offset) for entry in replica.brokers_epochs] == known
     assert (replica.checkpoint, planned.plan.truncate_by) == (None, "epochs")
     leads = planned.candidate(1)
     assert leads is not None
@@ -334,13 +341,13 @@ def test_a_checkpoint_that_is_not_there_is_loaded_as_an_empty_one(
 def test_brokers_that_will_not_come_back(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, legacy_entry(0))
     put_replica(tmp_path, 2, legacy_entry(0) + legacy_entry(1))
-    asked = PlanOptions(dead=frozenset({"2"}))
-    planned = one_of(planned_on([tmp_path], asked=asked))
-    assert [one.broker for one in planned.plan.candidates] == [1]
+    plan_options = PlanOptions(dead=frozenset({"2"}))
+    planned = one_of(planned_on([tmp_path], asked=plan_options))
+    assert [candidate.broker for candidate in planned.plan.candidates] == [1]
     assert losses(planned, 1) == [(1, 2, (2,), 0)]
     assert planned.plan.candidates[0].losses[0].kept_by == ()
     with pytest.raises(UsageError, match="no copy here is of broker 7, and no controller's log here gives it a replica") as caught:
-        planned_on([tmp_path], asked=replace(asked, dead=frozenset({"7"})))
+        planned_on([tmp_path], asked=replace(plan_options, dead=frozenset({"7"})))
     assert caught.value.hint == "brokers known here: 1, 2"
 
 
@@ -360,7 +367,7 @@ def test_a_dead_broker_is_known_by_its_id_as_by_the_name_of_its_copy() -> None:
     first, *others = brokers("unclean-election")
     for name in ("rack-1", "1"):
         planned = one_of(planned_on_named({"rack-1": first}, others, PlanOptions(dead=frozenset({name}))))
-        assert [one.is_live for one in planned.given.replicas] == [True, True, False]
+        assert [replica.is_live for replica in planned.given.replicas] == [True, True, False]
         assert losses(planned, 2) == [(300, 345, ("rack-1",), 45)]
         best = planned.recommended
         assert best is not None
@@ -373,6 +380,6 @@ def test_a_torn_tail_is_dropped_before_anyone_leads(tmp_path: Path) -> None:
     put_replica(tmp_path, 1, log[:-5])
     put_replica(tmp_path, 2, log)
     planned = one_of(planned_on([tmp_path]))
-    assert [one.log_end_offset for one in planned.given.replicas] == [3, 6]
+    assert [replica.log_end_offset for replica in planned.given.replicas] == [3, 6]
     assert losses(planned, 1) == [(3, 6, (2,), 0)]
     assert planned.plan.recommended == 2

@@ -23,7 +23,9 @@ def partition(topic: str, control: PlanControl | None, *ends: int) -> PlanPartit
 
 def wish(given: PlanPartition) -> Wish | None:
     plan = plan_partition(given)
-    return wish_of(given, plan, steps(given, plan, next(one for one in plan.candidates if one.broker == plan.recommended)))
+    return wish_of(
+        given, plan, steps(given, plan, next(candidate for candidate in plan.candidates if candidate.broker == plan.recommended))
+    )
 
 
 def ordered(*partitions: PlanPartition) -> StartOrder | None:
@@ -70,19 +72,19 @@ def test_without_a_controllers_log_anyone_who_starts_first_may_lead() -> None:
     order = ordered(partition("t", None, 5, 8, 5), partition("u", None, 8, 5, 5), partition("v", None, 5, 80, 5))
     assert order is not None
     assert order.brokers[0] == 2
-    assert [(one.wish.topic, one.leader, one.more) for one in order.against] == [("u", 2, (3, 3))]
+    assert [(against.wish.topic, against.leader, against.more) for against in order.against] == [("u", 2, (3, 3))]
 
 
 def test_where_unclean_elections_are_on_so_it_is_with_a_controllers_log() -> None:
-    told = PlanControl(-1, 2, 0, (2,), (), (1, 2, 3), unclean_enabled=True)
-    found = wish(partition("t", told, 5, 8, 5))
+    control = PlanControl(-1, 2, 0, (2,), (), (1, 2, 3), unclean_enabled=True)
+    found = wish(partition("t", control, 5, 8, 5))
     assert found is not None
     assert found.leader_under({1: 0, 2: 1, 3: 2}) == 1
 
 
 def cost(wishes: list[Wish], order: tuple[Broker, ...]) -> tuple[int, int]:
     places = {broker: place for place, broker in enumerate(order)}
-    costs = [one.cost_under(one.leader_under(places)) for one in wishes]
+    costs = [wishe.cost_under(wishe.leader_under(places)) for wishe in wishes]
     return sum(committed for committed, _ in costs), sum(lost for _, lost in costs)
 
 
@@ -100,10 +102,10 @@ def test_no_order_loses_less_and_what_it_is_against_is_the_difference(
     assert (order is None) is (not wishes)
     if order is None:
         return
-    costs = {each: cost(wishes, each) for each in permutations((1, 2, 3))}
+    costs = {permutation: cost(wishes, permutation) for permutation in permutations((1, 2, 3))}
     assert costs[tuple(int(broker) for broker in order.brokers)] == min(costs.values())
-    wanted = [one.cost_under(one.leader) for one in wishes]
-    more = [one.more for one in order.against]
+    wanted = [wishe.cost_under(wishe.leader) for wishe in wishes]
+    more = [against.more for against in order.against]
     for at in (0, 1):
         assert sum(each[at] for each in wanted) + sum(each[at] for each in more) >= min(costs.values())[at]
 
@@ -124,7 +126,7 @@ def test_ten_thousand_partitions_are_ordered_by_their_kinds() -> None:
         wishes.append(Wish(f"t{n}", 0, n % 5 + 1, (n % 5 + 1, (n + 1) % 5 + 1), costs))
     order = start_order(wishes, [1, 2, 3, 4, 5])
     assert order is not None
-    assert {one.wish.leader for one in order.against} == {order.brokers[-1]}
+    assert {against.wish.leader for against in order.against} == {order.brokers[-1]}
 
 
 @given(st.integers(7, 40), st.randoms(use_true_random=False))

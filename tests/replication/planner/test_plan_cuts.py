@@ -72,5 +72,5 @@ def test_what_is_below_the_leaders_local_log_start_is_not_deleted_where_segments
     for tiered, deleted in ((False, (10, 5)), (True, (0, 0))):
         plan = plan_partition(partition(leader, follower, short, control=replace(CONTROL, tiered=tiered)))
         done = by_broker(plan)[1].followers
-        assert tuple(one.below_leaders_start for one in done) == deleted
-        assert [(one.truncation_offset, one.begins_anew) for one in done] == [(20, False), (10, True)]
+        assert tuple(follower_plan.below_leaders_start for follower_plan in done) == deleted
+        assert [(follower_plan.truncation_offset, follower_plan.begins_anew) for follower_plan in done] == [(20, False), (10, True)]

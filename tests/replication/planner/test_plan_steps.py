@@ -33,7 +33,7 @@ def way(
 
 def to(partition: PlanPartition, broker: int | str) -> Steps:
     plan = plan_partition(partition)
-    return steps(partition, plan, next(one for one in plan.candidates if one.broker == broker))
+    return steps(partition, plan, next(candidate for candidate in plan.candidates if candidate.broker == broker))
 
 
 def lagging(control: PlanControl | None, ends: tuple[int, ...] = (200, 600, 600)) -> PlanPartition:
@@ -56,7 +56,7 @@ def test_members_of_the_isr_that_come_first_stay_down() -> None:
 def test_a_leader_that_was_not_stopped_cleanly_has_to_be_elected_again() -> None:
     """The controller fences it before it can register again: whoever of the ISR is alive by then leads."""
     partition = lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2)))
-    crashed = replace(partition, replicas=[replace(one, crashed=True) for one in partition.replicas])
+    crashed = replace(partition, replicas=[replace(replica, crashed=True) for replica in partition.replicas])
     assert to(crashed, 3) == way(3, (), (1, 2), (), (3, 1, 2))
     assert to(crashed, 1).keep_stopped == (3, 2)
     assert plan_partition(crashed).recommended == 3
@@ -70,7 +70,7 @@ def test_a_member_of_the_elr_waits_for_the_whole_isr() -> None:
 def test_the_last_known_leader_need_not_be_forced() -> None:
     control = PlanControl(-1, 3, 0, (), (3,), (1, 2, 3), unclean_enabled=False)
     partition = lagging(control)
-    crashed = replace(partition, replicas=[replace(one, crashed=True) for one in partition.replicas])
+    crashed = replace(partition, replicas=[replace(replica, crashed=True) for replica in partition.replicas])
     assert not to(crashed, 3).unclean
     assert to(crashed, 2).unclean
     assert to(crashed, 2).keep_stopped == (1, 3)
@@ -109,16 +109,16 @@ def test_a_replica_without_a_copy_is_asked_for() -> None:
 
 def test_the_dead_are_not_started() -> None:
     partition = lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2)))
-    one, two, three = partition.replicas
-    told = to(replace(partition, replicas=[one, two, replace(three, is_live=False)]), 2)
+    replica, two, three = partition.replicas
+    told = to(replace(partition, replicas=[replica, two, replace(three, is_live=False)]), 2)
     assert told.start_order == (2, 1)
     assert told.keep_stopped == (1,)
 
 
 def test_who_would_not_start_is_named_and_not_in_the_order() -> None:
     given_partition = lagging(PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2)))
-    one, two, three = given_partition.replicas
-    told = to(replace(given_partition, replicas=(replace(one, starts=False), two, three)), 3)
+    replica, two, three = given_partition.replicas
+    told = to(replace(given_partition, replicas=(replace(replica, starts=False), two, three)), 3)
     assert (told.start_order, told.do_not_start) == ((3, 2), (1,))
 
 
@@ -134,11 +134,11 @@ def test_whoever_would_keep_other_or_damaged_records_is_set_aside() -> None:
     alike = lagging(control, (8, 8))
     assert to(alike, 1).set_aside == ()
     assert to(replace(alike, differing={(0, 1): ((5, 8),)}), 1).set_aside == (2,), "epochs that are equal cut nothing"
-    one, two = alike.replicas
-    rotten = replace(alike, replicas=(one, replace(two, damaged=((2, 4),))))
+    replica, two = alike.replicas
+    rotten = replace(alike, replicas=(replica, replace(two, damaged=((2, 4),))))
     assert to(rotten, 1).set_aside == (2,), "else it keeps its damaged batch"
     assert to(rotten, 2).set_aside == (), "what the leader has damaged only, broker 1 has whole"
-    gone = replace(alike, replicas=(one, replace(two, damaged=((2, 4),), starts=False)))
+    gone = replace(alike, replicas=(replica, replace(two, damaged=((2, 4),), starts=False)))
     assert to(gone, 1).set_aside == (), "it does not start"
 
 
@@ -150,37 +150,37 @@ def test_where_nothing_can_be_lost_any_order_will_do() -> None:
     assert to(alike, 2) == way(2, (), (), (), (2, 3, 1), any_order=True), "nobody is forced where it makes no difference"
     assert not to(replace(alike, control=replace(control, assignment=(3, 1, 2, 4))), 3).any_order, "broker 4 may hold more"
     assert not to(lagging(control), 3).any_order
-    one, two, three = alike.replicas
-    assert not to(replace(alike, replicas=(replace(one, starts=False), two, three)), 3).any_order, "nobody planned what it does"
+    replica, two, three = alike.replicas
+    assert not to(replace(alike, replicas=(replace(replica, starts=False), two, three)), 3).any_order, "nobody planned what it does"
     assert not to(
-        replace(alike, replicas=(one, two, replace(three, is_live=False)), control=replace(control, isr=(3,))), 1
+        replace(alike, replicas=(replica, two, replace(three, is_live=False)), control=replace(control, isr=(3,))), 1
     ).any_order
 
 
 def test_without_a_controllers_log_any_order_does_where_all_are_alike() -> None:
     alike = lagging(None, (8, 8, 8))
     assert to(alike, 2) == way(2, (), (), (), (2, 1, 3), any_order=True)
-    one, two, three = alike.replicas
-    told = to(replace(alike, replicas=(one, two, replace(three, is_live=False))), 1)
+    replica, two, three = alike.replicas
+    told = to(replace(alike, replicas=(replica, two, replace(three, is_live=False))), 1)
     assert (told.any_order, told.unclean) == (False, True), "broker 3 may have been the only one in the ISR"
-    assert not to(replace(alike, replicas=(one, two, replace(three, unread=((2, 4),)))), 1).any_order
+    assert not to(replace(alike, replicas=(replica, two, replace(three, unread=((2, 4),)))), 1).any_order
 
 
 def test_a_hole_that_the_leader_does_not_have_is_set_aside() -> None:
     """A follower fetches from its log end on."""
     control = PlanControl(1, 1, 0, (1, 2), (), (1, 2))
     alike = lagging(control, (8, 8))
-    one, two = alike.replicas
+    replica, two = alike.replicas
     holed = replace(two, held=((0, 2), (4, 8)))
-    assert to(replace(alike, replicas=(one, holed)), 1).set_aside == (2,)
-    assert to(replace(alike, replicas=(one, replace(two, held=((2, 8),)))), 1).set_aside == (2,), "at the start of its log"
-    assert to(replace(alike, replicas=(one, replace(two, log_start_offset=2, held=((2, 8),)))), 1).set_aside == ()
-    assert to(replace(alike, replicas=(one, holed), compacted=True), 1).set_aside == ()
-    assert to(replace(alike, replicas=(one, replace(holed, unread=((2, 4),)))), 1).set_aside == (), "it may be there"
-    assert to(replace(alike, replicas=(replace(one, held=((0, 2), (4, 8))), holed)), 1).set_aside == ()
-    assert to(replace(alike, replicas=(replace(one, damaged=((2, 4),)), holed)), 1).set_aside == (), "the leader has it damaged"
+    assert to(replace(alike, replicas=(replica, holed)), 1).set_aside == (2,)
+    assert to(replace(alike, replicas=(replica, replace(two, held=((2, 8),)))), 1).set_aside == (2,), "at the start of its log"
+    assert to(replace(alike, replicas=(replica, replace(two, log_start_offset=2, held=((2, 8),)))), 1).set_aside == ()
+    assert to(replace(alike, replicas=(replica, holed), compacted=True), 1).set_aside == ()
+    assert to(replace(alike, replicas=(replica, replace(holed, unread=((2, 4),)))), 1).set_aside == (), "it may be there"
+    assert to(replace(alike, replicas=(replace(replica, held=((0, 2), (4, 8))), holed)), 1).set_aside == ()
+    assert to(replace(alike, replicas=(replace(replica, damaged=((2, 4),)), holed)), 1).set_aside == (), "the leader has it damaged"
     short = replace(holed, log_end_offset=6, held=((0, 2), (4, 6)))
-    assert to(replace(alike, replicas=(one, short)), 1).set_aside == (2,)
+    assert to(replace(alike, replicas=(replica, short)), 1).set_aside == (2,)
 
 
 def test_of_two_copies_of_one_broker_one_is_started() -> None:
@@ -190,7 +190,7 @@ def test_of_two_copies_of_one_broker_one_is_started() -> None:
     partition = PlanPartition("clicks", 0, twins, {}, control, nodes={"new": 2, "old": 2})
     assert to(partition, 3).start_order == (3, 1, "new")
     assert to(partition, "old").start_order == ("old", 1, 3)
-    assert [one for one in plan_partition(partition).missing if one.kind == "same_broker"] == [
+    assert [missing for missing in plan_partition(partition).missing if missing.kind == "same_broker"] == [
         Missing("same_broker", "new"),
         Missing("same_broker", "old"),
     ]
@@ -198,7 +198,7 @@ def test_of_two_copies_of_one_broker_one_is_started() -> None:
 
 def test_an_unnamed_copy_is_no_further_replica() -> None:
     control = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
-    replicas = [replace(one, broker="copy-2") if one.broker == 2 else one for one in lagging(control).replicas]
+    replicas = [replace(replica, broker="copy-2") if replica.broker == 2 else replica for replica in lagging(control).replicas]
     partition = replace(lagging(control), replicas=replicas)
     assert plan_partition(partition).missing == (Missing("copy_unnamed", "copy-2"),), "it may be broker 2's"
     assert to(partition, 1).plan_again_with == ()
@@ -214,7 +214,7 @@ def test_an_unnamed_copy_is_no_further_replica() -> None:
 
 def test_brokers_that_were_given_names_are_known_by_their_ids() -> None:
     control = PlanControl(3, 3, 0, (3, 1, 2), (), (3, 1, 2))
-    replicas = [replace(one, broker=f"rack-{one.broker}") for one in lagging(control).replicas]
+    replicas = [replace(replica, broker=f"rack-{replica.broker}") for replica in lagging(control).replicas]
     named = PlanPartition("clicks", 0, replicas, {}, control, nodes={"rack-1": 1, "rack-2": 2, "rack-3": 3})
     assert to(named, "rack-2").keep_stopped == ("rack-3", "rack-1")
 
@@ -240,7 +240,7 @@ def test_whoever_else_is_alive_the_candidate_is_elected(
 ) -> None:
     """By the controller's own rule: with those down that have to be, nobody else can come first, nor while who crashed is away."""
     partition = lagging(control, (200, 600, 600, 600))
-    replicas = [replace(one, crashed=crashed and one.broker == broker) for one in partition.replicas]
+    replicas = [replace(replica, crashed=crashed and replica.broker == broker) for replica in partition.replicas]
     told = to(replace(partition, replicas=replicas), broker)
     others = frozenset(running - set(told.keep_stopped) - {broker})
     alive = others | {broker}

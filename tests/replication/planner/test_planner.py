@@ -37,12 +37,12 @@ LEDGER = partition(
 )
 
 
-def ranges_of(one: Candidate) -> list[tuple[int, int, tuple[int | str, ...]]]:
-    return [(each.start, each.end, each.held_by) for each in one.losses]
+def ranges_of(candidate: Candidate) -> list[tuple[int, int, tuple[int | str, ...]]]:
+    return [(loss.start, loss.end, loss.held_by) for loss in candidate.losses]
 
 
-def cuts(one: Candidate) -> dict[int | str, int | None]:
-    return {each.broker: each.truncation_offset for each in one.followers}
+def cuts(candidate: Candidate) -> dict[int | str, int | None]:
+    return {follower_plan.broker: follower_plan.truncation_offset for follower_plan in candidate.followers}
 
 
 def test_an_unclean_election_costs_what_the_other_side_wrote() -> None:
@@ -53,7 +53,7 @@ def test_an_unclean_election_costs_what_the_other_side_wrote() -> None:
     assert ranges_of(found[2]) == [(300, 345, (1,))]
     assert ranges_of(found[3]) == [(300, 345, (1,)), (300, 370, (2,))]
     assert [cuts(found[broker]) for broker in (1, 2, 3)] == [{2: 300, 3: 300}, {1: 300, 3: 300}, {1: 300, 2: 300}]
-    assert {broker: (one.at_least, one.at_most, one.election) for broker, one in found.items()} == {
+    assert {broker: (candidate.at_least, candidate.at_most, candidate.election) for broker, candidate in found.items()} == {
         1: (70, 70, "leads"),
         2: (45, 45, "unclean"),
         3: (115, 115, "unclean"),
@@ -109,7 +109,7 @@ def test_a_lagging_follower_costs_its_lag() -> None:
 
 def test_equal_replicas_lose_nothing() -> None:
     plan = plan_partition(partition(*(replica(broker, 10, (0, 0), (3, 4), hw=10) for broker in (1, 2, 3)), control=CONTROL))
-    assert [one.losses for one in plan.candidates] == [(), (), ()]
+    assert [candidate.losses for candidate in plan.candidates] == [(), (), ()]
     assert not plan.matters
     assert plan.recommended == 1
 
@@ -123,7 +123,7 @@ def test_checkpoint_and_batches_that_cut_differently_are_told() -> None:
     assert follower.disagrees
     assert plan.matters
     cleaned = plan_partition(replace(partition(stale, leader), compacted=True))
-    assert not any(one.disagrees for each in cleaned.candidates for one in each.followers)
+    assert not any(follower_plan.disagrees for candidate in cleaned.candidates for follower_plan in candidate.followers)
 
 
 def test_epochs_that_cannot_see_a_difference_leave_it_for_good() -> None:
@@ -131,20 +131,22 @@ def test_epochs_that_cannot_see_a_difference_leave_it_for_good() -> None:
     plan = plan_partition(
         partition(replica(1, 8, (0, 0), hw=8), replica(2, 8, (0, 0), hw=8), differing={(0, 1): ((5, 8),)}, control=CONTROL)
     )
-    one = by_broker(plan)[1]
-    assert one.losses == (Loss(5, 8, (2,), (2,), 8, Witness(8, "high_watermark", 2)),)
-    assert (one.committed, one.at_least) == (3, 0)
+    candidate = by_broker(plan)[1]
+    assert candidate.losses == (Loss(5, 8, (2,), (2,), 8, Witness(8, "high_watermark", 2)),)
+    assert (candidate.committed, candidate.at_least) == (3, 0)
 
 
 def test_holes_and_what_recovery_drops() -> None:
     """Broker 1 has a hole at [4, 6) and loses [8, 10) when it starts; broker 2 holds all."""
     torn = replace(replica(1, 8, (0, 0), hw=10), held=((0, 4), (6, 10)))
     plan = plan_partition(partition(torn, replica(2, 9, (0, 0)), control=CONTROL))
-    one, other = plan.candidates
-    assert one.own_cut == 2
-    assert ranges_of(one) == [(4, 6, (2,)), (8, 9, (1, 2)), (9, 10, (1,))]
-    assert [each.committed for each in one.losses] == [2, 1, 1], "the watermark of a log with a hole speaks for the hole as well"
-    assert one.losses[0].kept_by == (2,)
+    candidate, other = plan.candidates
+    assert candidate.own_cut == 2
+    assert ranges_of(candidate) == [(4, 6, (2,)), (8, 9, (1, 2)), (9, 10, (1,))]
+    assert [loss.committed for loss in candidate.losses] == [2, 1, 1], (
+        "the watermark of a log with a hole speaks for the hole as well"
+    )
+    assert candidate.losses[0].kept_by == (2,)
     assert ranges_of(other) == [(9, 10, (1,))]
     assert other.losses[0].kept_by == ()
     assert plan.recommended == 2
@@ -155,8 +157,8 @@ def test_a_log_with_a_hole_speaks_only_for_records_of_its_own_epochs(theirs: tup
     """Epoch 2 of broker 3 begins in its hole at [4, 6); [4, 6) of broker 2 is another history if it is of epoch 1."""
     holed = replace(replica(3, 10, (1, 0), (2, 4), hw=10), held=((0, 4), (6, 10)))
     plan = plan_partition(partition(replica(1, 4, (1, 0)), replica(2, 6, *theirs), holed, control=CONTROL), "epochs")
-    one = by_broker(plan)[1]
-    assert {(each.start, each.end, each.committed) for each in one.losses if each.held_by == (2,)} == {(4, 6, proven)}
+    candidate = by_broker(plan)[1]
+    assert {(loss.start, loss.end, loss.committed) for loss in candidate.losses if loss.held_by == (2,)} == {(4, 6, proven)}
 
 
 @pytest.mark.parametrize(("start", "proven"), [(3, 2), (4, 0), (6, 0)])
@@ -165,7 +167,7 @@ def test_a_log_with_a_hole_that_begins_no_earlier_speaks_for_nothing_before_its_
     held = ((3, 4), (6, 8), (9, 10)) if start == 3 else ((6, 8), (9, 10))
     holed = replace(replica(3, 10, hw=10, start=start), held=held)
     plan = plan_partition(partition(replica(1, 4, (1, 0)), replica(2, 8, (1, 0)), holed, control=CONTROL), "epochs")
-    assert [each.committed for each in by_broker(plan)[1].losses if (each.start, each.end) == (4, 6)] == [proven]
+    assert [loss.committed for loss in by_broker(plan)[1].losses if (loss.start, loss.end) == (4, 6)] == [proven]
 
 
 def test_damaged_batches_are_held_and_at_risk() -> None:
@@ -176,7 +178,7 @@ def test_damaged_batches_are_held_and_at_risk() -> None:
     found = by_broker(plan)
     assert ranges_of(found[1]) == [(300, 370, (2,))]
     assert (found[1].at_least, found[1].at_most) == (70, 70)
-    assert [(each.start, each.end, each.kept_by) for each in found[2].losses] == [(300, 345, ()), (300, 370, (2,))]
+    assert [(loss.start, loss.end, loss.kept_by) for loss in found[2].losses] == [(300, 345, ()), (300, 370, (2,))]
     assert (found[2].committed, found[2].at_least, found[2].at_most, found[2].own_cut) == (115, 45, 115, 0)
     cut = by_broker(plan_partition(replace(AUDIT, replicas=(one, replace(rotten, log_end_offset=300), three))))[2]
     assert (cut.at_least, cut.at_most, cut.own_cut) == (115, 115, 70), "recovery drops it"
@@ -187,8 +189,8 @@ def test_damaged_batches_are_held_and_at_risk() -> None:
 def test_a_damaged_leader_loses_what_others_hold_whole() -> None:
     rotten = replace(replica(1, 10, (0, 0), hw=10), held=((0, 4), (6, 10)), damaged=((4, 6),))
     plan = plan_partition(partition(rotten, replica(2, 10, (0, 0), hw=10), control=CONTROL))
-    one, other = plan.candidates
-    assert one.losses == (Loss(4, 6, (1, 2), (1, 2), 6, Witness(10, "high_watermark", 1)),)
+    candidate, other = plan.candidates
+    assert candidate.losses == (Loss(4, 6, (1, 2), (1, 2), 6, Witness(10, "high_watermark", 1)),)
     assert not other.losses
     assert plan.recommended == 2
 
@@ -223,15 +225,15 @@ def test_what_decides_between_those_that_lose_alike_is_told() -> None:
 
 def test_a_log_start_is_no_loss() -> None:
     plan = plan_partition(partition(replica(1, 10, (0, 0)), replica(2, 10, (0, 6), start=6), control=CONTROL))
-    one = by_broker(plan)[2]
-    assert not one.losses
-    assert one.followers[0].below_leaders_start == 6
+    candidate = by_broker(plan)[2]
+    assert not candidate.losses
+    assert candidate.followers[0].below_leaders_start == 6
 
 
 def test_who_cannot_lead() -> None:
     one, two, three = AUDIT.replicas
     dead = plan_partition(replace(AUDIT, replicas=(one, replace(two, is_live=False), three)))
-    assert [each.broker for each in dead.candidates] == [1, 3]
+    assert [candidate.broker for candidate in dead.candidates] == [1, 3]
     (loss,) = dead.candidates[0].losses
     assert (loss.start, loss.end, loss.kept_by) == (300, 370, ()), "what only the dead hold is lost"
     assert dead.candidates[0].at_least == 70
@@ -239,7 +241,7 @@ def test_who_cannot_lead() -> None:
     assert refused.candidates[0].losses[0].kept_by == (2,), "a directory nobody starts on is not cut"
     assert Missing("not_live", 2) in dead.missing
     broken = plan_partition(replace(AUDIT, replicas=(replace(one, starts=False), two, three)))
-    assert [each.broker for each in broken.candidates] == [2, 3]
+    assert [candidate.broker for candidate in broken.candidates] == [2, 3]
     assert Missing("does_not_start", 1) in broken.missing
     nobody = plan_partition(replace(AUDIT, replicas=(replace(one, starts=False),)))
     assert (nobody.candidates, nobody.recommended) == ((), None)
@@ -264,7 +266,7 @@ def test_missing_witnesses_widen_the_bounds() -> None:
     named = replace(AUDIT, replicas=tuple(replace(each, broker=f"b{each.broker}") for each in AUDIT.replicas))
     called = plan_partition(replace(named, nodes={"b1": 1, "b2": 2, "b3": 3}))
     assert called.missing == ()
-    assert [each.election for each in called.candidates] == ["leads", "unclean", "unclean"]
+    assert [candidate.election for candidate in called.candidates] == ["leads", "unclean", "unclean"]
 
 
 def test_a_witness_speaks_for_its_own_log_only() -> None:
@@ -345,7 +347,7 @@ def test_the_last_known_leader_is_preferred_to_who_must_be_forced() -> None:
     control = replace(LEADERLESS, elr=(2,))
     alike = [replace(replica(broker, 10, (0, 0), hw=10), crashed=True) for broker in (1, 2, 3)]
     plan = plan_partition(partition(*alike, control=control))
-    assert [one.election for one in plan.candidates] == ["unclean", "last-known-leader", "unclean"]
+    assert [candidate.election for candidate in plan.candidates] == ["unclean", "last-known-leader", "unclean"]
     assert plan.recommended == 2
 
 

@@ -77,14 +77,14 @@ def differing(left: Log, right: Log) -> Ranges:
     return normalised((offset, offset + 1) for offset in ours.keys() & theirs.keys() if ours[offset] != theirs[offset])
 
 
-def _file(one: Log) -> tuple[EpochEntry, ...] | None:
-    return one.entries() if one.has_checkpoint else None
+def _file(log: Log) -> tuple[EpochEntry, ...] | None:
+    return log.entries() if log.has_checkpoint else None
 
 
 def partition(given_logs: list[Log], *, checkpoints: bool) -> PlanPartition:
     replicas = [
-        PlanReplica(broker, one.start, one.end, one.high_watermark, one.entries(), _file(one) if checkpoints else None)
-        for broker, one in enumerate(given_logs)
+        PlanReplica(broker, log.start, log.end, log.high_watermark, log.entries(), _file(log) if checkpoints else None)
+        for broker, log in enumerate(given_logs)
     ]
     pairs = combinations(range(len(given_logs)), 2)
     found = {(i, j): differing(given_logs[i], given_logs[j]) for i, j in pairs}
@@ -118,8 +118,8 @@ def cut_by_epochs(follower: Log, leader: Log, new_epoch: int) -> int:
     return min(end, leader.end)
 
 
-def ids(one: Loss, held: dict[int, Record], start: int, end: int) -> Iterator[tuple[int, Record]]:
-    yield from ((offset, held[offset]) for offset in range(max(one.start, start), min(one.end, end)))
+def ids(loss: Loss, held: dict[int, Record], start: int, end: int) -> Iterator[tuple[int, Record]]:
+    yield from ((offset, held[offset]) for offset in range(max(loss.start, start), min(loss.end, end)))
 
 
 def check(given_logs: list[Log], plan: Plan, cuts: dict[tuple[int, int], int]) -> None:
@@ -150,11 +150,11 @@ def check(given_logs: list[Log], plan: Plan, cuts: dict[tuple[int, int], int]) -
         assert candidate.committed == len(everything & committed)
         assert candidate.at_least == len((everything & committed) - surviving)
         seen: set[tuple[int, Record]] = set()
-        for one in candidate.losses:
-            for broker in one.held_by:
+        for loss in candidate.losses:
+            for broker in loss.held_by:
                 assert isinstance(broker, int)
-                told = set(ids(one, given_logs[broker].held(), one.start, one.end))
-                assert broker == one.held_by[0] or told <= seen
+                told = set(ids(loss, given_logs[broker].held(), loss.start, loss.end))
+                assert broker == loss.held_by[0] or told <= seen
                 seen |= told
         assert seen == everything
 
@@ -164,20 +164,20 @@ def check(given_logs: list[Log], plan: Plan, cuts: dict[tuple[int, int], int]) -
 def test_epoch_truncation_is_what_a_replay_does(made: list[Log]) -> None:
     """A checkpoint that is not there is loaded as an empty one."""
     given_partition = partition(made, checkpoints=True)
-    new_epoch = max((epoch for one in made for epoch, _ in one.records), default=0) + 1
+    new_epoch = max((epoch for log in made for epoch, _ in log.records), default=0) + 1
     cuts = {(i, j): cut_by_epochs(made[i], made[j], new_epoch) for i in range(3) for j in range(3) if i != j}
     plan = plan_partition(given_partition, "epochs")
     check(made, plan, cuts)
-    best = next((one for one in plan.candidates if one.broker == plan.recommended), None)
+    best = next((candidate for candidate in plan.candidates if candidate.broker == plan.recommended), None)
     assert best is not None
-    assert best.committed == min(one.committed for one in plan.candidates)
+    assert best.committed == min(candidate.committed for candidate in plan.candidates)
 
 
 @pytest.mark.properties
 @given(logs(epochs=False))
 def test_high_watermark_truncation_is_what_a_replay_does(made: list[Log]) -> None:
     plan = plan_partition(partition(made, checkpoints=False))
-    assert plan.truncate_by == ("high-watermark" if any(one.records for one in made) else "epochs")
+    assert plan.truncate_by == ("high-watermark" if any(log.records for log in made) else "epochs")
     plan = plan_partition(partition(made, checkpoints=False), "high-watermark")
     cuts = {(i, j): min(made[i].end, made[i].high_watermark, made[j].end) for i in range(3) for j in range(3) if i != j}
     check(made, plan, cuts)
@@ -185,8 +185,8 @@ def test_high_watermark_truncation_is_what_a_replay_does(made: list[Log]) -> Non
         assert isinstance(candidate.broker, int)
         for follower in candidate.followers:
             assert isinstance(follower.broker, int)
-            one, leader = made[follower.broker], made[candidate.broker]
-            assert follower.halts is (min(one.high_watermark, one.end) > leader.end)
+            log, leader = made[follower.broker], made[candidate.broker]
+            assert follower.halts is (min(log.high_watermark, log.end) > leader.end)
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=5)
@@ -220,7 +220,7 @@ def rubble(draw: st.DrawFn) -> PlanPartition:
             draw(st.integers(0, 30)),
             draw(st.integers(0, 40)),
             draw(st.none() | st.integers(-3, 60)),
-            tuple(sorted({one.leader_epoch: one for one in draw(ENTRIES)}.values())),
+            tuple(sorted({entry.leader_epoch: entry for entry in draw(ENTRIES)}.values())),
             draw(st.none() | ENTRIES.map(tuple)),
             draw(st.none() | RANGES.map(normalised)),
             tuple(draw(st.lists(st.builds(Witness, st.integers(-1, 50), st.just("group_offset"), st.just(name)), max_size=2))),
@@ -244,21 +244,23 @@ def rubble(draw: st.DrawFn) -> PlanPartition:
 @given(rubble(), st.sampled_from([None, "epochs", "high-watermark"]))
 def test_any_values_get_a_plan(given_partition: PlanPartition, rule: TruncateBy | None) -> None:
     plan = plan_partition(given_partition, rule)
-    assert {one.broker for one in plan.candidates} == {one.broker for one in given_partition.replicas if one.is_live and one.starts}
-    for one in plan.candidates:
-        assert 0 <= one.at_least <= one.committed <= one.at_most
-        for loss in one.losses:
+    assert {candidate.broker for candidate in plan.candidates} == {
+        replica.broker for replica in given_partition.replicas if replica.is_live and replica.starts
+    }
+    for candidate in plan.candidates:
+        assert 0 <= candidate.at_least <= candidate.committed <= candidate.at_most
+        for loss in candidate.losses:
             assert loss.start < loss.end
             assert loss.start <= loss.committed_end <= loss.end
             assert set(loss.kept_by) <= set(loss.held_by)
             assert (loss.witness is None) == (loss.committed == 0)
-        for follower in one.followers:
+        for follower in candidate.followers:
             assert counted(follower.kept) <= counted(follower.lost)
             assert (
                 follower.truncation_offset is None or follower.begins_anew or follower.truncation_offset <= follower.log_end_offset
             )
-        told = steps(given_partition, plan, one)
-        assert told.start_order[0] == told.leader == one.broker
+        told = steps(given_partition, plan, candidate)
+        assert told.start_order[0] == told.leader == candidate.broker
         assert told.leader not in told.keep_stopped
         live = {each.broker for each in given_partition.replicas if each.is_live}
-        assert {broker for loss in one.losses for broker in loss.held_by} & live == set(told.copy_first)
+        assert {broker for loss in candidate.losses for broker in loss.held_by} & live == set(told.copy_first)

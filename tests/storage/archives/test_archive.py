@@ -183,10 +183,10 @@ def test_nothing_heavy_is_loaded_for_plain_archives(packed: Callable[[str], Path
 
 
 def test_archives_of_real_brokers_read_as_tarfile_reads_them(archives: Path) -> None:
-    found = sorted(archives.glob("*.tar.xz"))
-    assert found
+    paths = sorted(archives.glob("*.tar.xz"))
+    assert paths
     logs = 0
-    for archive in found:
+    for archive in paths:
         source = open_source(str(archive))
         assert (source.problems, source.rejected) == ([], [])
         entries = {entry.path: entry for entry in walk(source)}

@@ -76,12 +76,12 @@ def test_a_target_within_what_was_given_is_read(given: Path, target: str, found:
     (given / "other").mkdir()
     (given / "other" / "nest").symlink_to(given)
     (given / "one" / "link").symlink_to(target.format(disks=given))
-    one, _ = opened(given / "one", given / "two")
-    assert content(one, "link") == INSIDE + found
-    entry, behind = one.stat("link"), os.stat(given / found.decode() / "t-0" / "log")
+    source, _ = opened(given / "one", given / "two")
+    assert content(source, "link") == INSIDE + found
+    entry, behind = source.stat("link"), os.stat(given / found.decode() / "t-0" / "log")
     assert (entry.kind, entry.size_in_bytes, entry.identity) == (EntryKind.FILE, len(INSIDE) + 3, (behind.st_dev, behind.st_ino))
     assert entry.link == str(given / found.decode() / "t-0" / "log")
-    assert [each for each in one.list() if each.name == "link"] == [entry]
+    assert [each for each in source.list() if each.name == "link"] == [entry]
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_a_target_beyond_is_not(given: Path, target: str) -> None:
     (given / "three").mkdir()
     (given / "three" / "x").write_bytes(OUTSIDE)
     (given / "one" / "link").symlink_to(target.format(disks=given))
-    one, _ = opened(given / "one", given / "two")
-    assert why_not(one, "link") == links.OUTSIDE
+    source, _ = opened(given / "one", given / "two")
+    assert why_not(source, "link") == links.OUTSIDE
     with pytest.raises(SourceError, match="out of what was given"):
-        one.list("link")
+        source.list("link")
     with pytest.raises(SourceError, match="not followed"):
-        one.open("link/secret")
+        source.open("link/secret")
 
 
 def test_a_prefix_of_the_text_is_nothing(given: Path) -> None:
@@ -116,14 +116,14 @@ def test_a_prefix_of_the_text_is_nothing(given: Path) -> None:
     (given / "two-of-another" / "log").write_bytes(OUTSIDE)
     (given / "one" / "link").symlink_to(given / "two-of-another" / "log")
     (given / "one" / "swapped").symlink_to(given / "two" / "t-0" / "log")
-    one, _ = opened(given / "one", given / "two")
-    assert why_not(one, "link") == links.OUTSIDE
-    assert content(one, "swapped") == INSIDE + b"two"
+    source, _ = opened(given / "one", given / "two")
+    assert why_not(source, "link") == links.OUTSIDE
+    assert content(source, "swapped") == INSIDE + b"two"
     (given / "two").rename(given / "real")
     (given / "two").symlink_to(given.parent / "outside")
     (given.parent / "outside" / "t-0").mkdir()
     (given.parent / "outside" / "t-0" / "log").write_bytes(OUTSIDE)
-    assert why_not(one, "swapped") == links.OUTSIDE
+    assert why_not(source, "swapped") == links.OUTSIDE
 
 
 def test_one_path_alone_does_not_open_its_neighbour(given: Path) -> None:
@@ -136,42 +136,42 @@ def test_a_file_that_is_given_itself_is_read_and_nothing_beside_it(given: Path) 
     (given.parent / "outside" / "log").write_bytes(INSIDE)
     for name in ("log", "secret"):
         (given / "one" / name).symlink_to(given.parent / "outside" / name)
-    one, _ = opened(given / "one", given.parent / "outside" / "log")
-    assert content(one, "log") == INSIDE
-    assert why_not(one, "secret") == links.OUTSIDE
+    source, _ = opened(given / "one", given.parent / "outside" / "log")
+    assert content(source, "log") == INSIDE
+    assert why_not(source, "secret") == links.OUTSIDE
 
 
 def test_a_directory_that_is_given_itself_is_listed(given: Path) -> None:
     (given / "one" / "two").symlink_to(given / "two")
     (given / "one" / "back").symlink_to("two/t-0/back")
     (given / "two" / "t-0" / "back").symlink_to("../../one/t-0/log")
-    one, _ = opened(given / "one", given / "two")
-    assert [entry.path for entry in one.list("two")] == ["two/t-0"]
-    assert content(one, "two/t-0/log") == INSIDE + b"two"
-    assert content(one, "two/t-0/back") == content(one, "back") == INSIDE + b"one"
-    assert one.list("two")[0].link == str(given / "two" / "t-0")
+    source, _ = opened(given / "one", given / "two")
+    assert [entry.path for entry in source.list("two")] == ["two/t-0"]
+    assert content(source, "two/t-0/log") == INSIDE + b"two"
+    assert content(source, "two/t-0/back") == content(source, "back") == INSIDE + b"one"
+    assert source.list("two")[0].link == str(given / "two" / "t-0")
 
 
 def test_the_path_above_a_root_is_the_users_business(given: Path, tmp_path: Path) -> None:
     (tmp_path / "typed").symlink_to(given)
     (given / "one" / "link").symlink_to(tmp_path / "typed" / "two" / "t-0" / "log")
-    one, _ = opened(tmp_path / "typed" / "one", given / "two")
-    assert content(one, "link") == INSIDE + b"two"
+    source, _ = opened(tmp_path / "typed" / "one", given / "two")
+    assert content(source, "link") == INSIDE + b"two"
 
 
 def test_links_that_end_nowhere(given: Path) -> None:
-    one = given / "one"
-    (one / "gone").symlink_to("nothing")
-    (one / "below").symlink_to("t-0/log/x")
-    (one / "loop").symlink_to("loop")
-    (one / "ping").symlink_to("pong")
-    (one / "pong").symlink_to("../one/ping")
-    (one / "l0").symlink_to("t-0/log")
+    path = given / "one"
+    (path / "gone").symlink_to("nothing")
+    (path / "below").symlink_to("t-0/log/x")
+    (path / "loop").symlink_to("loop")
+    (path / "ping").symlink_to("pong")
+    (path / "pong").symlink_to("../one/ping")
+    (path / "l0").symlink_to("t-0/log")
     for number in range(MAX_LINKS):
-        (one / f"l{number + 1}").symlink_to(f"l{number}")
-    os.mkfifo(one / "pipe")
-    (one / "to-pipe").symlink_to("pipe")
-    source = open_source(str(one))
+        (path / f"l{number + 1}").symlink_to(f"l{number}")
+    os.mkfifo(path / "pipe")
+    (path / "to-pipe").symlink_to("pipe")
+    source = open_source(str(path))
     told = {name: why_not(source, name) for name in ("gone", "below", "loop", "ping", f"l{MAX_LINKS}")}
     assert told == {
         "gone": links.DANGLING,
@@ -226,7 +226,7 @@ def test_permission_denied_behind_a_link(given: Path, monkeypatch: pytest.Monkey
 
 
 def test_no_descriptor_is_left_open_by_links(given: Path) -> None:
-    one = given / "one"
+    path = given / "one"
     for name, target in (
         ("out", "/etc/passwd"),
         ("in", "t-0/log"),
@@ -235,8 +235,8 @@ def test_no_descriptor_is_left_open_by_links(given: Path) -> None:
         ("loop", "loop"),
         ("dir", "t-0"),
     ):
-        (one / name).symlink_to(target)
-    (source,) = opened(one)
+        (path / name).symlink_to(target)
+    (source,) = opened(path)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         source.list()
@@ -249,7 +249,7 @@ def test_no_descriptor_is_left_open_by_links(given: Path) -> None:
 
 def test_files_behind_links_are_opened_like_all_others(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (given / "one" / "link").symlink_to(given / "two" / "t-0" / "log")
-    one, _ = opened(given / "one", given / "two")
+    source, _ = opened(given / "one", given / "two")
     calls: list[int] = []
     real_open = os.open
 
@@ -258,8 +258,8 @@ def test_files_behind_links_are_opened_like_all_others(given: Path, monkeypatch:
         return real_open(path, flags, *rest, **keywords)
 
     monkeypatch.setattr(os, "open", spy)
-    one.open("link").close()
-    one.list()
+    source.open("link").close()
+    source.list()
     assert len(calls) > 5
     for flags in calls:
         assert flags & os.O_ACCMODE == os.O_RDONLY
@@ -272,8 +272,8 @@ def test_reading_through_a_link_leaves_no_access_time(given: Path) -> None:
     log = given / "two" / "t-0" / "log"
     (given / "one" / "link").symlink_to(log)
     os.utime(log, ns=(10**18, 10**18))
-    one, _ = opened(given / "one", given / "two")
-    assert content(one, "link") == INSIDE + b"two"
+    source, _ = opened(given / "one", given / "two")
+    assert content(source, "link") == INSIDE + b"two"
     assert log.stat().st_atime_ns == 10**18
 
 
@@ -281,21 +281,21 @@ def test_a_place_tells_another_process_which_roots_links_lead_to(given: Path, tm
     (tmp_path / "third").mkdir()
     (given / "one" / "link").symlink_to("../two/t-0/log")
     (given / "one" / "out").symlink_to("../../outside/secret")
-    one, two, _ = opened(given / "one", given / "two", tmp_path / "third")
-    assert address_of(one) == str(given / "one")
-    one.list()
+    source, two, _ = opened(given / "one", given / "two", tmp_path / "third")
+    assert address_of(source) == str(given / "one")
+    source.list()
     assert address_of(two) == str(given / "two")
-    assert address_of(one) != str(given / "one")
-    assert str(tmp_path / "third") not in address_of(one)
-    there = open_address(address_of(one))
+    assert address_of(source) != str(given / "one")
+    assert str(tmp_path / "third") not in address_of(source)
+    there = open_address(address_of(source))
     assert there.name == str(given / "one")
     assert content(there, "link") == INSIDE + b"two"
-    assert there.stat("link") == one.stat("link")
+    assert there.stat("link") == source.stat("link")
     assert why_not(there, "out") == links.OUTSIDE
-    assert address_of(there) == address_of(one)
-    one.refused["t-0/log"] = "read elsewhere"
+    assert address_of(there) == address_of(source)
+    source.refused["t-0/log"] = "read elsewhere"
     with pytest.raises(SourceError, match="read elsewhere"):
-        open_address(address_of(one)).open("t-0/log")
+        open_address(address_of(source)).open("t-0/log")
 
 
 def swapped(link: Path, targets: list[str], stop: threading.Event) -> None:
@@ -310,13 +310,13 @@ def swapped(link: Path, targets: list[str], stop: threading.Event) -> None:
 
 def swappable(given: Path, what: str) -> tuple[Path, list[str], str]:
     """A link, the targets it is to have in turn (one of them outside), and a path that leads over it."""
-    outside, one = given.parent / "outside", given / "one"
+    outside, path = given.parent / "outside", given / "one"
     (outside / "log").write_bytes(OUTSIDE)
     if what == "file":
-        return one / "x", ["t-0/log", "../../outside/secret"], "x"
+        return path / "x", ["t-0/log", "../../outside/secret"], "x"
     if what == "directory":
-        return one / "x", ["t-0", "../../outside"], "x/log"
-    (one / "x").symlink_to(given / "two" / "moving" / "log")
+        return path / "x", ["t-0", "../../outside"], "x/log"
+    (path / "x").symlink_to(given / "two" / "moving" / "log")
     return given / "two" / "moving", ["t-0", str(outside)], "x"
 
 
@@ -384,7 +384,7 @@ def test_a_swap_before_any_one_look_leads_nowhere(given: Path, what: str, monkey
 
 
 def test_a_file_swapped_for_a_link_between_look_and_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = open_source(str(given / "one"))
+    source = open_source(str(given / "one"))
     log = given / "one" / "t-0" / "log"
     real_stat = os.stat
 
@@ -397,14 +397,14 @@ def test_a_file_swapped_for_a_link_between_look_and_open(given: Path, monkeypatc
 
     monkeypatch.setattr(os, "stat", swap)
     with pytest.raises(SourceError, match="changed meanwhile"):
-        one.open("t-0/log")
+        source.open("t-0/log")
 
 
 def test_what_was_given_itself_is_checked_once_more_when_it_is_open(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside = given.parent / "outside"
     (outside / "log").write_bytes(INSIDE)
     (given / "one" / "link").symlink_to(outside / "log")
-    one, _ = opened(given / "one", outside / "log")
+    source, _ = opened(given / "one", outside / "log")
     real_open = os.open
 
     def swap(path: Any, *rest: Any, **keywords: Any) -> int:
@@ -414,7 +414,7 @@ def test_what_was_given_itself_is_checked_once_more_when_it_is_open(given: Path,
 
     monkeypatch.setattr(os, "open", swap)
     with pytest.raises(SourceError, match="changed meanwhile"):
-        one.open("link")
+        source.open("link")
 
 
 @pytest.mark.parametrize("many", [1, 5000])

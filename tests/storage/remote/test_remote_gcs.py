@@ -65,11 +65,11 @@ def test_children_of_a_directory(gcs: GcsServer) -> None:
         gcs.put(f"tree/{name}", b"x")
     there = gcs.filesystem()
     infos, told = children(there, "logs/tree", allow_not_found=False)
-    found = {(one.path.removeprefix("logs/tree/"), one.is_file) for one in infos}
+    found = {(info.path.removeprefix("logs/tree/"), info.is_file) for info in infos}
     assert found == {("a", True), ("a", False), ("aa", False), ("marked", False)}
     assert told >= 7
     infos, _ = children(there, "logs/tree/a", allow_not_found=False)
-    within = {(one.path.removeprefix("logs/tree/a/"), one.is_file) for one in infos}
+    within = {(info.path.removeprefix("logs/tree/a/"), info.is_file) for info in infos}
     assert within == {("b", True), ("c", False), ("/h", True)}
     assert children(there, "logs/none", allow_not_found=True) == ([], 0)
     with pytest.raises(OSError, match="No such file or directory"):

@@ -252,8 +252,8 @@ def test_a_large_object_takes_few_requests_and_no_byte_twice(
         file.will_read(0, size)  # type: ignore[attr-defined]
         assert sum(file.read_into(position, buffer) for position in range(0, size, MIB)) == size
     assert [len(proxy.of("HEAD")), len(proxy.of("GET"))] == [3, 3]  # each of the three that are read at once is looked at before
-    assert sum(one.answered for one in proxy.requests) == size
+    assert sum(request.answered for request in proxy.requests) == size
     proxy.requests.clear()
     with source.open("large") as file:
         assert file.read_at(7 * MIB, 61) == bytes(61)
-    assert sum(one.answered for one in proxy.requests) < 100_000
+    assert sum(request.answered for request in proxy.requests) < 100_000

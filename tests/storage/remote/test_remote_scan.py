@@ -51,10 +51,10 @@ def test_a_scan_says_what_a_scan_of_the_local_copies_says(s3: S3Server, capsys: 
 
 
 def test_patterns_names_and_aliases(divergence: str) -> None:
-    found = kf.scan(["one=s3a://divergence/snapshots/*/broker-1", f"{divergence}/broker-[23]", f"{divergence}/broker-2/"])
-    assert sorted(str(one.broker) for one in found.brokers) == ["2", "3", "one"]
+    scan_result = kf.scan(["one=s3a://divergence/snapshots/*/broker-1", f"{divergence}/broker-[23]", f"{divergence}/broker-2/"])
+    assert sorted(str(broker_summary.broker) for broker_summary in scan_result.brokers) == ["2", "3", "one"]
     plain = kf.scan(str(SAMPLES / "silent-divergence"))
-    assert sorted(one.kind for one in found.findings) == sorted(one.kind for one in plain.findings)
+    assert sorted(finding.kind for finding in scan_result.findings) == sorted(finding.kind for finding in plain.findings)
 
 
 def test_a_folder_and_what_lies_in_it_are_read_once(divergence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,11 +93,11 @@ def test_an_object_listed_without_its_size_is_not_empty(asked: bool, monkeypatch
 
     monkeypatch.setattr(type(memory), "find", find)
     monkeypatch.setattr(type(memory), "info", info)
-    found, plain = kf.scan("memory://sizeless"), kf.scan(str(root))
+    scan_result, plain = kf.scan("memory://sizeless"), kf.scan(str(root))
     if asked:
-        assert found.totals.records == plain.totals.records > 0
+        assert scan_result.totals.records == plain.totals.records > 0
     else:
-        assert {one.reason for one in found.incomplete} == {
+        assert {incomplete.reason for incomplete in scan_result.incomplete} == {
             "the service does not tell how large this object is, so its end cannot be known"
         }
 
@@ -110,35 +110,35 @@ def test_fsspec_opens_other_schemes() -> None:
     for file in root.rglob("*"):
         if file.is_file():
             memory.pipe(f"/evidence/{file.relative_to(root).as_posix()}", file.read_bytes())
-    found, plain = kf.scan("memory://evidence"), kf.scan(str(root))
-    assert [(one.kind, one.place.file, one.evidence) for one in found.findings] == [
-        (one.kind, one.place.file, one.evidence) for one in plain.findings
+    scan_result, plain = kf.scan("memory://evidence"), kf.scan(str(root))
+    assert [(finding.kind, finding.place.file, finding.evidence) for finding in scan_result.findings] == [
+        (finding.kind, finding.place.file, finding.evidence) for finding in plain.findings
     ]
-    assert found.incomplete == []
+    assert scan_result.incomplete == []
 
 
 def test_an_object_that_cannot_be_read_makes_the_scan_incomplete(divergence: str, proxy: S3Proxy) -> None:
     log = next(path for path in sorted((SAMPLES / "silent-divergence").glob("broker-1/*/*.log")) if path.stat().st_size)
     part = f"broker-1/{log.parent.name}/{log.name}"
     proxy.fault = lambda *request: 403 if request[1].endswith(part) else None
-    found = kf.scan(divergence, storage_options={"endpoint": proxy.endpoint})
-    assert {one.path for one in found.incomplete} == {f"{divergence}/{part}"}
-    assert all("access denied" in one.reason for one in found.incomplete)
+    scan_result = kf.scan(divergence, storage_options={"endpoint": proxy.endpoint})
+    assert {incomplete.path for incomplete in scan_result.incomplete} == {f"{divergence}/{part}"}
+    assert all("access denied" in incomplete.reason for incomplete in scan_result.incomplete)
 
 
 def test_an_object_deleted_during_the_scan(s3: S3Server) -> None:
     s3.upload(SAMPLES / "silent-divergence", "deleting", DAY)
     options = ScanOptions()
     inputs = gather([f"s3://deleting/{DAY}"], options)
-    plan = next(one for one in inputs.replicas if one.bytes)
-    log = next(each.log for each in plan.directory.segments if each.log is not None)
+    plan = next(replica_plan for replica_plan in inputs.replicas if replica_plan.bytes)
+    log = next(segment.log for segment in plan.directory.segments if segment.log is not None)
     s3.client().delete_object(Bucket="deleting", Key=f"{DAY}/{log.path}")
-    found = local.scan_inputs(inputs, options)
-    assert [(one.path, one.reason.partition(" (")[0]) for one in found.incomplete] == [
+    scan_result = local.scan_inputs(inputs, options)
+    assert [(incomplete.path, incomplete.reason.partition(" (")[0]) for incomplete in scan_result.incomplete] == [
         (f"s3://deleting/{DAY}/{log.path}", "no such object")
     ]
-    changed = [one for one in found.findings if one.kind == "EVIDENCE_CHANGED"]
-    assert [one.place.file for one in changed] == [log.path.partition("/")[2]]
+    changed = [finding for finding in scan_result.findings if finding.kind == "EVIDENCE_CHANGED"]
+    assert [finding.place.file for finding in changed] == [log.path.partition("/")[2]]
     assert changed[0].evidence["after"] is None
 
 

@@ -21,8 +21,8 @@ from tests.support.unread import check_unknown, check_unread
 def check(result: ScanResult) -> None:
     """Of broker 1 alone nothing of the log was read."""
     check_unknown(result.partitions[0])
-    assert {one.kind for one in result.findings if one.severity.rank > 0} <= {"EVIDENCE_CHANGED"}  # as it was read
-    assert {(one.topic, one.partition, one.broker) for one in result.incomplete} == {("t", 0, 1)}
+    assert {finding.kind for finding in result.findings if finding.severity.rank > 0} <= {"EVIDENCE_CHANGED"}  # as it was read
+    assert {(incomplete.topic, incomplete.partition, incomplete.broker) for incomplete in result.incomplete} == {("t", 0, 1)}
 
 
 @pytest.fixture

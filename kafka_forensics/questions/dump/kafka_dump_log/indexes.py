@@ -83,19 +83,21 @@ def time_entries(file: "ByteFile", segment: PeerSegment, note: Note) -> Iterator
         if relative_offset == 0 and row:
             return
         log = segment.slice(_lookup(segment, offset))
-        found: PeerBatch | None = None
+        peer_batch: PeerBatch | None = None
         for batch in log.batches():
-            if found is None and batch.last_offset >= offset:
-                found = batch
-            if found is not None and batch.position in readable_from:
+            if peer_batch is None and batch.last_offset >= offset:
+                peer_batch = batch
+            if peer_batch is not None and batch.position in readable_from:
                 break
             if batch.position in looked_up:
                 readable_from.add(batch.position)
-        if found is None or found.last_offset != offset:
-            words = f"Indexed offset: {offset}, found log offset: {-1 if found is None else found.last_offset}"
+        if peer_batch is None or peer_batch.last_offset != offset:
+            words = f"Indexed offset: {offset}, found log offset: {-1 if peer_batch is None else peer_batch.last_offset}"
             note(f"The following indexed offsets are not found in :{segment.name}", words)
         else:
-            _check_time(timestamp, max((each.timestamp for each in log.records(found)), default=-1), previous, segment, note)
+            _check_time(
+                timestamp, max((record.timestamp for record in log.records(peer_batch)), default=-1), previous, segment, note
+            )
         previous = timestamp
         yield timestamp, offset
 
