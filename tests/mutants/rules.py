@@ -53,8 +53,8 @@ MUTANTS = [
         ),
         ("if kind is not None:", "if kind is None:"),
         (
-            'wrong = [irregularity.run for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_DISCONTINUITY"]',
-            'wrong = [irregularity.run for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_DISCONTINUITY"]',
+            'irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_DISCONTINUITY"]',
+            'irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_DISCONTINUITY"]',
         ),
         (
             "return any((run.segment, run.position) == place for run in wrong if place not in known)",
@@ -82,8 +82,8 @@ MUTANTS = [
         ("return not _torn(replica, before) and not cut", "return not cut"),
         ("end_offset and beyond and not _torn(replica, segment):", "end_offset and beyond:"),
         (
-            'found = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}',
-            'found = {irregularity.run.segment for irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_GAP"}',
+            'irregularity in replica.course.irregularities if irregularity.kind != "OFFSET_GAP"}',
+            'irregularity in replica.course.irregularities if irregularity.kind == "OFFSET_GAP"}',
         ),
         (
             "lost = [one for kind in _BYTES_LOST for segment, one in damage.get(kind, ()) if segment == bad.segment]",
