@@ -57,7 +57,7 @@ java:
 	@sh tests/spark/java.sh
 
 test: $(VENV)/.installed-dev $(SPARK40)/.installed java
-	$(BIN)/pytest --require-groups
+	$(BIN)/pytest --require-groups -n auto --dist loadscope --no-loadscope-reorder
 
 test-broker: $(VENV)/.installed-dev
 	$(BIN)/pytest --broker -m broker
