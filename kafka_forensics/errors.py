@@ -1,4 +1,4 @@
-"""What can go wrong with a question, as one tree.
+"""What can go wrong with a question, as one tree; and what a mistyped name was meant to be.
 
 Bad bytes are facts and never raised past a parser; these are for questions that cannot be asked or answered::
 
@@ -8,6 +8,12 @@ Bad bytes are facts and never raised past a parser; these are for questions that
     ├── SourceError           bytes exist but cannot be read: permission, I/O, unsupported container (exit 3)
     └── FormatError           a structure is not what its place promises; carries path and byte position
 """
+
+from collections.abc import Iterable
+from typing import Final
+
+_LONGEST_NAME: Final = 249
+"""Characters of a mistyped name that are looked at: those of Kafka's longest topic."""
 
 
 class ForensicsError(Exception):
@@ -45,3 +51,24 @@ class FormatError(ForensicsError):
         self.reason = reason
         self.path = path
         self.position = position
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The one of `known` that a mistyped name was probably meant to be, whatever its case; None if none is like it."""
+    from difflib import get_close_matches  # only a mistake pays for it
+
+    by_lower = {one.lower(): one for one in reversed(list(known))}
+    near = get_close_matches(name[:_LONGEST_NAME].lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str) -> str:
+    """The hint for a mistyped name: the nearest of `known`, else what `otherwise` says."""
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else otherwise
+
+
+def perhaps_meant(name: str, known: Iterable[str]) -> str:
+    """A question to go before a hint, with a space behind it: the nearest of `known`, or nothing."""
+    near = nearest(name, known)
+    return f"did you mean {near}? " if near else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import UsageError, did_you_mean
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_DIGITS: Final = 8
@@ -17,11 +17,7 @@ def choose(what: str, name: str, names: Iterable[str]) -> str:
     known = list(names)
     if name in known:
         return name
-    from difflib import get_close_matches  # only a mistake pays for it
-
-    near = get_close_matches(name[:80].lower(), known, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
-    raise UsageError(f"there is no {what} {name!r}", hint=hint)
+    raise UsageError(f"there is no {what} {name!r}", hint=did_you_mean(name, known, otherwise=f"choose from {', '.join(known)}"))
 
 
 def time_ms(text: str) -> int:

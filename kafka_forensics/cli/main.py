@@ -35,7 +35,7 @@ from kafka_forensics.cli.scan import log_to, scan
 from kafka_forensics.cli.simulate import SUBCOMMANDS as SIMULATE
 from kafka_forensics.cli.streams import destination
 from kafka_forensics.cli.transactions import transactions
-from kafka_forensics.errors import ForensicsError, UsageError
+from kafka_forensics.errors import ForensicsError, UsageError, nearest
 from kafka_forensics.version import __version__
 
 PROGRAM: Final = "kafka-forensics"
@@ -234,11 +234,9 @@ def _status_of(error: BaseException, arguments: list[str], *, debug: bool) -> in
 
 def _meant(error: BaseException) -> str | None:
     """The option that an unknown one was probably meant to be; None if none is like it."""
-    from difflib import get_close_matches  # only a mistake pays for it
-
     names = {str(one).lstrip("-"): str(one) for one in getattr(error, "possibilities", None) or ()}
-    near = get_close_matches(str(getattr(error, "option_name", "")).lstrip("-")[:80], names, n=1, cutoff=0.6)
-    return f"did you mean {names[near[0]]}?" if near else None
+    near = nearest(str(getattr(error, "option_name", "")).lstrip("-"), names)
+    return f"did you mean {names[near]}?" if near else None
 
 
 def _sentence(error: BaseException) -> str:

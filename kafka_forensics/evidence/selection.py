@@ -2,18 +2,16 @@
 
 import logging
 from collections.abc import Iterable
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Final
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import UsageError, nearest
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.findings import Place
 
 TopicPartition = tuple[str, int]
 
 _NAMES_LISTED: Final = 12
-_LONGEST_NAME: Final = 249
 
 
 def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: Iterable[int | str], options: ScanOptions) -> None:
@@ -21,8 +19,8 @@ def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: It
     asked = options.broker
     names = list(dict.fromkeys(str(broker) for broker in brokers))
     if asked is not None and asked not in names:
-        near = get_close_matches(asked[:_LONGEST_NAME], names, n=1)
-        meant = f"did you mean --broker {near[0]}? " if near else ""
+        near = nearest(asked, names)
+        meant = f"did you mean --broker {near}? " if near else ""
         raise UsageError(f"nothing fits --broker {asked}: there is no such broker", hint=f"{meant}brokers here: {listed(names)}")
     if options.topic_glob is None and options.partition is None:
         return
@@ -66,8 +64,8 @@ def nothing_there(there: Iterable[TopicPartition], options: ScanOptions) -> Usag
     given = " ".join(f"{option} {value}" for option, value in named if value is not None)
     names = [f"{topic}-{number}" for topic, number in every]
     by_name = dict(zip(names, every, strict=True)) | {topic: (topic, number) for topic, number in reversed(every)}
-    near = get_close_matches(wanted[:_LONGEST_NAME], by_name, n=1, cutoff=0.5)
-    meant = "" if not near else "did you mean --topic {} --partition {}? ".format(*by_name[near[0]])
+    near = nearest(wanted, by_name, cutoff=0.5)
+    meant = "" if near is None else "did you mean --topic {} --partition {}? ".format(*by_name[near])
     kept = "" if options.broker is None else f" on broker {options.broker}"
     noun = "topic" if options.partition is None else "partition"
     return UsageError(f"nothing fits {given}: there is no {noun} {wanted!r}{kept}", hint=f"{meant}there is {listed(names)}")

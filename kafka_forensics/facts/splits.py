@@ -7,10 +7,9 @@ Small files go together, large `.log` files are cut. Where exactly a part begins
 import json
 import logging
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import Any, Final
 
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
 from kafka_forensics.evidence.paths import members_left_out
 from kafka_forensics.evidence.selection import listed
@@ -27,7 +26,6 @@ FILE_COST: Final = 256 << 10
 """Bytes that opening a file counts for, so that thousands of tiny ones do not end up in one task."""
 MAX_PARTS: Final = 4096
 """Parts of one file at most; they are as much larger as that takes."""
-_LONGEST_NAME: Final = 249
 
 Unit = tuple[Piece, int]
 """A piece that is not cut further, and its weight in bytes."""
@@ -121,8 +119,7 @@ def require_brokers(inputs: Inputs, query: FactQuery) -> None:
 
 
 def _nothing(option: str, asked: str, there: list[str]) -> UsageError:
-    near = get_close_matches(asked[:_LONGEST_NAME], there, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    meant = perhaps_meant(asked, there)
     return UsageError(
         f"nothing fits {option}={asked}", hint=f"{meant}there is {listed(there)}" if there else "there is none at all"
     )

@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Final, TypeVar
 
-from kafka_forensics.errors import PathMissingError, UsageError
+from kafka_forensics.errors import PathMissingError, UsageError, did_you_mean
 from kafka_forensics.evidence.ledger import Reading
 from kafka_forensics.evidence.paths import split_name
 from kafka_forensics.facts.query import SPLIT_BYTES, FactQuery
@@ -72,8 +71,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     storage = tuple(sorted((name.removeprefix(STORAGE), value) for name, value in told.items() if name.startswith(STORAGE)))
     for name in told:
         if name not in OPTIONS and not name.startswith(STORAGE):
-            near = get_close_matches(name[:80], OPTIONS, n=1)
-            choice = f"did you mean {near[0]}?" if near else f"there are {', '.join(OPTIONS)} and {STORAGE}*"
+            choice = did_you_mean(name, OPTIONS, otherwise=f"there are {', '.join(OPTIONS)} and {STORAGE}*")
             raise UsageError(f"there is no option {name!r} of kafka_log", hint=choice)
     snapshots = _choice(told, "snapshots", _TRUTHS, "false")
     fact = told.get("fact", DEFAULT_FACT)
@@ -153,8 +151,7 @@ def _timestamp(told: Mapping[str, str], option: str) -> int | None:
 def _choice(told: Mapping[str, str], option: str, choices: Mapping[str, Value], default: str) -> Value:
     value = told.get(option, default).strip().lower()
     if value not in choices:
-        near = get_close_matches(value[:80], choices, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(choices)}"
+        hint = did_you_mean(value, choices, otherwise=f"choose from {', '.join(choices)}")
         raise UsageError(f"{option} is {told[option]!r}, which is none of its values", hint=hint)
     return choices[value]
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import UsageError, perhaps_meant
 from kafka_forensics.model.schemas import fact_named
 from kafka_forensics.model.schemas.changes import SNAPSHOT, SNAPSHOT_FACTS
 from kafka_forensics.model.schemas.columns import about
@@ -105,10 +105,7 @@ def _field_names(schema: Any) -> list[str]:
 
 
 def _unknown(fact: str, name: str, known: list[str]) -> UsageError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name[:80].lower(), known, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    meant = perhaps_meant(name, known)
     if name == SNAPSHOT.name:
         meant = "say snapshots=true to read several snapshots: "
     return UsageError(f"the fact {fact} has no column {name!r}", hint=f"{meant}it has {', '.join(known)}")

@@ -6,13 +6,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from kafka_forensics.compiled.code_cache import keep_out_of
-from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
 from kafka_forensics.storage.archives import TarSource, ZipSource, container_of
 from kafka_forensics.storage.local import LocalSource, Roots
 from kafka_forensics.storage.source import ByteSource, EntryKind, NotRegularError
@@ -216,8 +215,8 @@ def _missing(path: str) -> PathMissingError:
             names = [item.name for item in islice(found, _MOST_SIBLINGS)]
     except OSError:
         names = []
-    close = get_close_matches(os.path.basename(missing), sorted(names), n=1)
-    hint = f"did you mean {os.path.join(parent, close[0])}?" if close else None
+    near = nearest(os.path.basename(missing), sorted(names))
+    hint = f"did you mean {os.path.join(parent, near)}?" if near else None
     if hint is None and missing != path.rstrip("/"):
         hint = f"{missing} does not exist either"
     return PathMissingError(f"{path}: no such file or directory", hint=hint)

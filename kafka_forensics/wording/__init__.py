@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from kafka_forensics.analysis.catalogue import CATALOGUE
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.model.findings import Finding, Severity
 from kafka_forensics.model.typed_paths import typed_words
 from kafka_forensics.wording import (
@@ -127,13 +127,11 @@ def advice(finding: Finding) -> str | None:
 
 def explain_page(kind: str) -> str:
     """The Markdown page on `kind`, which may be in any case and with dashes. Raises UsageError if there is no such kind."""
-    from difflib import get_close_matches  # these two only for `explain`, which is not in a hurry
-    from importlib.resources import files
+    from importlib.resources import files  # only for `explain`, which is not in a hurry
 
     name = kind.strip().upper().replace("-", "_")
     if name not in CATALOGUE:
-        near = get_close_matches(name[:TEXT_LIMIT], CATALOGUE, n=1, cutoff=0.65)
-        hint = f"did you mean {near[0]}?" if near else "`kafka-forensics explain` lists the kinds"
+        hint = did_you_mean(name, CATALOGUE, otherwise="`kafka-forensics explain` lists the kinds")
         raise UsageError(f"there is no finding kind and no known incident {kind[:TEXT_LIMIT]!r}", hint=hint)
     return files("kafka_forensics").joinpath("explanations", f"{name}.md").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kafka_forensics.errors import UsageError
+from kafka_forensics.errors import UsageError, did_you_mean
 from kafka_forensics.model.schemas.answers import (
     FINDINGS_FACT,
     GROUP_OFFSETS_FACT,
@@ -65,10 +65,6 @@ def fact_named(name: str, more: Mapping[str, Fact] | None = None) -> Fact:
     """The fact of this name, one of FACTS or of `more`. Raises UsageError if there is none."""
     facts = FACTS | dict(more or {})
     if name not in facts:
-        from difflib import get_close_matches  # only a mistake pays for it
-
-        near = get_close_matches(name[:80].lower(), facts, n=1, cutoff=0.6)
-        raise UsageError(
-            f"there is no fact {name!r}", hint=f"did you mean {near[0]}?" if near else f"choose from {', '.join(facts)}"
-        )
+        hint = did_you_mean(name, facts, otherwise=f"choose from {', '.join(facts)}")
+        raise UsageError(f"there is no fact {name!r}", hint=hint)
     return facts[name]

@@ -5,14 +5,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import groupby, pairwise
 from typing import Final
 
 from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.compiled import use_compiled, worth_compiling
 from kafka_forensics.engine.local import Progress, folded_replicas, partition_of
-from kafka_forensics.errors import SourceError, UsageError
+from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import Inputs, gather
 from kafka_forensics.evidence.options import ScanOptions, without_secrets
 from kafka_forensics.evidence.paths import StrangerError, split_name
@@ -174,8 +173,7 @@ def _add(found: dict[str, list[str]], name: str, path: str, *, once: bool) -> No
 def _chosen(found: dict[str, list[str]], names: Sequence[str], notes: Sequence[str]) -> dict[str, list[str]]:
     for name in names:
         if name not in found:
-            near = get_close_matches(name, found, n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
+            meant = perhaps_meant(name, found)
             raise UsageError(f"there is no snapshot {name}", hint="; ".join([f"{meant}snapshots here: {listed(found)}", *notes]))
         if list(names).count(name) > 1:
             raise UsageError(f"snapshot {name} was chosen twice", hint="name each snapshot once, the oldest first")

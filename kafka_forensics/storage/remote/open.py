@@ -1,11 +1,10 @@
 """From a URI to a source: what it names, what its pattern matches, and the nearest name where there is nothing."""
 
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Final
 
-from kafka_forensics.errors import PathMissingError, SourceError, UsageError
+from kafka_forensics.errors import PathMissingError, SourceError, UsageError, nearest
 from kafka_forensics.storage.remote.filesystems import open_filesystem
 from kafka_forensics.storage.remote.options import StorageOptions
 from kafka_forensics.storage.remote.source import LISTED_AHEAD, RemoteSource
@@ -90,8 +89,8 @@ def _missing(place: RemotePlace, source: RemoteSource) -> PathMissingError:
             names = [entry.name for entry in islice(beside.list(), _MOST_SIBLINGS)] if not beside.is_missing else []
         except SourceError:
             names = []
-        close = get_close_matches(name, names, n=1)
-        hint = f"did you mean {above}/{close[0]}?" if close else None if names else f"nothing is at {above} either"
+        near = nearest(name, names)
+        hint = f"did you mean {above}/{near}?" if near else None if names else f"nothing is at {above} either"
     return PathMissingError(f"{place.name}: no such object or directory", hint=hint)
 
 
