@@ -4,7 +4,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import BATCHES, FACTS, batch_arrays
 from kafka_forensics.parsers.log import (
-    MAX_COMPRESSED_BYTES,
+    MAX_BATCH_BYTES,
     SegmentReader,
     believed_to,
     decode_batch,
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafka_forensics.storage.source import ByteFile, Entry
-
-MAX_BATCH_BYTES: Final = MAX_COMPRESSED_BYTES
-"""A batch larger than this is not opened for its records."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import numpy as np
 from kafka_forensics.model.batches import BatchColumn
 from kafka_forensics.model.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_MASK, TRANSACTIONAL_MASK
 from kafka_forensics.parsers.indexes import parse_producer_snapshot
-from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, parse_control_record
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record
 from kafka_forensics.replication.producer_replay import Marker, ProducerReplay, ReplayedBatch
 from kafka_forensics.replication.recovery import replayed_from
 
@@ -106,7 +106,7 @@ def _marker(file: "ByteFile", column: "NDArray[np.int64]") -> Marker:
     if kind is not None and column[BatchColumn.COORDINATOR_EPOCH] >= 0:
         return kind
     position, size = int(column[BatchColumn.POSITION]), int(column[BatchColumn.SIZE_IN_BYTES])
-    batch = decode_batch(file.read_at(position, min(size, MAX_COMPRESSED_BYTES)), position=position)
+    batch = decode_batch(file.read_at(position, min(size, MAX_BATCH_BYTES)), position=position)
     record = next(batch.iter_records(), None)
     if record is None:
         return Marker.INVALID if batch.problems else Marker.EMPTY

@@ -9,14 +9,12 @@ import numpy as np
 from kafka_forensics.evidence.inputs import ReplicaPlan
 from kafka_forensics.model.batches import HARMLESS_TAILS, BatchChunk, BatchColumn
 from kafka_forensics.model.records import Record
-from kafka_forensics.parsers.log import PlainRecord, decode_batch, plain_records
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, PlainRecord, decode_batch, plain_records
 from kafka_forensics.rereading.misplaced import logs_of, rightly_placed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_BATCH_BYTES = 64 << 20
-"""A batch larger than this is passed over; no broker writes one to an internal topic."""
 WINDOW_BYTES = 1 << 20
 
 

@@ -12,7 +12,7 @@ from kafka_forensics.evidence.inputs import ReplicaPlan, typed_path
 from kafka_forensics.model.batches import BATCH_COLUMNS, BatchColumn, Damage
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
-from kafka_forensics.parsers.log import DecodedBatch, SegmentReader, believed_to, decode_batch, inspector
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, DecodedBatch, SegmentReader, believed_to, decode_batch, inspector
 from kafka_forensics.parsers.log_dir import SegmentFiles
 from kafka_forensics.rereading.cleaned_batches import surely_equal_where_both
 from kafka_forensics.rereading.seeking import start_position
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from kafka_forensics.folding.keys import KeysApart
 
-MAX_BATCH_BYTES = 64 << 20
-"""A batch larger than this is not opened to compare its records."""
 _LYING_HEADERS = frozenset({"BATCH_COUNT_LIE", "BATCH_RANGE_INCONSISTENT"})
 """Problems of a batch whose records can be had all the same."""
 

@@ -19,7 +19,7 @@ from kafka_forensics.model.controller import ControllerHistory, MetadataBatch, M
 from kafka_forensics.model.findings import Finding
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import NO_OP_FRAME, decode_metadata_record
-from kafka_forensics.parsers.log import SegmentReader, decode_batch, parse_control_record
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, parse_control_record
 from kafka_forensics.rereading.misplaced import logs_of, rightly_placed
 from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.witnesses.malformed_records import MalformedRecords
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.segments import Misplaced
     from kafka_forensics.storage.source import ByteFile, Entry
 
-MAX_BATCH_BYTES: Final = 64 << 20
-"""A batch larger than this is passed over; no controller writes one."""
 BLOCK_BYTES: Final = 4 << 20
 NO_OP_BYTES: Final = 72
 """Size of the batch that an idle controller appends; its record's value stands at bytes 67 to 71."""

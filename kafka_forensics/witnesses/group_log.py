@@ -26,8 +26,7 @@ from kafka_forensics.model.group_log import (
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.internal_topics import check_value, read_group_metadata, read_group_value, read_key, read_offset_commit
 from kafka_forensics.parsers.kernels.commits import Superseded
-from kafka_forensics.parsers.log import SegmentReader, believed_to, decode_batch, plain_records
-from kafka_forensics.rereading.log_records import MAX_BATCH_BYTES
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, believed_to, decode_batch, plain_records
 from kafka_forensics.rereading.misplaced import Placing, logs_of
 
 if TYPE_CHECKING:

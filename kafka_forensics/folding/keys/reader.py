@@ -26,7 +26,15 @@ from kafka_forensics.model.records import RECORD_COLUMNS, RECORD_ROWS, RecordCol
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.kernels.gather import gather_records
 from kafka_forensics.parsers.kernels.records import readable
-from kafka_forensics.parsers.log import HELD_BYTES, DecodedBatch, SegmentReader, believed_to, decode_batch, inspector
+from kafka_forensics.parsers.log import (
+    HELD_BYTES,
+    MAX_BATCH_BYTES,
+    DecodedBatch,
+    SegmentReader,
+    believed_to,
+    decode_batch,
+    inspector,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,8 +43,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-MAX_BATCH_BYTES: Final = 64 << 20
-"""A batch larger than this is not opened."""
 _EATING: Final = frozenset({"FRAMING_LOST", "SEG_HOLE", "BUDGET_EXCEEDED"})
 _open_legacy = inspector(deep=False)
 

@@ -6,14 +6,14 @@ from kafka_forensics.parsers.log.frames import last_entry, read_next_offset
 from kafka_forensics.parsers.log.inspection import inspector
 from kafka_forensics.parsers.log.key_sampler import KeySampler
 from kafka_forensics.parsers.log.record_reader import PlainRecord, plain_records
-from kafka_forensics.parsers.log.records import MAX_COMPRESSED_BYTES, DecodedBatch, check_batch_in_file, decode_batch
+from kafka_forensics.parsers.log.records import MAX_BATCH_BYTES, DecodedBatch, check_batch_in_file, decode_batch
 from kafka_forensics.parsers.log.segment import SegmentReader, believed_to, find_batch
 from kafka_forensics.parsers.log.unsigned_varint import OverlongVarintError, read_unsigned
 from kafka_forensics.parsers.log.window import Window
 
 __all__ = [
     "HELD_BYTES",
-    "MAX_COMPRESSED_BYTES",
+    "MAX_BATCH_BYTES",
     "DecodedBatch",
     "KeySampler",
     "OverlongVarintError",

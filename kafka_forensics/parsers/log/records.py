@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from kafka_forensics.storage.source import ByteFile
 
-MAX_COMPRESSED_BYTES: Final = 128 << 20
-"""A compressed batch larger than this is not opened."""
+MAX_BATCH_BYTES: Final = 128 << 20
+"""A batch larger than this is not opened for its records, by any reader."""
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 assert _HEADER.size == RECORD_BATCH_OVERHEAD
 _MAGIC_AT: Final = 16
@@ -198,8 +198,8 @@ def check_batch_in_file(file: "ByteFile", position: int, size: int) -> list[Dama
     head = file.read_at(position, min(size, RECORD_BATCH_OVERHEAD))
     plain = len(head) == RECORD_BATCH_OVERHEAD and 2 <= head[_MAGIC_AT] <= 127 and head[22] & COMPRESSION_MASK == 0
     if not plain:
-        if size > MAX_COMPRESSED_BYTES:
-            return [Damage("BUDGET_EXCEEDED", position, size, detail={"limit": MAX_COMPRESSED_BYTES, "reason": "batch"})]
+        if size > MAX_BATCH_BYTES:
+            return [Damage("BUDGET_EXCEEDED", position, size, detail={"limit": MAX_BATCH_BYTES, "reason": "batch"})]
         return check_batch(file.read_at(position, size), position)
     header = BatchHeader(*_HEADER.unpack(head))
     records = RecordStream(b"", _file_pieces(file, position + RECORD_BATCH_OVERHEAD, position + size), header.records_count)

@@ -15,7 +15,7 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, TIMESTAMP_TYPES, Record
 from kafka_forensics.parsers.internal_topics import teller
-from kafka_forensics.parsers.log import MAX_COMPRESSED_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, SegmentReader, decode_batch, inspector, parse_control_record
 from kafka_forensics.questions.dump.inputs import DumpFile, DumpOptions
 from kafka_forensics.rereading.record_states import NONE, UNKNOWN, RecordStates, txn_facts
 from kafka_forensics.rereading.seeking import chunks_until, start_position
@@ -121,7 +121,7 @@ def chunks_of(log: "ByteFile", file: DumpFile, options: DumpOptions) -> Iterator
 
     def bytes_of(position: int, size: int) -> bytes | None:
         held = kept.get(position)
-        if held is None and size <= MAX_COMPRESSED_BYTES:
+        if held is None and size <= MAX_BATCH_BYTES:
             held = log.read_at(position, size)
         return held
 

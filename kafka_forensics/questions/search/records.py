@@ -17,7 +17,7 @@ from kafka_forensics.model.constants import COMPRESSION_MASK, CONTROL_MASK
 from kafka_forensics.model.records import Record
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.parsers.log import (
-    MAX_COMPRESSED_BYTES,
+    MAX_BATCH_BYTES,
     SegmentReader,
     believed_to,
     decode_batch,
@@ -261,7 +261,7 @@ class Search:
                 found = sorted([*found, *((column, None) for column in columns[:, rows].T.tolist())], key=_position)
             for column, held in found:
                 position, size = column[BatchColumn.POSITION], column[BatchColumn.SIZE_IN_BYTES]
-                if held is None and size > MAX_COMPRESSED_BYTES:
+                if held is None and size > MAX_BATCH_BYTES:
                     reason = f"batch of {size} bytes at byte {position} is too large to be searched"
                     self.incomplete.append(Incomplete(piece.shown, reason))
                     continue

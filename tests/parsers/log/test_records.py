@@ -12,7 +12,7 @@ from kafka_forensics.compiled import use_compiled, using_compiled
 from kafka_forensics.model.batches import BatchColumn, Damage
 from kafka_forensics.model.constants import COMPRESSION_TYPES
 from kafka_forensics.parsers.log.records import (
-    MAX_COMPRESSED_BYTES,
+    MAX_BATCH_BYTES,
     BatchHeader,
     check_batch,
     check_batch_in_file,
@@ -274,6 +274,6 @@ def test_batches_are_checked_in_their_file(codec: str) -> None:
 
 
 def test_a_compressed_batch_too_large_is_said_not_to_be_opened() -> None:
-    file = MemoryFile(batch_of(compression_type="gzip")[:61], size_in_bytes=MAX_COMPRESSED_BYTES + 1)
-    (damage,) = check_batch_in_file(file, 0, MAX_COMPRESSED_BYTES + 1)
+    file = MemoryFile(batch_of(compression_type="gzip")[:61], size_in_bytes=MAX_BATCH_BYTES + 1)
+    (damage,) = check_batch_in_file(file, 0, MAX_BATCH_BYTES + 1)
     assert (damage.kind, file.bytes_read) == ("BUDGET_EXCEEDED", 61)

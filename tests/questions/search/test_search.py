@@ -307,7 +307,7 @@ def test_markers_and_old_formats_are_found(tmp_path: Path) -> None:
 
 def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_replica(tmp_path / "cluster", 1, keyed(0, b"k", compression_type="gzip"))
-    monkeypatch.setattr(finding, "MAX_COMPRESSED_BYTES", 50)
+    monkeypatch.setattr(finding, "MAX_BATCH_BYTES", 50)
     monkeypatch.setattr(finding._Candidates, "inspect", lambda *_: [])
     looked = search([str(tmp_path)], ScanOptions(), Conditions(key=b"k"))
     assert list(looked.rows()) == []

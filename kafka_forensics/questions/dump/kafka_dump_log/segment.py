@@ -28,15 +28,13 @@ from kafka_forensics.model.constants import (
 )
 from kafka_forensics.model.records import NO_TIMESTAMP_TYPE, RECORD_COLUMNS, TIMESTAMP_TYPES, RecordColumn
 from kafka_forensics.parsers.kernels.records import OK, check_message, read_varint, readable, scan_records
-from kafka_forensics.parsers.log import decompress
+from kafka_forensics.parsers.log import MAX_BATCH_BYTES, decompress
 from kafka_forensics.parsers.spec.legacy import LEGACY_ENTRY_HEADER, LEGACY_MESSAGE_V1
 from kafka_forensics.parsers.spec.record_batch import RECORD_BATCH_HEADER
 
 if TYPE_CHECKING:
     from kafka_forensics.storage.source import ByteFile
 
-MAX_BATCH_BYTES: Final = 128 << 20
-"""Records of a larger batch are not decoded."""
 MAX_PAYLOAD_BYTES: Final = 256 << 20
 """Nor those of one that decompresses to more."""
 HEADER_UP_TO_MAGIC: Final = 17
