@@ -29,31 +29,23 @@ Chosen = Annotated[
 ]
 
 
+@options.flat
 def changes(
     snapshots: Snapshots,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    *,
     snapshot: Chosen = None,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    broker: options.Broker = None,
-    jobs: options.Jobs = None,
     engine: options.Engine = "local",
     spark_remote: options.SparkRemote = None,
     spark_master: options.SparkMaster = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
     deep: options.Deep = None,
     schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
+    form: options.Form,
+    printing: options.VerbosePrinting,
 ) -> int:
     """What became of each replica from one snapshot to the next: appended, cut off, cleaned, deleted, moved, damaged.
 
@@ -62,36 +54,25 @@ def changes(
     between them nor in the newest by itself, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
     spark = options.on_spark(engine, spark_remote, spark_master)
-    wanted = chosen_format(format_name, output)
+    wanted = chosen_format(form.format_name, form.output)
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
-    check_output(output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        deep=deep,
-        as_of=as_of,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
-    if verbose or debug:
+    check_output(form.output, [*snapshots, *(given.partition("=")[2] for given in snapshots)])  # NAME=BROKER=PATH
+    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
         log_to(screen)
     if spark:
-        result = _run_on_spark(snapshots, scan_options, screen, snapshot or [], (spark_remote, spark_master), quiet=quiet)
+        result = _run_on_spark(snapshots, scan_options, screen, snapshot or [], (spark_remote, spark_master), quiet=printing.quiet)
     else:
-        result = _run(snapshots, scan_options, screen, snapshot or [], quiet=quiet)
+        result = _run(snapshots, scan_options, screen, snapshot or [], quiet=printing.quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.changes_output import write_changes
 
-        write_changes(result, wanted, to, verbose=verbose or debug, shape=shape)
-    _say_summary(result, screen, quiet=quiet)
+        write_changes(result, wanted, to, verbose=printing.says_all, shape=shape)
+    _say_summary(result, screen, quiet=printing.quiet)
     say_left_out(shape, screen)
     return status_of(result.judged, fail_on, incomplete=result.is_incomplete or bool(shape.left_out))
 

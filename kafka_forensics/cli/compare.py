@@ -1,6 +1,7 @@
 """`compare`: replicas of one partition side by side around their first difference, record by record."""
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,28 +26,28 @@ Context = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnePartition(options.BrokerSelection):
+    """The partition that is compared, and whose replicas."""
+
+    topic: Topic = None
+    partition: Partition = None
+
+
+@options.flat
 def compare(
     paths: options.Paths,
-    topic: Topic = None,
-    partition: Partition = None,
+    selection: OnePartition,
+    reading: options.Reading,
+    *,
     context: Context = 3,
-    broker: options.Broker = None,
-    jobs: options.Jobs = None,
     engine: options.Engine = "local",
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
     schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
+    form: options.Form,
+    printing: options.VerbosePrinting,
 ) -> int:
     """Two or more replicas of one partition side by side around their first difference, record by record.
 
@@ -56,32 +57,22 @@ def compare(
     """
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("compare runs on this machine only", hint="leave out --engine")
-    wanted = chosen_format(format_name, output)
+    wanted = chosen_format(form.format_name, form.output)
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
-    check_output(output, paths)
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        as_of=as_of,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
-    if verbose or debug:
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
         log_to(screen)
-    compared = _run(paths, scan_options, screen, context=context, payloads=show_payloads, quiet=quiet)
+    compared = _run(paths, scan_options, screen, context=context, payloads=show_payloads, quiet=printing.quiet)
     if not show_payloads:
         compared.result.findings = [without_payloads(finding) for finding in compared.result.findings]
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.compare_output import write_comparison
 
-        write_comparison(compared, wanted, to, shape, payloads=show_payloads, verbose=verbose or debug)
-    _say_summary(compared, screen, quiet=quiet, live=live)
+        write_comparison(compared, wanted, to, shape, payloads=show_payloads, verbose=printing.says_all)
+    _say_summary(compared, screen, quiet=printing.quiet, live=reading.live)
     say_left_out(shape, screen)
     return 3 if shape.left_out else exit_status(compared.result, fail_on)
 

@@ -1,6 +1,7 @@
 """`dump`: what is in these files, every Kafka file kind, batches or records, damage as rows among them."""
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -58,17 +59,22 @@ ShareStateDecoder = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpForm(options.Form):
+    """The same, with the lines of Kafka's own tool among the formats."""
+
+    format_name: Format = None
+
+
+@options.flat
 def dump(
     paths: options.Paths,
+    selection: options.Selection,
+    access: options.Access,
+    *,
     records: Records = False,
     offset: Offset = None,
     explain: Explain = False,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: Format = None,
-    output: options.Output = None,
     show_payloads: options.ShowPayloads = False,
     deep_iteration: Deep = False,
     print_data_log: PrintData = False,
@@ -79,9 +85,8 @@ def dump(
     transaction_log_decoder: TransactionDecoder = False,
     cluster_metadata_decoder: MetadataDecoder = False,
     share_group_state_decoder: ShareStateDecoder = False,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+    form: DumpForm,
+    printing: options.Printing,
 ) -> int:
     """What is in these files: batches or records, index entries, checkpoints, snapshots; damage as rows among them.
 
@@ -101,31 +106,30 @@ def dump(
         "--share-group-state-decoder": share_group_state_decoder,
     }
     own_options = {"--records": records, "--offset": offset is not None, "--explain": explain, "--show-payloads": show_payloads}
-    if format_name is not None:
-        choose("format", format_name, (*options.FORMATS, PEER_FORMAT))
-    is_peer = format_name == PEER_FORMAT
-    wanted = PEER_FORMAT if is_peer else chosen_format(format_name, output)
+    if form.format_name is not None:
+        choose("format", form.format_name, (*options.FORMATS, PEER_FORMAT))
+    is_peer = form.format_name == PEER_FORMAT
+    wanted = PEER_FORMAT if is_peer else chosen_format(form.format_name, form.output)
     for name, given in (own_options if is_peer else peer_options).items():
         if given:
             with_or_without = "does not go with" if is_peer else "needs"
             raise UsageError(f"{name} {with_or_without} --format {PEER_FORMAT}")
     start, end = offsets(offset)
-    check_output(output, paths)
+    check_output(form.output, paths)
 
-    from kafka_forensics.evidence.options import keep_code_below
     from kafka_forensics.questions.dump import DumpOptions, find_files
 
-    keep_code_below(cache_dir)
-    dump_options = DumpOptions(records, show_payloads, start, end, topic, partition, options.storage_pairs(storage_option))
+    scope = access.scope(selection)
+    dump_options = DumpOptions(records, show_payloads, start, end, scope.topic_glob, scope.partition, scope.storage_options)
     inputs = find_files(paths, dump_options)
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         if is_peer:
             from kafka_forensics.cli.dump_peer import PeerOptions
 
-            _write_peer(inputs, PeerOptions(*peer_options.values()), to, quiet=quiet)
+            _write_peer(inputs, PeerOptions(*peer_options.values()), to, quiet=printing.quiet)
         else:
             _write(inputs, dump_options, wanted, to, explain=explain)
-    _say_rest(inputs, destination(sys.stderr, no_color=True), quiet=quiet)
+    _say_rest(inputs, destination(sys.stderr, no_color=True), quiet=printing.quiet)
     return 3 if inputs.incomplete else 0
 
 

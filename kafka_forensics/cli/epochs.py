@@ -59,50 +59,32 @@ _WORDS: Final = {
 _MESSAGES: Final = 20
 
 
+@options.flat
 def epochs(
     paths: options.Paths,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    broker: options.Broker = None,
-    jobs: options.Jobs = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    form: options.Form,
+    printing: options.Printing,
 ) -> int:
     """Which leader epochs each replica has: its checkpoint against its batches, and against the controller's history.
 
     Shows where a follower would be cut where checkpoint and batches disagree. Ends with status 0, 2 for a wrong command line, 3
     if some input could not be read.
     """
-    wanted = chosen_format(format_name, output)
-    check_output(output, paths)
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        deep=False,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
+    wanted = chosen_format(form.format_name, form.output)
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, deep=False)
+    screen = destination(sys.stderr, no_color=printing.no_color)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.epochs import lineages
 
-    with Progress(screen, quiet=quiet) as progress:
+    with Progress(screen, quiet=printing.quiet) as progress:
         found = lineages(paths, scan_options, progress)
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         _write(found.rows, wanted, to)
-    _say_rest(found, screen, quiet=quiet)
+    _say_rest(found, screen, quiet=printing.quiet)
     return 3 if found.result is not None and found.result.incomplete else 0
 
 

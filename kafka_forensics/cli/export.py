@@ -68,31 +68,24 @@ ListFormat = Annotated[
 ]
 
 
+@options.flat
 def export(
     paths: options.Paths,
     output: Directory,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    *,
     fact: FactNames = None,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    broker: options.Broker = None,
-    jobs: options.Jobs = None,
     engine: options.Engine = "local",
     spark_remote: options.SparkRemote = None,
     spark_master: options.SparkMaster = None,
     format_name: ListFormat = None,
     fail_on: options.FailOn = "none",
     as_of: options.AsOf = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
     deep: options.Deep = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
     allow_incomplete: AllowIncomplete = False,
     show_payloads: options.ShowPayloads = False,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
+    printing: options.VerbosePrinting,
 ) -> int:
     """Every fact and finding as Parquet datasets: batches, records, spans, indexes, transactions, replicas and more.
 
@@ -105,20 +98,9 @@ def export(
     wanted = chosen_format(format_name, None)
     choose("severity", fail_on, options.FAIL_ON)
     names = [name for name in FACT_NAMES if not fact or name in [choose("fact", one, FACT_NAMES) for one in fact]]
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        deep=deep,
-        as_of=as_of,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
-    if verbose or debug:
+    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
         log_to(screen)
 
     from kafka_forensics.export.places import inputs_named, open_place
@@ -128,15 +110,15 @@ def export(
     try:
         if spark:
             where = Spark(spark_remote, spark_master, output)
-            reader, datasets = _run_on_spark(paths, scan_options, target, names, screen, where, how, quiet=quiet)
+            reader, datasets = _run_on_spark(paths, scan_options, target, names, screen, where, how, quiet=printing.quiet)
         else:
-            reader, datasets = _run(paths, scan_options, target, names, screen, how, quiet=quiet)
+            reader, datasets = _run(paths, scan_options, target, names, screen, how, quiet=printing.quiet)
     except BaseException:
         target.withdraw()
         raise
-    with open_output(None, no_color=no_color) as to:
+    with open_output(None, no_color=printing.no_color) as to:
         _write(datasets, wanted, to)
-    _say_rest(reader, names, screen, quiet=quiet)
+    _say_rest(reader, names, screen, quiet=printing.quiet)
     return exit_status(reader.result, fail_on)
 
 

@@ -52,26 +52,22 @@ Limit = Annotated[
 ]
 
 
+@options.flat
 def find(
     paths: options.Paths,
+    selection: options.BrokerSelection,
+    access: options.Access,
+    *,
     key: Key = None,
     offset: Offset = None,
     timestamp: Timestamp = None,
     producer_id: ProducerId = None,
     header: Header = None,
     value_contains: ValueContains = None,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    broker: options.Broker = None,
     limit: Limit = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
     show_payloads: options.ShowPayloads = False,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+    form: options.Form,
+    printing: options.Printing,
 ) -> int:
     """Which replicas still hold a record: every copy that fulfils all conditions given, on whatever broker.
 
@@ -83,22 +79,22 @@ def find(
     if all(each is None for each in given):
         hint = "give --key, --offset, --timestamp, --producer-id, --header or --value-contains; `dump --records` shows all"
         raise UsageError("find needs to know what to look for", hint=hint)
-    wanted = chosen_format(format_name, output)
+    wanted = chosen_format(form.format_name, form.output)
     conditions = _conditions(key, offset, timestamp, producer_id, header or [], value_contains)
-    check_output(output, paths)
+    check_output(form.output, paths)
 
     from kafka_forensics.cli.find_output import write_found
     from kafka_forensics.cli.progress import Progress
-    from kafka_forensics.evidence.options import ScanOptions, keep_code_below
     from kafka_forensics.questions.search import found_columns, search
 
-    keep_code_below(cache_dir)
-    scope = ScanOptions(topic, partition, broker, storage_options=options.storage_pairs(storage_option), cache_dir=cache_dir)
-    found = search(paths, scope, conditions, payloads=show_payloads, limit=limit)
-    screen = destination(sys.stderr, no_color=no_color)
-    with open_output(output, no_color=no_color) as to, Progress(screen, quiet=quiet or _shares_screen(to)) as progress:
+    found = search(paths, access.scope(selection), conditions, payloads=show_payloads, limit=limit)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    with (
+        open_output(form.output, no_color=printing.no_color) as to,
+        Progress(screen, quiet=printing.quiet or _shares_screen(to)) as progress,
+    ):
         write_found(found_columns(payloads=show_payloads), found.rows(progress), wanted, to)
-    _say_rest(found, screen, quiet=quiet)
+    _say_rest(found, screen, quiet=printing.quiet)
     return 3 if found.incomplete else 0
 
 

@@ -84,26 +84,18 @@ EveryPartition = Annotated[
 ]
 
 
+@options.flat
 def groups(
     paths: options.Paths,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    *,
     group: GroupGlob = None,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    broker: options.Broker = None,
     all_partitions: EveryPartition = False,
-    jobs: options.Jobs = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
     fail_on: options.FailOn = "none",
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
     show_payloads: options.ShowPayloads = False,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
+    form: options.Form,
+    printing: options.VerbosePrinting,
 ) -> int:
     """What each group committed, against the log ends of the copies; committed beyond every end is proof of loss.
 
@@ -113,32 +105,22 @@ def groups(
     or the last stable offset (by which producer's open transaction), or nothing holds them back. Ends with status 0, 1 from
     --fail-on upwards, 2 for a wrong command line, 3 if some input could not be read.
     """
-    wanted = chosen_format(format_name, output)
+    wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)
-    check_output(output, paths)
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        deep=False,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
-    if verbose or debug:
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, deep=False)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
         log_to(screen)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.groups import groups as all_groups
 
-    with Progress(screen, quiet=quiet) as progress:
+    with Progress(screen, quiet=printing.quiet) as progress:
         answer = all_groups(paths, scan_options, group_glob=group, every_partition=all_partitions, progress=progress)
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         _write(answer.rows, wanted, to, payloads=show_payloads)
-    _say_rest(answer, screen, group, every_partition=all_partitions, quiet=quiet)
+    _say_rest(answer, screen, group, every_partition=all_partitions, quiet=printing.quiet)
     return exit_status(answer.result, fail_on)
 
 

@@ -57,20 +57,13 @@ _COSTS: Final = {
 _MESSAGES: Final = 20
 
 
+@options.flat
 def metadata(
     paths: options.Paths,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    jobs: options.Jobs = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+    selection: options.Selection,
+    reading: options.Reading,
+    form: options.Form,
+    printing: options.Printing,
 ) -> int:
     """Who led each partition, who was in sync, in which leader epoch and since when, from the controller's log.
 
@@ -78,27 +71,19 @@ def metadata(
     cost as far as the partitions' own logs show it. Ends with status 0, 2 for a wrong command line, 3 if some input could not be
     read.
     """
-    wanted = chosen_format(format_name, output)
-    check_output(output, paths)
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
+    wanted = chosen_format(form.format_name, form.output)
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection)
+    screen = destination(sys.stderr, no_color=printing.no_color)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.metadata import controller_events
 
-    with Progress(screen, quiet=quiet) as progress:
+    with Progress(screen, quiet=printing.quiet) as progress:
         events = controller_events(paths, scan_options, progress)
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         _write(events.rows, wanted, to)
-    _say_rest(events, screen, quiet=quiet)
+    _say_rest(events, screen, quiet=printing.quiet)
     return 3 if events.incomplete else 0
 
 

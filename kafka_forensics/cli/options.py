@@ -1,14 +1,18 @@
 """The options that commands share, each declared once."""
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, get_type_hints
 
 import typer
 
 from kafka_forensics.cli.choices import choose, time_ms
 from kafka_forensics.errors import UsageError
-from kafka_forensics.evidence.ledger import Reading
+from kafka_forensics.evidence import ledger
 from kafka_forensics.evidence.options import ScanOptions, keep_code_below
 
 if TYPE_CHECKING:
@@ -156,36 +160,119 @@ def on_spark(engine: str, remote: str | None, master: str | None) -> bool:
     return False
 
 
-def scan_options(
-    *,
-    topic: str | None,
-    partition: int | None,
-    broker: str | None = None,
-    jobs: int | None,
-    live: bool,
-    deep: bool | None = None,
-    as_of: str | None = None,
-    copied_whole: bool | None = None,
-    storage: list[str] | None = None,
-    cache_dir: str | None = None,
-) -> ScanOptions:
-    """What was asked for, every core at work unless `jobs` says otherwise; compiled kernels are kept in `cache_dir` from now on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which partitions are asked for."""
 
-    Raises UsageError for a time that is none, a cache directory that is no absolute path, and storage options that cannot be.
-    """
-    keep_code_below(cache_dir)
-    return ScanOptions(
-        topic_glob=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        copied=None if copied_whole is None else Reading.WHOLE if copied_whole else Reading.PARTIAL,
-        live=live,
-        deep=deep,
-        as_of_ms=None if as_of is None else time_ms(as_of),
-        storage_options=storage_pairs(storage),
-        cache_dir=cache_dir,
-    )
+    topic: Topic = None
+    partition: Partition = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSelection(Selection):
+    """The same where one broker alone can be asked for."""
+
+    broker: Broker = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How inputs are reached, and where compiled kernels are kept."""
+
+    storage_option: StorageOption = None
+    cache_dir: CacheDir = None
+
+    def scope(self, selection: Selection) -> ScanOptions:
+        """What was asked for; compiled kernels are kept in `cache_dir` from now on.
+
+        Raises UsageError for a cache directory that is no absolute path, and for storage options that cannot be.
+        """
+        keep_code_below(self.cache_dir)
+        return ScanOptions(
+            topic_glob=selection.topic,
+            partition=selection.partition,
+            broker=selection.broker if isinstance(selection, BrokerSelection) else None,
+            storage_options=storage_pairs(self.storage_option),
+            cache_dir=self.cache_dir,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Access):
+    """How the copies are read: of every command that judges logs."""
+
+    jobs: Jobs = None
+    live: Live = False
+    copied_whole: Copied = None
+
+    def scan_options(self, selection: Selection, *, deep: bool | None = None, as_of: str | None = None) -> ScanOptions:
+        """What was asked for, every core at work unless `jobs` says otherwise.
+
+        Raises UsageError as `scope` does, and for a time that is none.
+        """
+        return replace(
+            self.scope(selection),
+            jobs=self.jobs or len(os.sched_getaffinity(0)),
+            copied=None if self.copied_whole is None else ledger.Reading.WHOLE if self.copied_whole else ledger.Reading.PARTIAL,
+            live=self.live,
+            deep=deep,
+            as_of_ms=None if as_of is None else time_ms(as_of),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """In which form an answer is given, and where to."""
+
+    format_name: Format = None
+    output: Output = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printing:
+    """What is said on stderr, and how."""
+
+    no_color: NoColor = False
+    quiet: Quiet = False
+    debug: Debug = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbosePrinting(Printing):
+    """The same where there is more to be said."""
+
+    verbose: Verbose = False
+
+    @property
+    def says_all(self) -> bool:
+        """Whether every finding is shown, and what is being done."""
+        return self.verbose or self.debug
+
+
+def flat(command: Callable[..., int]) -> Callable[..., int]:
+    """`command` as typer can take it: with each field of its parameters that are groups of options as a parameter of its own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for parameter in signature(command).parameters.values():
+        own = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+        if parameter.name not in groups:
+            parameters.append(own)
+            continue
+        types = get_type_hints(groups[parameter.name], include_extras=True)
+        parameters += [
+            own.replace(name=field.name, default=field.default, annotation=types[field.name]) for field in fields(groups[own.name])
+        ]
+
+    @wraps(command)
+    def taking_each(**given: object) -> int:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return command(**given)
+
+    taking_each.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    taking_each.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
+    return taking_each
 
 
 def storage_pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:

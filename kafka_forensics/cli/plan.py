@@ -29,26 +29,20 @@ TruncateBy = Annotated[
 ]
 
 
+@options.flat
 def plan(
     paths: options.Paths,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
+    selection: options.Selection,
+    reading: options.Reading,
+    *,
     elect: Elect = None,
     dead: Dead = None,
     truncate_by: TruncateBy = None,
-    jobs: options.Jobs = None,
     engine: options.Engine = "local",
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
     as_of: options.AsOf = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
     schema: options.Schema = options.SCHEMA,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    debug: options.Debug = False,  # noqa: ARG001 - looked for where errors end
+    form: options.Form,
+    printing: options.Printing,
 ) -> int:
     """What each possible election would cut and lose, whom to elect, and the order in which to start brokers.
 
@@ -57,34 +51,24 @@ def plan(
     """
     if choose("engine", engine, options.ENGINES) == "spark":
         raise UsageError("plan runs on this machine only", hint="leave out --engine")
-    wanted = chosen_format(format_name, output)
+    wanted = chosen_format(form.format_name, form.output)
     shape = options.schema_shape(schema, wanted)
     rule = None if truncate_by is None else cast('Literal["epochs", "high-watermark"]', choose("rule", truncate_by, TRUNCATE_BY))
-    check_output(output, paths)
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        deep=False,
-        as_of=as_of,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.plan import PlanOptions, make_plans
 
-    with Progress(screen, quiet=quiet) as progress:
+    with Progress(screen, quiet=printing.quiet) as progress:
         plans = make_plans(paths, scan_options, PlanOptions(rule, frozenset(dead or ())), progress)
     _check_elect(plans, elect)
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.plan_output import write_plans
 
         write_plans(plans, wanted, to, shape, elect=elect)
-    _say_rest(plans, screen, quiet=quiet, absent=wanted == "tsv")
+    _say_rest(plans, screen, quiet=printing.quiet, absent=wanted == "tsv")
     say_left_out(shape, screen)
     return 3 if shape.left_out or (plans.result is not None and plans.result.incomplete) else 0
 

@@ -15,30 +15,22 @@ if TYPE_CHECKING:
     from kafka_forensics.export.schema_versions import Shape
 
 
+@options.flat
 def scan(
     paths: options.Paths,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    broker: options.Broker = None,
-    jobs: options.Jobs = None,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    *,
     engine: options.Engine = "local",
     spark_remote: options.SparkRemote = None,
     spark_master: options.SparkMaster = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
     fail_on: options.FailOn = "error",
     as_of: options.AsOf = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
     deep: options.Deep = None,
     schema: options.Schema = options.SCHEMA,
     show_payloads: options.ShowPayloads = False,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
+    form: options.Form,
+    printing: options.VerbosePrinting,
 ) -> int:
     """What is wrong with these log directories, on which replica, what was lost, which copy to keep.
 
@@ -46,36 +38,25 @@ def scan(
     was found from --fail-on upwards, 1 if something was, 2 for a wrong command line, 3 if some input could not be read.
     """
     spark = options.on_spark(engine, spark_remote, spark_master)
-    wanted = chosen_format(format_name, output)
+    wanted = chosen_format(form.format_name, form.output)
     shape = options.schema_shape(schema, wanted)
     choose("severity", fail_on, options.FAIL_ON)
-    check_output(output, paths)
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        deep=deep,
-        as_of=as_of,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
-    if verbose or debug:
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, deep=deep, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
         log_to(screen)
     if spark:
-        result = _run_on_spark(paths, scan_options, screen, spark_remote, spark_master, quiet=quiet)
+        result = _run_on_spark(paths, scan_options, screen, spark_remote, spark_master, quiet=printing.quiet)
     else:
-        result = _run(paths, scan_options, screen, quiet=quiet)
+        result = _run(paths, scan_options, screen, quiet=printing.quiet)
     if not show_payloads:
         result.findings = [without_payloads(finding) for finding in result.findings]
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         from kafka_forensics.cli.output import write_result
 
-        write_result(result, wanted, to, verbose=verbose or debug, shape=shape)
-    _say_summary(result, screen, quiet=quiet, live=live)
+        write_result(result, wanted, to, verbose=printing.says_all, shape=shape)
+    _say_summary(result, screen, quiet=printing.quiet, live=reading.live)
     say_left_out(shape, screen)
     return 3 if shape.left_out else exit_status(result, fail_on)
 

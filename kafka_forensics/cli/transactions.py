@@ -80,63 +80,44 @@ State = Annotated[
 ]
 
 
+@options.flat
 def transactions(
     paths: options.Paths,
-    topic: options.Topic = None,
-    partition: options.Partition = None,
-    broker: options.Broker = None,
+    selection: options.BrokerSelection,
+    reading: options.Reading,
+    *,
     producer_id: ProducerId = None,
     state: State = None,
-    jobs: options.Jobs = None,
-    storage_option: options.StorageOption = None,
-    cache_dir: options.CacheDir = None,
-    format_name: options.Format = None,
-    output: options.Output = None,
     fail_on: options.FailOn = "none",
     as_of: options.AsOf = None,
-    live: options.Live = False,
-    copied_whole: options.Copied = None,
-    no_color: options.NoColor = False,
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
-    debug: options.Debug = False,
+    form: options.Form,
+    printing: options.VerbosePrinting,
 ) -> int:
     """Every transaction: state, transactional id, producer, epoch, offsets, marker, and how its coordinator decided it.
 
     Says for every partition what holds the last stable offset, whether it is safe to end that transaction, and the command that
     ends it. Ends with status 0, 1 from --fail-on upwards, 2 for a wrong command line, 3 if some input could not be read.
     """
-    wanted = chosen_format(format_name, output)
+    wanted = chosen_format(form.format_name, form.output)
     choose("severity", fail_on, options.FAIL_ON)
     if state is not None:
         choose("state", state, STATES)
-    check_output(output, paths)
-    scan_options = options.scan_options(
-        topic=topic,
-        partition=partition,
-        broker=broker,
-        jobs=jobs,
-        live=live,
-        copied_whole=copied_whole,
-        deep=False,
-        as_of=as_of,
-        storage=storage_option,
-        cache_dir=cache_dir,
-    )
-    screen = destination(sys.stderr, no_color=no_color)
-    if verbose or debug:
+    check_output(form.output, paths)
+    scan_options = reading.scan_options(selection, deep=False, as_of=as_of)
+    screen = destination(sys.stderr, no_color=printing.no_color)
+    if printing.says_all:
         log_to(screen)
 
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.transactions import transactions as list_transactions
 
-    with Progress(screen, quiet=quiet) as progress:
+    with Progress(screen, quiet=printing.quiet) as progress:
         answer = list_transactions(paths, scan_options, producer_id=producer_id, state=state, progress=progress)
     shown = [0]
-    with open_output(output, no_color=no_color) as to:
+    with open_output(form.output, no_color=printing.no_color) as to:
         _write(_counting(answer.rows, shown), wanted, to)
     asked_for = ("" if producer_id is None else f" of producer {producer_id}") + ("" if state is None else f" that is {state}")
-    _say_rest(answer, screen, None if shown[0] else asked_for, quiet=quiet)
+    _say_rest(answer, screen, None if shown[0] else asked_for, quiet=printing.quiet)
     return exit_status(answer.result, fail_on)
 
 

@@ -107,7 +107,7 @@ def test_an_unknown_environment_word_changes_nothing(monkeypatch: pytest.MonkeyP
     assert using_compiled()
 
 
-PACKAGE = Path(compiled.__file__).parents[2]
+PACKAGE = Path(compiled.__file__).parents[1]
 
 
 @pytest.fixture
