@@ -1,4 +1,4 @@
-"""Errands that answer what judges ask about keys of large compacted logs, which are read, sorted by whoever carries them, swept.
+"""Tasks that answer what judges ask about keys of large compacted logs, which are read, sorted by whoever carries them, swept.
 
 `QuestionsUnderWay` keeps the books where the scan is led: works for readers, who give rows of keys and, with each work, a
 `KeyReading`; comparisons for sweepers, who get the rows of all replicas in the order of keys and give tallies; then the answers.

@@ -1,4 +1,4 @@
-"""The classes whose values may go to another process (`travel`): those of these modules, which hold facts and no behaviour that
+"""The classes whose values may go to another process (`serialization`): those of these modules, which hold facts and no behaviour that
 reading one could set off."""
 
 from types import ModuleType
@@ -18,8 +18,7 @@ from kafka_forensics.analysis.transactions import endings as transaction_endings
 from kafka_forensics.analysis.transactions import markers as transaction_markers
 from kafka_forensics.analysis.transactions import transactions
 from kafka_forensics.analysis.transactions_across import facts as transactions_facts
-from kafka_forensics.engine import slices
-from kafka_forensics.engine import task_values as errand_values
+from kafka_forensics.engine import slices, task_values
 from kafka_forensics.evidence import context, inputs, ledger, options
 from kafka_forensics.folding.keys import parts as key_parts
 from kafka_forensics.folding.keys import question as key_question
@@ -33,7 +32,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     *(compaction, key_parts, key_question, ledger),
     *(context, continuity, digests, epoch_bumps, epochs, framing, indexes, key_placement, misplaced, producer_runs, producer_table),
     *(producers, recovery_walk, replica, sample, transaction_endings, transaction_markers, transactions, transactions_facts),
-    *(witnesses, changes, errand_values, inputs, options, partitions, scanning, slices),
+    *(witnesses, changes, task_values, inputs, options, partitions, scanning, slices),
     *(batches, controller, files, findings, group_log, results, transaction_log, file_names, log_dir, source),
 )
 
@@ -43,16 +42,16 @@ def _classes_of(module: ModuleType) -> dict[str, type]:
     return {name: one for name, one in found.items() if not getattr(one, "_is_protocol", False)}
 
 
-TRAVELLERS: Final[dict[str, type]] = {}
+SERIALIZABLE: Final[dict[str, type]] = {}
 """Class by its name, which no two of them share."""
 
 
-def may_travel(*modules: ModuleType) -> None:
+def make_serializable(*modules: ModuleType) -> None:
     """Let the values of all classes of these modules go to another process."""
     for module in modules:
         classes = _classes_of(module)
-        assert not classes.keys() & TRAVELLERS.keys(), classes.keys() & TRAVELLERS.keys()
-        TRAVELLERS.update(classes)
+        assert not classes.keys() & SERIALIZABLE.keys(), classes.keys() & SERIALIZABLE.keys()
+        SERIALIZABLE.update(classes)
 
 
-may_travel(*_MODULES)
+make_serializable(*_MODULES)

@@ -1,7 +1,7 @@
 """The house's values as Arrow bytes, so that they can go to another process and come back: states, plans, answers.
 
 A value becomes one Arrow record batch with a row for each of its parts, in the order in which they are met: what kind of thing it
-is, a number, and bytes. Only the classes in `travellers.TRAVELLERS` travel, by their fields: nothing that is read can name another
+is, a number, and bytes. Only the classes in `SERIALIZABLE` are written, by their fields: nothing that is read can name another
 class or call anything. Arrays go as their bytes; sources of evidence as their names, to be opened anew. Equal strings are written
 once, and what was one object stays one.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
-from kafka_forensics.engine.serializable import TRAVELLERS
+from kafka_forensics.engine.serializable import SERIALIZABLE
 from kafka_forensics.errors import ForensicsError
 from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource
@@ -32,8 +32,8 @@ _NO_VALUE: Final = (IndexError, KeyError, ValueError, TypeError)
 """What rows that no value became lead to."""
 
 
-class TravelError(ForensicsError):
-    """A value that may not travel, or bytes that no value became."""
+class SerializationError(ForensicsError):
+    """A value that cannot be serialized, or bytes that no value became."""
 
 
 class _Kind(IntEnum):
@@ -85,7 +85,7 @@ def schema() -> "pa.Schema":
 
 
 def pack(value: object) -> bytes:
-    """`value` as an Arrow IPC stream of one batch, compressed. Raises TravelError for what may not travel."""
+    """`value` as an Arrow IPC stream of one batch, compressed. Raises SerializationError for what cannot be serialized."""
     import pyarrow as pa
 
     writer = _Writer()
@@ -103,7 +103,7 @@ def pack(value: object) -> bytes:
 
 
 def unpack(packed: bytes, opener: Opener | None = None) -> Any:
-    """The value that `pack` made these bytes of; sources come from `opener`. Raises TravelError for other bytes.
+    """The value that `pack` made these bytes of; sources come from `opener`. Raises SerializationError for other bytes.
 
     Raises what the opener raises.
     """
@@ -113,12 +113,12 @@ def unpack(packed: bytes, opener: Opener | None = None) -> Any:
         with pa.ipc.open_stream(packed) as stream:
             told = (stream.schema.metadata or {}).get(_VERSION, b"").decode("ascii", "replace")
             if told != __version__:
-                raise TravelError(f"packed by kafka-forensics {told or 'of no version'}, and this is {__version__}")
+                raise SerializationError(f"packed by kafka-forensics {told or 'of no version'}, and this is {__version__}")
             batch = stream.read_next_batch()
         kinds, numbers = (batch.column(name).to_numpy().tolist() for name in ("kind", "number"))
         return _Reader(kinds, numbers, batch.column("data"), opener).take()
     except (pa.ArrowException, OSError, StopIteration, RecursionError, *_NO_VALUE) as error:
-        raise TravelError(f"these bytes are no packed value: {error}") from error
+        raise SerializationError(f"these bytes are no packed value: {error}") from error
 
 
 class _Writer:
@@ -185,7 +185,7 @@ class _Writer:
 
     def _array(self, value: "np.ndarray[Any, Any]") -> None:
         if value.dtype.kind not in _ARRAY_KINDS:
-            raise TravelError(f"an array of {value.dtype} may not travel")
+            raise SerializationError(f"an array of {value.dtype} cannot be serialized")
         self._row(_Kind.ARRAY, value.ndim, np.ascontiguousarray(value).tobytes())
         self._text(value.dtype.str)
         for length in value.shape:
@@ -199,8 +199,8 @@ class _Writer:
             self._text(address_of(value))
             return
         name = of.__qualname__
-        if TRAVELLERS.get(name) is not of:
-            raise TravelError(f"{of.__module__}.{name} may not travel")
+        if SERIALIZABLE.get(name) is not of:
+            raise SerializationError(f"{of.__module__}.{name} cannot be serialized")
         if isinstance(value, Enum):
             self._row(_Kind.ENUM)
             self._text(name)
@@ -321,7 +321,7 @@ class _Reader:
         return self._sources[where]
 
     def _classed(self, kind: _Kind, number: int) -> Any:
-        of = TRAVELLERS[self.take()]
+        of = SERIALIZABLE[self.take()]
         if kind == _Kind.ENUM:
             return of(self.take())
         if kind == _Kind.NAMED_TUPLE:
@@ -339,4 +339,4 @@ class _Reader:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise TravelError(f"{what} may not travel")
+    raise SerializationError(f"{what} cannot be serialized")

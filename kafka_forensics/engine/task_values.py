@@ -1,4 +1,4 @@
-"""What the errands of a scan are given, and what they give; all of it travels (`travel`)."""
+"""What the tasks of a scan are given, and what they give; all of it is serializable."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ EDGES_FIRST: Final = 1 << 62
 
 @dataclass(slots=True)
 class Common:
-    """What all errands of a scan have in common."""
+    """What all tasks of a scan have in common."""
 
     options: ScanOptions
     key: "NDArray[np.int64]"
@@ -76,7 +76,7 @@ class FoldPart:
 
 @dataclass(slots=True)
 class FoldWork:
-    """Pieces to be folded by one errand."""
+    """Pieces to be folded by one task."""
 
     parts: list[FoldPart] = field(default_factory=list)
     size_in_bytes: int = 0
@@ -127,7 +127,7 @@ class KeyWork:
     """Segments of replica `number` of those that a question asks about; `plan` knows only what reading them asks for.
 
     `asked` is the question's number, `log` the replica's among those of all questions, `first` the first segment's base offset; the
-    rest is as `KeyReader` takes it, but for what was decided of transactions: that of a whole log, it travels once.
+    rest is as `KeyReader` takes it, but for what was decided of transactions: that of a whole log, it is sent once.
     """
 
     asked: int

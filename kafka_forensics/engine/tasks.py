@@ -1,8 +1,8 @@
-"""The steps of a scan as errands that any process can run: bytes in, bytes out, whoever carries them.
+"""The steps of a scan as tasks that any process can run: bytes in, bytes out, whoever carries them.
 
-An errand is given what all of them have in common (`Common`, packed) and its own packed work: `WitnessWork` gives the witnesses,
+A task is given what all of them have in common (`Common`, packed) and its own packed work: `WitnessWork` gives the witnesses,
 `FoldWork` the states of stretches of logs, and a `Slice` with the states of all its replicas the answer about a partition. What an
-errand gives depends on the files alone, so that any attempt gives the same.
+task gives depends on the files alone, so that any attempt gives the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafka_forensics.analysis.replica import ReplicaState
 
 SOURCES_KEPT: Final = 64
-"""Sources that a process keeps open for its next errands of a scan."""
+"""Sources that a process keeps open for its next tasks of a scan."""
 
 
 @lru_cache(maxsize=SOURCES_KEPT)

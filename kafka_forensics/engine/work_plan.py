@@ -1,4 +1,4 @@
-"""Dividing a scan into works of about equal size, each for one errand."""
+"""Dividing a scan into works of about equal size, each for one task."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The scan as a Spark job: the errands of `engine.errands`, carried by Spark, for the answer that the local engine gives.
+"""The scan as a Spark job: the tasks of `engine.tasks`, carried by Spark, for the answer that the local engine gives.
 
 Two stages. Each task of the first folds some pieces of logs and gives their states, kilobytes each; these are shuffled to the slice
 they belong to, put in order there, and judged by the tasks of the second, which read again only what differs. The driver lists

@@ -19,7 +19,7 @@ from kafka_forensics.folding.keys.parts import DamageEnd
 from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
-from tests.support import errand_engine
+from tests.support import task_engine
 from tests.support.compacted import CLEANED, compacted, history, three
 from tests.support.faults import DIRECTORY
 from tests.support.gallery import SECTIONS
@@ -35,7 +35,7 @@ def text(result: ScanResult) -> str:
 
 def apart(paths: list[str], options: ScanOptions, work_bytes: int, seed: int = 0) -> str:
     """The document of a scan that asks for all keys."""
-    return text(errand_engine.scan(paths, options, work_bytes=work_bytes, seed=seed, keys_apart_bytes=0))
+    return text(task_engine.scan(paths, options, work_bytes=work_bytes, seed=seed, keys_apart_bytes=0))
 
 
 @pytest.mark.parametrize("work_bytes", [1, 1 << 28])
@@ -70,9 +70,9 @@ def test_only_logs_of_so_many_bytes_are_asked_for(tmp_path: Path, monkeypatch: p
     here = text(local.scan(paths, ScanOptions()))
     assert "COMPACTED_VALUE_DIFFERS" in here
     monkeypatch.setattr(compaction, "KeyRuns", refuse)
-    assert text(errand_engine.scan(paths, ScanOptions(), keys_apart_bytes=size)) == here
+    assert text(task_engine.scan(paths, ScanOptions(), keys_apart_bytes=size)) == here
     with pytest.raises(ReadHereError):
-        errand_engine.scan(paths, ScanOptions(), keys_apart_bytes=size + 1)
+        task_engine.scan(paths, ScanOptions(), keys_apart_bytes=size + 1)
 
 
 @pytest.mark.properties
@@ -97,7 +97,7 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
     brokers = three(tmp_path, history(), {2: {1}})
     paths = [str(path) for path in brokers.log_dirs]
     gone = brokers.file(3, 0)
-    right = errand_engine.answered
+    right = task_engine.answered
     raised: list[str] = []
 
     def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
@@ -111,8 +111,8 @@ def test_a_log_that_is_gone_when_its_keys_are_read(tmp_path: Path, monkeypatch: 
         aside.rename(gone)
         return key_answers
 
-    monkeypatch.setattr(errand_engine, "answered", answered)
-    result = errand_engine.scan(paths, ScanOptions(), work_bytes=1, keys_apart_bytes=0)
+    monkeypatch.setattr(task_engine, "answered", answered)
+    result = task_engine.scan(paths, ScanOptions(), work_bytes=1, keys_apart_bytes=0)
     assert [Path(path) for path in raised] == [gone.relative_to(brokers.log_dir(3))]
     assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
     differs = next(finding for finding in result.findings if finding.kind == "COMPACTED_VALUE_DIFFERS")
@@ -128,6 +128,6 @@ def test_topics_of_one_name_are_asked_about_apart(tmp_path: Path) -> None:
         metadata = brokers.log_dir(broker) / DIRECTORY / "partition.metadata"
         metadata.write_text(f"version: 0\ntopic_id: {'B' * 21}A\n")
     paths = [str(path) for path in brokers.log_dirs]
-    kinds = [finding.kind for finding in errand_engine.with_keys_apart(paths, ScanOptions()).findings]
+    kinds = [finding.kind for finding in task_engine.with_keys_apart(paths, ScanOptions()).findings]
     assert kinds.count("COMPACTED_VALUE_DIFFERS") == 2
     assert "TOPIC_ID_MISMATCH" in kinds

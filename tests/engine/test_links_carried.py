@@ -15,7 +15,7 @@ from kafka_forensics.facts.read import read_task
 from kafka_forensics.facts.splits import plan_tasks
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.model.schemas import FACTS
-from tests.support import errand_engine
+from tests.support import task_engine
 from tests.support.faults import Brokers, healthy
 
 SEGMENT = f"{29:020d}.log"
@@ -42,7 +42,7 @@ def text(result: ScanResult) -> str:
 def test_a_scan_is_carried_through_links(linked: Brokers, tmp_path: Path, given: str) -> None:
     store = [str(tmp_path / "store")] if given == "all" else []
     paths = [*map(str, linked.log_dirs), *store]
-    carried = errand_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
+    carried = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
     wanted = local.scan(paths, ScanOptions())
     assert text(carried) == text(wanted)
     assert len(wanted.incomplete) == (0 if store else 2)
@@ -58,7 +58,7 @@ def test_a_log_that_is_read_elsewhere_is_refused_there_too(tmp_path: Path) -> No
     place.unlink()
     place.symlink_to(f"../../b1/t-0/{SEGMENT}")
     paths = [str(tmp_path)]
-    carried = errand_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
+    carried = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
     assert text(carried) == text(local.scan(paths, ScanOptions()))
     assert [incomplete.path for incomplete in carried.incomplete] == [str(place)]
 
@@ -90,7 +90,7 @@ def test_links_in_an_archive_are_carried(linked: Brokers, tmp_path: Path) -> Non
             out.add(tmp_path / name, name)
     (tmp_path / "a.tar.gz").write_bytes(data.getvalue())
     paths = [str(tmp_path / "a.tar.gz")]
-    carried = errand_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
+    carried = task_engine.scan(paths, ScanOptions(), split_bytes=2048, work_bytes=10_000, seed=1)
     wanted = local.scan(paths, ScanOptions())
     assert text(carried) == text(wanted)
     assert wanted.incomplete == []

@@ -8,7 +8,7 @@ from kafka_forensics.engine import local
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.export import json_document
 from kafka_forensics.model.results import ScanResult
-from tests.support import errand_engine
+from tests.support import task_engine
 from tests.support.gallery import SECTIONS
 from tests.support.gallery_case import Case
 
@@ -29,7 +29,7 @@ def named(case: Case) -> str:
 def test_samples_are_judged_alike(sample: str, split_bytes: int) -> None:
     paths = [str(path) for path in sorted((SAMPLES / sample).iterdir()) if path.is_dir()]
     options = ScanOptions()
-    carried = errand_engine.scan(paths, options, split_bytes=split_bytes, work_bytes=10_000, seed=split_bytes)
+    carried = task_engine.scan(paths, options, split_bytes=split_bytes, work_bytes=10_000, seed=split_bytes)
     assert text(carried) == text(local.scan(paths, options))
 
 
@@ -38,5 +38,5 @@ def test_every_fault_is_judged_alike(case: Case, tmp_path: Path) -> None:
     brokers = case.make(tmp_path)
     paths, options = [str(path) for path in brokers.log_dirs], ScanOptions(live=case.live, deep=case.deep)
     largest = max((file.stat().st_size for file in tmp_path.rglob("*.log") if file.is_file()), default=0)  # one is 8 TiB of hole
-    carried = errand_engine.scan(paths, options, split_bytes=max(512, largest >> 6), work_bytes=3000, seed=len(case.injected))
+    carried = task_engine.scan(paths, options, split_bytes=max(512, largest >> 6), work_bytes=3000, seed=len(case.injected))
     assert text(carried) == text(local.scan(paths, options))

@@ -8,7 +8,7 @@ from kafka_forensics.engine.slices import inputs_of, noticed, slices, surroundin
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.results import Incomplete
-from tests.support import errand_engine
+from tests.support import task_engine
 from tests.support.replicas import put_replica
 from tests.support.segments import log
 
@@ -37,6 +37,6 @@ def test_what_is_wrong_with_an_archive_is_noticed_with_the_archives_name_first(t
 
 def test_the_same_is_incomplete_wherever_a_partition_is_judged(tmp_path: Path) -> None:
     path = str(cut_archive(tmp_path))
-    here, elsewhere = local.scan([path], ScanOptions()), errand_engine.scan([path], ScanOptions())
+    here, elsewhere = local.scan([path], ScanOptions()), task_engine.scan([path], ScanOptions())
     assert [incomplete.path for incomplete in here.incomplete] == [path]
     assert elsewhere.incomplete == here.incomplete

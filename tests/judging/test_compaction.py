@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kafka_forensics.analysis.compaction.key_rows import ROW_WIDTH
-from kafka_forensics.engine import key_tasks as key_errands
+from kafka_forensics.engine import key_tasks
 from kafka_forensics.errors import SourceError
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys import reader as key_reader
@@ -21,10 +21,10 @@ from kafka_forensics.judging import compaction
 from kafka_forensics.model.results import ScanResult
 from kafka_forensics.writers.batches import RecordToWrite, write_batch
 from tests.support.compacted import History, compacted
-from tests.support.errand_engine import with_keys_apart
 from tests.support.faults import Brokers
 from tests.support.faults_verdict import only, said
 from tests.support.replicas import put_replica
+from tests.support.task_engine import with_keys_apart
 
 CLEANED = 600
 
@@ -60,7 +60,7 @@ def test_spilled_or_not_the_answer_is_the_same(tmp_path: Path, monkeypatch: pyte
         runs.append(KeyRuns(evidence, capacity=64))
         return runs[-1]
 
-    for reader in (compaction, key_errands):
+    for reader in (compaction, key_tasks):
         monkeypatch.setattr(reader, "KeyRuns", small)
     assert told_of(brokers).findings == whole.findings
     assert runs[0].spilled > 3
@@ -88,7 +88,7 @@ def test_nothing_is_spilled_into_the_evidence(tmp_path: Path, monkeypatch: pytes
 
 def test_no_room_for_runs_makes_the_scan_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = many(tmp_path)
-    for reader in (compaction, key_errands):
+    for reader in (compaction, key_tasks):
         monkeypatch.setattr(reader, "KeyRuns", lambda _: KeyRuns(["/"], capacity=64))
     result = with_keys_apart([str(path) for path in brokers.log_dirs], ScanOptions())
     assert [incomplete.reason for incomplete in result.incomplete] == [

@@ -13,7 +13,7 @@ from kafka_forensics.export.json_document import document
 from kafka_forensics.model.results import Incomplete, Read, ScanResult
 from kafka_forensics.storage.local.directory import LocalSource
 from kafka_forensics.storage.source import ByteFile, Entry
-from tests.support import errand_engine
+from tests.support import task_engine
 from tests.support.faults import Brokers, healthy
 from tests.support.unread import REASON, check_unknown, check_unread, refuse, refuse_logs
 
@@ -219,7 +219,7 @@ def test_carried_piece_by_piece_it_is_judged_alike(
     monkeypatch.setattr(LocalSource, "list", refusing)
     refuse_logs(monkeypatch, brokers, unread)
     paths = [str(path) for path in brokers.log_dirs]
-    carried, here = errand_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
+    carried, here = task_engine.scan(paths, ScanOptions(), work_bytes=1000), scan(paths, ScanOptions(jobs=1))
     assert "".join(document(carried)) == "".join(document(here))
     assert here.partitions[0].not_read == sorted({*unread, 3})
 

@@ -18,9 +18,9 @@ from kafka_forensics.spark import keys, scan_snapshots
 from kafka_forensics.spark.job import Sizes
 from kafka_forensics.spark.snapshots import compare_inputs
 from tests.support.compacted import CLEANED, compacted, history
-from tests.support.errand_changes import said
 from tests.support.faults import DIRECTORY, HEALTHY, write_files
 from tests.support.snapshot_trees import Snapshots, cut, expired, grown
+from tests.support.task_changes import said
 
 pytestmark = pytest.mark.spark
 

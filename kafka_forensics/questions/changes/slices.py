@@ -16,7 +16,7 @@ REPLICAS_A_SNAPSHOT: Final = 1 << 16
 
 @dataclass(slots=True)
 class ChangesCommon:
-    """What all slices of a comparison have in common: of each snapshot what its scan's errands have, and its log directories."""
+    """What all slices of a comparison have in common: of each snapshot what its scan's tasks have, and its log directories."""
 
     scans: list[Common]
     disks: list[Disks]

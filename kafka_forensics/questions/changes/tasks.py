@@ -1,10 +1,10 @@
-"""The errand that judges one partition over several snapshots: bytes in, bytes out, as those of `errands`."""
+"""The task that judges one partition over several snapshots: bytes in, bytes out, as those of `engine.tasks`."""
 
 from collections.abc import Iterator
 from functools import lru_cache
 
 from kafka_forensics.compiled import use_compiled
-from kafka_forensics.engine.serializable import may_travel
+from kafka_forensics.engine.serializable import make_serializable
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.slices import inputs_of
 from kafka_forensics.engine.task_values import SliceAnswer, StretchRow
@@ -14,7 +14,7 @@ from kafka_forensics.questions.changes import partition, slices
 from kafka_forensics.questions.changes.partition import At, PartitionChanges, partition_changes
 from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, ChangeAnswer, ChangesCommon, ChangeSlice
 
-may_travel(partition, slices)
+make_serializable(partition, slices)
 
 
 @lru_cache(maxsize=2)

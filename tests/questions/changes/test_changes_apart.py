@@ -13,11 +13,11 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.folding.keys.question import KeyAnswer
 from kafka_forensics.judging import compaction
 from kafka_forensics.questions.changes.snapshots import changes
-from tests.support import errand_changes, errand_engine
+from tests.support import task_changes, task_engine
 from tests.support.compacted import CLEANED, compacted, history
-from tests.support.errand_changes import said, with_keys_apart
 from tests.support.faults import DIRECTORY
 from tests.support.snapshot_trees import NEW, OLD
+from tests.support.task_changes import said, with_keys_apart
 
 BROKERS = (1, 2, 3)
 
@@ -41,7 +41,7 @@ def bytes_of(root: Path, name: str, broker: int) -> int:
 def test_all_is_asked_at_once(root: Path) -> None:
     result = with_keys_apart(str(root), ScanOptions())
     assert [finding.place.broker for finding in result.findings] == [1, 3]
-    _, key_questions = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
+    _, key_questions = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
     within = [sorted(keyed_log.plan for keyed_log in question.logs.values()) for question in key_questions]
     assert within == [[0, 1, 2], [3, 4, 5], [0, 3], [2, 5]]  # broker 2's log is unchanged
 
@@ -58,15 +58,15 @@ def test_only_logs_of_so_many_bytes_are_asked_for(root: Path, monkeypatch: pytes
     here = said(changes(str(root), ScanOptions()).result)
     least = min(bytes_of(root, OLD, broker) + bytes_of(root, NEW, broker) for broker in (1, 3))
     monkeypatch.setattr(compaction, "KeyRuns", refuse)
-    result, key_questions = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least)
+    result, key_questions = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least)
     assert (said(result), len(key_questions)) == (here, 4)
     with pytest.raises(ReadHereError):
-        errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least + 1)
+        task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=least + 1)
 
 
 def test_a_log_that_is_gone_when_its_keys_are_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = min(next(root.glob(f"{NEW}/*3/{DIRECTORY}")).glob("*.log"))
-    right = errand_engine.answered
+    right = task_engine.answered
     raised: list[str] = []
 
     def answered(common: bytes, under_way: QuestionsUnderWay, work_bytes: int, order: random.Random) -> list[KeyAnswer]:
@@ -80,8 +80,8 @@ def test_a_log_that_is_gone_when_its_keys_are_read(root: Path, monkeypatch: pyte
         aside.rename(gone)
         return key_answers
 
-    monkeypatch.setattr(errand_changes, "answered", answered)
-    result, _ = errand_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
+    monkeypatch.setattr(task_changes, "answered", answered)
+    result, _ = task_changes.changes(str(root), ScanOptions(), keys_apart_bytes=0)
     assert [Path(path).name for path in raised] == [gone.name] * 2, "within the newer snapshot, and between the two"
     assert [Path(incomplete.path) for incomplete in result.incomplete] == [gone]
     assert [Path(incomplete.path) for incomplete in result.snapshots[NEW].incomplete] == [gone]

@@ -8,8 +8,8 @@ from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.model.changes import SnapshotsResult
 from kafka_forensics.wording import message
 from tests.support.compacted import CLEANED, FUTURE_MS, History, compacted, history
-from tests.support.errand_changes import with_keys_apart
 from tests.support.snapshot_trees import NEW, OLD, findings, rows
+from tests.support.task_changes import with_keys_apart
 
 END = history().end
 BROKERS = (1, 2, 3)

@@ -1,4 +1,4 @@
-"""The errands of a scan carried by nobody but a shuffled list: what Spark does, without Spark."""
+"""The tasks of a scan carried by nobody but a shuffled list: what Spark does, without Spark."""
 
 import random
 from dataclasses import dataclass, replace

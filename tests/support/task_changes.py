@@ -1,4 +1,4 @@
-"""The errands of a comparison of snapshots carried by nobody, keys read file by file and swept apart, as Spark does it."""
+"""The tasks of a comparison of snapshots carried by nobody, keys read file by file and swept apart, as Spark does it."""
 
 import random
 from dataclasses import replace
@@ -22,13 +22,13 @@ from kafka_forensics.questions.changes.slices import REPLICAS_A_SNAPSHOT, Change
 from kafka_forensics.questions.changes.snapshots import Given, gather_snapshots, snapshot_paths
 from kafka_forensics.questions.changes.tasks import judge_changes
 from kafka_forensics.witnesses.witnesses import read_witnesses
-from tests.support.errand_engine import answered
+from tests.support.task_engine import answered
 
 SPLIT_BYTES = 1 << 28
 
 
 def with_keys_apart(given: Given, options: ScanOptions) -> SnapshotsResult:
-    """The local engine's answer, which that of errands must equal whose keys are all read file by file and compared apart."""
+    """The local engine's answer, which that of tasks must equal whose keys are all read file by file and compared apart."""
     here = snapshots.changes(given, options).result
     apart, _ = changes(given, options, keys_apart_bytes=0)
     assert said(apart) == said(here)
