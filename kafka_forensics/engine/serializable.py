@@ -1,5 +1,5 @@
-"""The classes whose values may go to another process (`serialization`): those of these modules, which hold facts and no behaviour that
-reading one could set off."""
+"""The classes whose values may go to another process: those of these modules, which hold facts and no behaviour that reading one
+could set off."""
 
 from types import ModuleType
 from typing import Final
