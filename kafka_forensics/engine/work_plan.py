@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from kafka_forensics.engine.slices import Slice, thin_plans
 from kafka_forensics.engine.task_values import FoldPart, FoldWork, Piece, WitnessWork
@@ -11,7 +11,22 @@ from kafka_forensics.folding.splits import segments_of, split_count
 from kafka_forensics.parsers.log_dir import LogDirectory
 
 FILE_COST_BYTES: Final = 256 << 10
-"""What opening a file costs beside its bytes, as so many bytes."""
+"""What opening a file costs beside its bytes, as so many bytes, so that thousands of tiny ones do not end up in one task."""
+_Unit = TypeVar("_Unit")
+
+
+def packed(units: Iterable[tuple[_Unit, int]], limit: int) -> Iterator[list[_Unit]]:
+    """Units, each with its weight, together up to a weight of `limit` and in the order they come; a heavier one stays alone."""
+    together: list[_Unit] = []
+    weight = 0
+    for unit, added in units:
+        if together and weight + added > limit:
+            yield together
+            together, weight = [], 0
+        together.append(unit)
+        weight += added
+    if together:
+        yield together
 
 
 def fold_works(parts: Iterable[Slice], split_bytes: int, work_bytes: int) -> Iterator[FoldWork]:

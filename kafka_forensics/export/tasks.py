@@ -15,6 +15,7 @@ from kafka_forensics.compiled import use_compiled
 from kafka_forensics.compiled.code_cache import keep_in, keep_out_of
 from kafka_forensics.engine.serialization import pack, unpack
 from kafka_forensics.engine.slices import thin_plans
+from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
 from kafka_forensics.errors import PathMissingError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import ReplicaPlan, broker_order
 from kafka_forensics.export.datasets import Written, folder_of, name_of, write_part
@@ -26,7 +27,7 @@ from kafka_forensics.facts.log import Reading
 from kafka_forensics.facts.pieces import Piece, decode
 from kafka_forensics.facts.query import FROM_FILES, FROM_LOGS, SPLIT_BYTES, FactQuery
 from kafka_forensics.facts.read import piece_facts
-from kafka_forensics.facts.splits import FILE_COST, replica_tasks
+from kafka_forensics.facts.splits import replica_tasks
 from kafka_forensics.model.results import Incomplete
 from kafka_forensics.model.schemas import FACTS
 from kafka_forensics.questions.transactions import KnownTransactions
@@ -115,20 +116,14 @@ def _transaction_tasks(reader: FactReader, split_bytes: int) -> Iterator[bytes]:
     """Whole replicas together, for a transaction is told once its marker is met; all those of an archive that cannot seek."""
     stable = reader.stable_offsets()
     alone: dict[int, list[ReplicaPlan]] = {}
-    pending: list[ReplicaPlan] = []
-    weight = 0
+    seekable: list[tuple[ReplicaPlan, int]] = []
     for plan in reader.inputs.replicas:
         source = plan.log_dir.source
-        if not source.seekable:
+        if source.seekable:
+            seekable.append((plan, plan.bytes + FILE_COST_BYTES * len(plan.directory.segments)))
+        else:
             alone.setdefault(id(source), []).append(plan)
-            continue
-        added = plan.bytes + FILE_COST * len(plan.directory.segments)
-        if pending and weight + added > split_bytes:
-            yield _replicas(pending, stable)
-            pending, weight = [], 0
-        pending.append(plan)
-        weight += added
-    for plans in [pending, *alone.values()] if pending else alone.values():
+    for plans in (*packed(seekable, split_bytes), *alone.values()):
         yield _replicas(plans, stable)
 
 

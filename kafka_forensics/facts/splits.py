@@ -1,7 +1,7 @@
 """Tasks of a fact: from paths to pieces of about equal bytes, by names and listings alone; of sparse logs the holes are asked for.
 
 Small files go together, large `.log` files are cut. Where exactly a part begins, the task that reads it finds out by itself
-(`fact_splits_parts`), so that a task is a pure function of the files: any attempt, anywhere, gives the same rows.
+(`parts`), so that a task is a pure function of the files: any attempt, anywhere, gives the same rows.
 """
 
 import json
@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from kafka_forensics.engine.work_plan import FILE_COST_BYTES, packed
 from kafka_forensics.errors import SourceError, UsageError, perhaps_meant
 from kafka_forensics.evidence.inputs import CHECKPOINTS, Inputs, LogDir, ReplicaPlan, broker_order, gather_log_dirs
 from kafka_forensics.evidence.paths import members_left_out
@@ -22,8 +23,6 @@ from kafka_forensics.storage.archives import reading_order
 from kafka_forensics.storage.open import address_of
 from kafka_forensics.storage.source import ByteSource, Entry
 
-FILE_COST: Final = 256 << 10
-"""Bytes that opening a file counts for, so that thousands of tiny ones do not end up in one task."""
 MAX_PARTS: Final = 4096
 """Parts of one file at most; they are as much larger as that takes."""
 
@@ -75,7 +74,7 @@ def _tasks(units: Iterable[tuple[ByteSource, Iterable[Unit]]], query: FactQuery,
             else:
                 streams.setdefault(id(source), (source, []))[1].extend(found)
 
-    tasks = _packed(seekable(), query, deep=deep)
+    tasks = [encode(_joined(pieces), deep=deep) for pieces in packed(seekable(), query.split_bytes)]
     return tasks + [encode(_in_order(source, found), deep=deep) for source, found in streams.values() if found]
 
 
@@ -208,7 +207,7 @@ def _of_segment(
                 part_index=segment.index,
                 part_time_index=segment.time_index if query.is_ranged else None,
             ),
-            _size(segment.log) // len(points) + FILE_COST,
+            _size(segment.log) // len(points) + FILE_COST_BYTES,
         )
 
 
@@ -233,21 +232,7 @@ def _size(entry: Entry | None) -> int:
 
 
 def _weight(files: Iterable[Entry]) -> int:
-    return sum(entry.size_in_bytes + FILE_COST for entry in files)
-
-
-def _packed(units: Iterable[Unit], query: FactQuery, *, deep: bool) -> list[str]:
-    """Tasks of about `split_bytes`, units in the order they come."""
-    tasks: list[str] = []
-    pending: list[Piece] = []
-    weight = 0
-    for piece, added in units:
-        if pending and weight + added > query.split_bytes:
-            tasks.append(encode(_joined(pending), deep=deep))
-            pending, weight = [], 0
-        pending.append(piece)
-        weight += added
-    return [*tasks, encode(_joined(pending), deep=deep)] if pending else tasks
+    return sum(entry.size_in_bytes + FILE_COST_BYTES for entry in files)
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

@@ -49,7 +49,7 @@ OTHER_CONTAINERS: Final = (
 )
 """Ends of names that Kafka never gives a file: better to say so than to read such a file as a segment."""
 SCHEMES: Final[dict[str, Opener]] = {"file": lambda uri: open_source(_path_of_file_uri(uri))}
-"""How a URI of this machine's files is opened, by its scheme; all others are storage services (`remote_open`)."""
+"""How a URI of this machine's files is opened, by its scheme; all others are storage services (`remote.open`)."""
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _MOST_SIBLINGS: Final = 10_000
 """Names looked at for a hint."""

@@ -140,7 +140,7 @@ def test_small_files_share_a_task_and_large_ones_do_not(tmp_path: Path) -> None:
     for number in range(1, 50):
         shutil.copytree(log_dir / "t-0", log_dir / f"t-{number}")
     one_file = 200 * len(batch(0, value=bytes(500)))
-    tasks = plan_tasks([str(log_dir)], query("batches", split_bytes=fact_splits.FILE_COST * 10 + one_file * 10))
+    tasks = plan_tasks([str(log_dir)], query("batches", split_bytes=fact_splits.FILE_COST_BYTES * 10 + one_file * 10))
     assert 5 <= len(tasks) <= 6
     tasks = plan_tasks([str(log_dir)], query("batches", split_bytes=one_file // 4))
     assert len(tasks) == 200

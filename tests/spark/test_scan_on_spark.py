@@ -1,4 +1,4 @@
-"""The scan on Spark gives the local engine's answer, row for row: on every sample, every fault and every archive."""
+"""The scan on Spark gives the local engine's answer, row for row: on every sample, a case of every fault and every archive."""
 
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.spark
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_logs"
 CASES = [case for cases in SECTIONS.values() for case in cases if case.during is None]
+ONE_OF_EACH = list({case.fault: case for case in reversed(CASES)}.values())
+"""The nightly run takes them all, and every run does without Spark (`tests/engine/test_scan_tasks.py`)."""
 ARCHIVES = (
     "kafka-0.10.2.2-hw-divergence",
     "kafka-0.10.2.2-hw-truncation",
@@ -48,6 +50,11 @@ def brokers(sample: str) -> list[str]:
     return [str(path) for path in sorted((SAMPLES / sample).iterdir()) if path.is_dir()]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize("case", CASES if metafunc.config.getoption("--nightly") else ONE_OF_EACH, ids=named)
+
+
 class TestBothEngines:
     """One question, two engines, the same bytes."""
 
@@ -55,7 +62,6 @@ class TestBothEngines:
     def test_on_a_sample(self, spark: SparkSession, sample: str) -> None:
         assert text(scan(spark, brokers(sample))) == text(kf.scan(brokers(sample)))
 
-    @pytest.mark.parametrize("case", CASES, ids=named)
     def test_on_a_fault(self, spark: SparkSession, case: Case, tmp_path: Path) -> None:
         paths = [str(path) for path in case.make(tmp_path).log_dirs]
         options = ScanOptions(live=case.live, deep=case.deep)
