@@ -9,7 +9,7 @@ from kafka_forensics.cli.output_words import name, plural
 from kafka_forensics.cli.plain_table import table_lines
 from kafka_forensics.model.findings import Severity
 from kafka_forensics.questions.plan import Planned, Plans
-from kafka_forensics.replication.planner import Broker, Candidate, costs_of
+from kafka_forensics.replication.planner import Broker, Candidate, FollowerPlan, costs_of
 
 _AGAINST_SHOWN: Final = 4
 """Partitions named that an order is against."""
@@ -110,31 +110,45 @@ def _scan_found(plans: Plans) -> str:
 
 def summary_line(plans: Plans) -> str:
     """What is said on stderr at the end."""
-    partitions, planned = plans.partitions, plans.planned
-    if not partitions and plans.by_raft:
-        return "nothing to plan: the leader of __cluster_metadata is elected by the controllers among themselves" + _scan_found(
-            plans
-        )
-    if not partitions:
-        return "nothing to plan: no partition was found, or none is asked for" + _scan_found(plans)
-    costly = sum(any(candidate.losses for candidate in each.plan.candidates) for each in planned)
-    strays = sum(each.plan.strays is not None for each in planned)
-    leaderless = sum(not each.plan.candidates for each in planned) - strays
-    odd = sum(any(follower.disagrees for candidate in each.plan.candidates for follower in candidate.followers) for each in planned)
-    alone = partitions == 1
-    parts = ["an election could lose records" + ("" if alone else f" of {costly}")] if costly else []
+    if not plans.partitions and plans.by_raft:
+        why = "the leader of __cluster_metadata is elected by the controllers among themselves"
+        return f"nothing to plan: {why}{_scan_found(plans)}"
+    if not plans.partitions:
+        return f"nothing to plan: no partition was found, or none is asked for{_scan_found(plans)}"
+    return f"{plural(plans.partitions, 'partition')}: {'; '.join(_summary(plans))}"
+
+
+def _summary(plans: Plans) -> Iterator[str]:
+    """The clauses of the last line: what is at stake, else that nothing is; and what else is to be known."""
+    alone = plans.partitions == 1
+    at_stake = list(_at_stake(plans.planned, alone=alone))
+    yield from at_stake or [_nothing_lost(plans)]
+    odd = sum(any(follower.disagrees for follower in _followers(planned)) for planned in plans.planned)
+    if odd:
+        yield "checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}")
+    if not alone and plans.planned:
+        yield "with --topic and --partition, one is shown in full"
+
+
+def _at_stake(every: list[Planned], *, alone: bool) -> Iterator[str]:
+    costly = sum(any(candidate.losses for candidate in planned.plan.candidates) for planned in every)
+    strays = sum(planned.plan.strays is not None for planned in every)
+    leaderless = sum(not planned.plan.candidates for planned in every) - strays
+    if costly:
+        yield "an election could lose records" + ("" if alone else f" of {costly}")
     for count, why in ((strays, "the controller's log does not know"), (leaderless, "nobody can lead")):
         if count:
             which, they = "it" if alone else str(count), "it holds" if count == 1 else "they hold"
-            parts.append(f"{why} {which}, so that all {they} is at stake")
-    if not parts:
-        no_election = "no election" + (" of a broker that would start" if plans.refused else "")
-        in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else ""
-        if any(missing.kind == "unknown_bytes" for each in planned for missing in each.plan.missing):
-            in_part = " that could be read of the copies here"
-        parts.append(f"{no_election} would lose anything{in_part}")
-    if odd:
-        parts.append("checkpoints and batches disagree where to cut" + ("" if alone else f" in {odd}"))
-    if partitions > 1 and planned:
-        parts.append("with --topic and --partition, one is shown in full")
-    return f"{plural(partitions, 'partition')}: {'; '.join(parts)}"
+            yield f"{why} {which}, so that all {they} is at stake"
+
+
+def _nothing_lost(plans: Plans) -> str:
+    no_election = "no election" + (" of a broker that would start" if plans.refused else "")
+    in_part = " that the copies here hold" if plans.absent or plans.unsaid or plans.not_read else ""
+    if any(missing.kind == "unknown_bytes" for planned in plans.planned for missing in planned.plan.missing):
+        in_part = " that could be read of the copies here"
+    return f"{no_election} would lose anything{in_part}"
+
+
+def _followers(planned: Planned) -> Iterator[FollowerPlan]:
+    return (follower for candidate in planned.plan.candidates for follower in candidate.followers)

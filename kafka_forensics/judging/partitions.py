@@ -16,7 +16,7 @@ from kafka_forensics.analysis.replicas import (
     with_absent_members,
     with_holders,
 )
-from kafka_forensics.evidence.inputs import ReplicaPlan
+from kafka_forensics.evidence.inputs import Inputs, ReplicaPlan
 from kafka_forensics.folding.index_files import SnapshotCheck, transaction_findings
 from kafka_forensics.judging.absence import nodes_given
 from kafka_forensics.judging.environment import identity_groups, missing_epochs, replica_file_findings
@@ -48,77 +48,123 @@ class PartitionResult:
 
 
 def judge_partition(
-    plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader
+    plans: list[ReplicaPlan], replicas: list[Replica], snapshots: list[SnapshotCheck], reader: LogReader, inputs: Inputs
 ) -> PartitionResult:
     """Every finding about one partition. `plans`, `replicas` and `snapshots` go together, one each a replica."""
-    groups, findings = identity_groups(plans, snapshots[0].inputs.controller)
-    for group in groups:
-        uncover_gaps([replicas[number] for number in group], reader)
-    own: list[list[Finding]] = []
-    for plan, replica, snapshot in zip(plans, replicas, snapshots, strict=True):
-        if replica.read is Read.NONE:
-            own.append(replica_file_findings(plan))
-            continue
-        of_files = [*replica_file_findings(plan), *missing_epochs(plan, replica)]
-        own.append([*of_files, *own_findings(replica), *transaction_findings(plan, replica, snapshot)])
-        own[-1] += recovery_judged(plan, replica, snapshot.inputs, own[-1], reader.incomplete)
-        own[-1] += lone_indexes_judged(plan, replica, snapshot.inputs, own[-1])
-    comparisons = []
-    for group in groups:
-        every = [replicas[number] for number in group]
-        group = [number for number in group if replicas[number].read is not Read.NONE]
-        members = [replicas[number] for number in group]
-        compared = _compared(members, every, reader)
-        if any(member.context.compacted for member in members):
-            from kafka_forensics.judging.compaction import compacted_findings  # few partitions pay for it
-
-            compared.findings += compacted_findings(
-                [plans[number] for number in group], members, compared, reader, snapshots[0].inputs.evidence
-            )
-        of_groups = group_findings(members, reader, compared, every) if len(groups) == 1 and members else []
-        problems = [
-            damage_finding(which, damage.kind, segment, damage, last=False, count=1) for which, segment, damage in reader.problems
-        ]
-        reader.problems.clear()
-        found = [*(finding for number in group for finding in own[number]), *compared.findings, *problems, *of_groups]
-        held = with_holders(members, found, compared, all_read=all(one.read is Read.WHOLE for one in every))
-        known = compared.high_watermark, compared.witness
-        judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(snapshots[0].inputs), known)
-        findings += with_absent_members(members, judged, reader) if members else judged
-        findings += head_findings(missing_heads(members, compared.conflicts, reader), findings)
-        comparisons.append(compared)
-    comparison = _over_groups(comparisons, present_topic(groups, replicas)[0])
-    findings = _once(findings)
-    context = replicas[0].context
-    inputs = snapshots[0].inputs
-    findings += leftovers_judged((context.topic, context.partition), replicas, inputs, findings, reader.incomplete)
-    if any(one.context.live for one in replicas):
-        findings = [_capped(finding) for finding in findings]
-    findings += partition_matches(plans, replicas, snapshots, reader, findings)
-    if len(replicas) == 1:
-        findings = [replace(finding, alone=True) for finding in findings]
+    judge = _PartitionJudge(plans, replicas, snapshots, reader, inputs)
+    comparison, findings = judge.by_groups()
+    for stage in (_once, judge.with_leftovers, judge.capped, judge.with_incidents, judge.alone):
+        findings = stage(findings)
     findings.sort(key=Finding.sort_key)
-    ids = {plan.context.topic_id for plan in plans} - {None}
-    summary = PartitionSummary(
-        context.topic,
-        context.partition,
-        next(iter(ids)) if len(ids) == 1 else None,
-        cleanup_policy([one.context for one in replicas]),
-        "unknown",
-        comparison.high_watermark,
-        comparison.witness,
-        comparison.agreement,
-        [summarise(one) for one in replicas],
-        *last_word(replicas),
-    )
-    summary.judge(findings)
-    framings = [one.state.framing for one in replicas]
+    framings = [replica.state.framing for replica in replicas]
     counted = (
         sum(fold.bytes_decoded for fold in framings),
         sum(fold.bytes_damaged for fold in framings),
         sum(fold.bytes_skipped for fold in framings),
     )
-    return PartitionResult(summary, findings, counted, reader.incomplete)
+    return PartitionResult(judge.summary(comparison, findings), findings, counted, reader.incomplete)
+
+
+class _PartitionJudge:
+    """The stages from folded replicas to findings, in the order in which `judge_partition` names them."""
+
+    def __init__(
+        self,
+        plans: list[ReplicaPlan],
+        replicas: list[Replica],
+        snapshots: list[SnapshotCheck],
+        reader: LogReader,
+        inputs: Inputs,
+    ) -> None:
+        self._plans, self._replicas, self._snapshots, self._reader, self._inputs = plans, replicas, snapshots, reader, inputs
+
+    def by_groups(self) -> tuple[Comparison, list[Finding]]:
+        """Each replica by itself, and those of one topic id against each other."""
+        groups, findings = identity_groups(self._plans, self._inputs.controller)
+        for group in groups:
+            uncover_gaps([self._replicas[number] for number in group], self._reader)
+        own = [self._own_findings(number) for number in range(len(self._replicas))]
+        comparisons = []
+        for group in groups:
+            compared, judged = self._group_findings(group, own, is_only=len(groups) == 1)
+            findings += judged
+            members = [replica for replica in map(self._replicas.__getitem__, group) if replica.read is not Read.NONE]
+            findings += head_findings(missing_heads(members, compared.conflicts, self._reader), findings)
+            comparisons.append(compared)
+        return _over_groups(comparisons, present_topic(groups, self._replicas)[0]), findings
+
+    def _own_findings(self, number: int) -> list[Finding]:
+        """What a replica's own files prove."""
+        plan, replica, snapshot = self._plans[number], self._replicas[number], self._snapshots[number]
+        findings = replica_file_findings(plan)
+        if replica.read is Read.NONE:
+            return findings
+        findings = [*findings, *missing_epochs(plan, replica), *own_findings(replica)]
+        findings += transaction_findings(plan, replica, snapshot)
+        findings += recovery_judged(plan, replica, self._inputs, findings, self._reader.incomplete)
+        findings += lone_indexes_judged(plan, replica, self._inputs, findings)
+        return findings
+
+    def _group_findings(self, group: list[int], own: list[list[Finding]], *, is_only: bool) -> tuple[Comparison, list[Finding]]:
+        """What replicas of one topic id prove of each other, with the findings of each; `is_only`: there are no others."""
+        reader = self._reader
+        every = [self._replicas[number] for number in group]
+        read = [number for number in group if self._replicas[number].read is not Read.NONE]
+        members = [self._replicas[number] for number in read]
+        compared = _compared(members, every, reader)
+        if any(member.context.compacted for member in members):
+            from kafka_forensics.judging.compaction import compacted_findings  # few partitions pay for it
+
+            plans = [self._plans[number] for number in read]
+            compared.findings += compacted_findings(plans, members, compared, reader, self._inputs.evidence)
+        of_groups = group_findings(members, reader, compared, every) if is_only and members else []
+        problems = [
+            damage_finding(which, damage.kind, segment, damage, last=False, count=1) for which, segment, damage in reader.problems
+        ]
+        reader.problems.clear()
+        findings = [*(finding for number in read for finding in own[number]), *compared.findings, *problems, *of_groups]
+        held = with_holders(members, findings, compared, all_read=all(replica.read is Read.WHOLE for replica in every))
+        known = compared.high_watermark, compared.witness
+        judged = judged_by_controller(members, compared.conflicts, held, reader, nodes_given(self._inputs), known)
+        return compared, with_absent_members(members, judged, reader) if members else judged
+
+    def with_leftovers(self, findings: list[Finding]) -> list[Finding]:
+        """With what leftovers beside the logs hold."""
+        context = self._replicas[0].context
+        key = context.topic, context.partition
+        return findings + leftovers_judged(key, self._replicas, self._inputs, findings, self._reader.incomplete)
+
+    def capped(self, findings: list[Finding]) -> list[Finding]:
+        """Where copies are of running brokers, what that may explain is not said louder than `info`."""
+        is_live = any(replica.context.live for replica in self._replicas)
+        return [_capped(finding) for finding in findings] if is_live else findings
+
+    def with_incidents(self, findings: list[Finding]) -> list[Finding]:
+        """With the known incidents that all this matches."""
+        return findings + partition_matches(self._plans, self._replicas, self._snapshots, self._reader, findings)
+
+    def alone(self, findings: list[Finding]) -> list[Finding]:
+        """Each marked where no other replica is there."""
+        return [replace(finding, alone=True) for finding in findings] if len(self._replicas) == 1 else findings
+
+    def summary(self, comparison: Comparison, findings: list[Finding]) -> PartitionSummary:
+        """The row of the partition, by its findings."""
+        context = self._replicas[0].context
+        ids = {plan.context.topic_id for plan in self._plans} - {None}
+        summary = PartitionSummary(
+            context.topic,
+            context.partition,
+            next(iter(ids)) if len(ids) == 1 else None,
+            cleanup_policy([replica.context for replica in self._replicas]),
+            "unknown",
+            comparison.high_watermark,
+            comparison.witness,
+            comparison.agreement,
+            [summarise(replica) for replica in self._replicas],
+            *last_word(self._replicas),
+        )
+        summary.judge(findings)
+        return summary
 
 
 def _over_groups(comparisons: list[Comparison], present: int) -> Comparison:

@@ -67,7 +67,8 @@ def judged(
     replicas = [replica for _, replica, _ in merged]
     reader = LogReader(plans, key, options.as_of_ms)
     reader.apart = apart
-    result = judge_partition(plans, replicas, [snapshot for _, _, snapshot in merged], reader)
+    snapshots = [snapshot for _, _, snapshot in merged]
+    result = judge_partition(plans, replicas, snapshots, reader, snapshots[0].inputs)
     if look is not None:
         look(replicas, reader, result)
     return PartitionAnswer(result, partition_transactions(replicas), partition_keys(replicas))

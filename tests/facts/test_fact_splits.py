@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_forensics.analysis.internal_topics.witnesses import Witnesses
+from kafka_forensics.engine.work_plan import FILE_COST_BYTES
 from kafka_forensics.errors import FormatError, SourceError, UsageError
 from kafka_forensics.evidence.inputs import gather
 from kafka_forensics.evidence.options import ScanOptions
@@ -140,7 +141,7 @@ def test_small_files_share_a_task_and_large_ones_do_not(tmp_path: Path) -> None:
     for number in range(1, 50):
         shutil.copytree(log_dir / "t-0", log_dir / f"t-{number}")
     one_file = 200 * len(batch(0, value=bytes(500)))
-    tasks = plan_tasks([str(log_dir)], query("batches", split_bytes=fact_splits.FILE_COST_BYTES * 10 + one_file * 10))
+    tasks = plan_tasks([str(log_dir)], query("batches", split_bytes=FILE_COST_BYTES * 10 + one_file * 10))
     assert 5 <= len(tasks) <= 6
     tasks = plan_tasks([str(log_dir)], query("batches", split_bytes=one_file // 4))
     assert len(tasks) == 200

@@ -7,7 +7,7 @@ MUTANTS = [
         "analysis/replicas/forks",
         "analysis/replicas/test_forks analysis/replicas/test_forks_kept "
         "analysis/replicas/test_forks_losers analysis/replicas/test_forks_retention",
-        ("end = min(end, _agree_from(replicas, conflicts, end))", "end = max(end, _agree_from(replicas, conflicts, end))"),
+        ("min(end, _agree_from(replicas, conflicts, end))", "max(end, _agree_from(replicas, conflicts, end))"),
         (
             'ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] <= gone]',
             'ends = [row["from_checkpoint"] or 0 for row in cuts if row["from_batches"] > gone]',
@@ -72,8 +72,8 @@ MUTANTS = [
             'if difference.kind != "header" and difference.epochs[0] != difference.epochs[1]:',
         ),
         (
-            'if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1 and all_read:',
-            'if one.kind == "OFFSET_GAP" or start < high_watermark and not covering and len(replicas) > 1 and all_read:',
+            'if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:',
+            'if below or gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:',
         ),
     ),
     *mutants_of(
@@ -169,7 +169,7 @@ MUTANTS = [
         "analysis/replicas/readers",
         "analysis/replicas/test_readers",
         ("if control is not None and control.leader == NO_LEADER:", "if control is not None and control.leader != NO_LEADER:"),
-        ("if shortest and shortest[0].log_end_offset < end:", "if shortest or shortest[0].log_end_offset < end:"),
+        ("if end >= leader.log_end_offset:", "if end > leader.log_end_offset:"),
         (
             "return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 10 else None",
             "return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 10 else None",

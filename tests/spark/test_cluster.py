@@ -22,6 +22,8 @@ TASKS = {
     8: {"split_bytes": 1 << 20, "work_bytes": 17 << 20, "slices_a_task": 1},
 }
 """Sizes that make so many tasks of `logs`."""
+SCANS_SENT = 5
+"""At most, until a worker is seen reading."""
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +70,7 @@ def test_a_python_worker_killed_in_the_middle_changes_nothing(
     running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str, tasks: int, request: pytest.FixtureRequest
 ) -> None:
     lost = drives.log.read_text().count("Python worker exited unexpectedly")
-    drives.send_scan(*logs.log_dirs, **TASKS[tasks])
-    os.kill(halted_reader(running, drives, logs), signal.SIGKILL)
+    os.kill(reader_of_a_scan(running, drives, logs, tasks, halted=True), signal.SIGKILL)
     assert drives.take().document == judged
     twice = request.node.callspec.params["drives"]  # its task may have been done by another attempt, and the loss is not told then
     assert twice or drives.log.read_text().count("Python worker exited unexpectedly") > lost
@@ -80,17 +81,35 @@ def test_an_executor_killed_in_the_middle_changes_nothing(
     running: Cluster, drives: Driver, logs: RepeatedLogs, judged: str, tasks: int
 ) -> None:
     lost = drives.log.read_text().count("Lost executor")
-    drives.send_scan(*logs.log_dirs, **TASKS[tasks])
+    worker = reader_of_a_scan(running, drives, logs, tasks)
     parents = {process.pid: process.parent for process in processes()}
-    executor = parents[parents[reader_of(running, drives, logs)]]
+    executor = parents[parents[worker]]
     assert executor in running.executors()
     os.kill(executor, signal.SIGKILL)
     assert drives.take().document == judged
     assert drives.log.read_text().count("Lost executor") > lost
 
 
-def reader_of(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int:
-    """A Python worker that is just reading a log. Raises AssertionError if the scan ends before one is seen."""
+def reader_of_a_scan(there: Cluster, asked: Driver, logs: RepeatedLogs, tasks: int, *, halted: bool = False) -> int:
+    """A Python worker that is just reading a log for a scan, which is sent for it, and again where it ends before one is seen.
+
+    With `halted` it is stopped while it reads: one that is done already would be missed by nobody.
+    """
+    for _ in range(SCANS_SENT):
+        asked.send_scan(*logs.log_dirs, **TASKS[tasks])
+        while (worker := reader_of(there, asked, logs)) is not None:
+            if not halted:
+                return worker
+            os.kill(worker, signal.SIGSTOP)
+            if has_open(worker, logs.folder):
+                return worker
+            os.kill(worker, signal.SIGCONT)
+        asked.take().ok()
+    raise AssertionError(f"{SCANS_SENT} scans ended before a worker was seen reading")
+
+
+def reader_of(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int | None:
+    """A Python worker that is just reading a log; None if the scan ends before one is seen."""
     found: list[int] = []
 
     def seen() -> bool:
@@ -98,15 +117,4 @@ def reader_of(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int:
         return bool(found) or asked.ready()
 
     wait_until(seen, "a worker that reads", SECONDS_OF_A_SCAN, pause=0.005)
-    assert found, "the scan ended before a worker was seen reading"
-    return found[0]
-
-
-def halted_reader(there: Cluster, asked: Driver, logs: RepeatedLogs) -> int:
-    """The same, stopped while it reads: one that is done already would be missed by nobody."""
-    while True:
-        pid = reader_of(there, asked, logs)
-        os.kill(pid, signal.SIGSTOP)
-        if has_open(pid, logs.folder):
-            return pid
-        os.kill(pid, signal.SIGCONT)
+    return found[0] if found else None

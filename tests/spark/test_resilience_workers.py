@@ -64,8 +64,10 @@ def test_workers_without_what_the_package_needs(asked: Driver, tmp_path: Path) -
 def other_version(folder: Path) -> Path:
     """A place with the package as of another version."""
     shutil.copytree(PACKAGE, folder / "kafka_forensics", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "kafka_forensics" / "__init__.py"
-    path.write_text(path.read_text().replace(f'"{kafka_forensics.__version__}"', '"0.0.1"', 1))
+    path = folder / "kafka_forensics" / "version.py"
+    source = path.read_text()
+    assert f'"{kafka_forensics.__version__}"' in source
+    path.write_text(source.replace(f'"{kafka_forensics.__version__}"', '"0.0.1"', 1))
     return folder
 
 

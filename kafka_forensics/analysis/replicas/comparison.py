@@ -1,5 +1,6 @@
 """Replicas of one partition against each other: agreement, forks, losses, lag, and who holds a good copy."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -244,41 +245,47 @@ def with_holders(
     high_watermark = comparison.high_watermark
     judged = []
     lost: set[tuple[int, int]] = set()
-    spoiled = {(one.place.broker, *_offsets(one)) for one in findings if one.kind in _SPOILED}
+    spoiled = {(spoiling.place.broker, *_offsets(spoiling)) for spoiling in findings if spoiling.kind in _SPOILED}
     for found in findings:
-        one = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else _cut_back(replicas, found)
-        start, end = one.place.offset_start, one.place.offset_end
-        if one.kind not in _HELD or start is None or end is None:
-            judged.append(one)
+        gap = _without_deleted(replicas, found) if found.kind == "HW_BEYOND_LEO" else _cut_back(replicas, found)
+        start, end = gap.place.offset_start, gap.place.offset_end
+        if gap.kind not in _HELD or start is None or end is None:
+            judged.append(gap)
             continue
-        own = [k for k, other in enumerate(replicas) if other.broker == one.place.broker]
-        low, high = _offsets(one)
-        covering = [k for k, other in enumerate(replicas) if k not in own and other.covers(low, high)]
-        same = [k for k in covering if not any(parted(replicas, comparison.conflicts, (mine, k), (low, high)) for mine in own)]
-        if one.kind in _GONE:
-            same = [k for k in same if not any(another_history(replicas[mine], replicas[k], low, high) for mine in own)]
-        holders = [replicas[k].broker for k in same]
-        if one.kind in _SPOILED or one.kind == "BATCH_CRC_MISMATCH":
-            bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
-            holders = [broker for broker in holders if broker not in bad]
-        evidence = dict(one.evidence) | {"held_by": holders}
-        severity = one.severity
-        if one.kind in _MISSING and high_watermark is not None:
-            evidence |= {
-                "high_watermark": high_watermark,
-                "witness": comparison.witness,
-                "below_high_watermark": start < high_watermark,
-            }
-            if start < high_watermark and one.kind in _CRITICAL_BELOW:
+        covering, holders = _holders(replicas, gap, comparison.conflicts, spoiled)
+        evidence = dict(gap.evidence) | {"held_by": holders}
+        severity = gap.severity
+        if gap.kind in _MISSING and high_watermark is not None:
+            below = start < high_watermark
+            evidence |= {"high_watermark": high_watermark, "witness": comparison.witness, "below_high_watermark": below}
+            if below and gap.kind in _CRITICAL_BELOW:
                 severity = Severity.CRITICAL
-            if one.kind == "OFFSET_GAP" and start < high_watermark and not covering and len(replicas) > 1 and all_read:
+            if below and gap.kind == "OFFSET_GAP" and not covering and len(replicas) > 1 and all_read:
                 lost.add((start, end))
-        judged.append(replace(one, severity=severity, evidence=evidence))
+        judged.append(replace(gap, severity=severity, evidence=evidence))
     for start, end in _held_nowhere(replicas, lost, high_watermark or 0):
         place = replace(_partition(replicas), offset_start=start, offset_end=end)
         evidence = {"missing": end - start, "high_watermark": high_watermark, "witness": comparison.witness, "held_by": []}
         judged.append(finding("COMMITTED_LOST_EVERYWHERE", place, evidence))
     return judged
+
+
+def _holders(
+    replicas: list[Replica], gap: Finding, conflicts: Conflicts, spoiled: Collection[tuple[int | str | None, int, int]]
+) -> tuple[list[int], list[int | str]]:
+    """Numbers of the other replicas whose logs cover a finding's offsets, and the brokers that hold them of the same history,
+    whole; `spoiled`: (broker, first offset, end) of batches that nobody can read."""
+    low, high = _offsets(gap)
+    own = [number for number, replica in enumerate(replicas) if replica.broker == gap.place.broker]
+    covering = [number for number, replica in enumerate(replicas) if number not in own and replica.covers(low, high)]
+    same = [number for number in covering if not any(parted(replicas, conflicts, (mine, number), (low, high)) for mine in own)]
+    if gap.kind in _GONE:
+        same = [number for number in same if not any(another_history(replicas[mine], replicas[number], low, high) for mine in own)]
+    holders = [replicas[number].broker for number in same]
+    if gap.kind in _SPOILED or gap.kind == "BATCH_CRC_MISMATCH":
+        bad = {broker for broker, first, end_of_bad in spoiled if first < high and low < end_of_bad}
+        holders = [broker for broker in holders if broker not in bad]
+    return covering, holders
 
 
 def _cut_back(replicas: list[Replica], found: Finding) -> Finding:

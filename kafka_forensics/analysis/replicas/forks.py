@@ -29,43 +29,69 @@ def fork_findings(
     first = min(differences[0].offset for differences in conflicts.values())
     versions = versions_at(replicas, conflicts, conflicts if every is None else every, first)
     epochs = {str(broker): version.epoch for version in versions for broker in version.brokers}
-    known = sorted({version.epoch for version in versions})
     evidence: dict[str, Any] = {
         "offset": first,
         "versions": [version.as_evidence() for version in versions],
         "premises": premises(replicas),
     }
-    confidence = Confidence.PROVEN if known[0] >= 0 else Confidence.INFERRED
-    end = max(version.committed_end for version in versions)
-    last = max(differences[-1].end_offset for differences in conflicts.values())
-    twins = [one for one in versions if one.epoch >= 0 and sum(other.epoch == one.epoch for other in versions) > 1]
-    if twins:
-        best = [twin for twin in twins if len(twin.replicas) == max(len(other.replicas) for other in twins)]
-        evidence["held_by"] = best[0].brokers if len(best) == 1 else []
-        return [finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence)], epochs, first
     stays = _committed_alone(versions, first)
-    if first >= max(version.witness for version in versions) or stays:
-        evidence |= {"held_by": [], "truncation_offsets": _truncations(versions)} | ({"committed_on": stays} if stays else {})
-        place = _place(replicas, first, max(replica.log_end_offset for replica in replicas))
-        unknown = [
-            version.brokers for version in versions if all(replica.context.high_watermark is None for replica in version.replicas)
-        ]
-        if unknown:
-            evidence["watermark_unknown"] = [broker for brokers in unknown for broker in brokers]
-        return [_above_watermarks(place, evidence, _kept(versions, replicas, first))], epochs, first
+    if twins := [version for version in versions if _epoch_is_shared(version, versions)]:
+        best = [twin for twin in twins if len(twin.replicas) == max(len(other.replicas) for other in twins)]
+        last = max(differences[-1].end_offset for differences in conflicts.values())
+        evidence["held_by"] = best[0].brokers if len(best) == 1 else []
+        findings = [finding("SAME_EPOCH_DIVERGENCE", _place(replicas, first, last), evidence)]
+    elif first >= max(version.witness for version in versions) or stays:
+        findings = [_fork_above_watermarks(replicas, versions, first, evidence, stays)]
+    else:
+        findings = _losses(replicas, conflicts, versions, first, evidence)
+        evidence["truncation_offsets"] = _truncations(versions)
+    if not findings:
+        findings = [_fork_below_watermark(replicas, conflicts, versions, first, evidence)]
+    return findings, epochs, first
+
+
+def _epoch_is_shared(version: Version, versions: list[Version]) -> bool:
+    """Whether another version is of the same leader epoch, in which there was but one leader."""
+    return version.epoch >= 0 and sum(other.epoch == version.epoch for other in versions) > 1
+
+
+def _fork_above_watermarks(
+    replicas: list[Replica], versions: list[Version], first: int, evidence: dict[str, Any], stays: list[int | str]
+) -> Finding:
+    """The fork at `first` of what was not committed, or gives way to what was and `stays` on these brokers."""
+    evidence = {**evidence, "held_by": [], "truncation_offsets": _truncations(versions)}
+    if stays:
+        evidence["committed_on"] = stays
+    unknown = [version for version in versions if all(replica.context.high_watermark is None for replica in version.replicas)]
+    if unknown:
+        evidence["watermark_unknown"] = [broker for version in unknown for broker in version.brokers]
+    place = _place(replicas, first, max(replica.log_end_offset for replica in replicas))
+    return _above_watermarks(place, evidence, _kept(versions, replicas, first))
+
+
+def _losses(
+    replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: dict[str, Any]
+) -> list[Finding]:
+    """A finding for each version that loses committed records to later leaders, the longest loss first."""
     losses = []
     for loser, leaders, start in _losers(versions, replicas, first):
         held_by = _holders(loser, replicas, conflicts)
         following = [replica for replica in loser.replicas if replica.broker in held_by] or [loser.head]
         of_loser = {"held_by": held_by, "loses": loser.committed_end - start} | _threat(following, leaders)
         losses.append(finding("UNCLEAN_LOSS", _place(replicas, start, loser.committed_end), evidence | of_loser))
-    evidence["truncation_offsets"] = _truncations(versions)
-    if losses:
-        return losses, epochs, first
+    return losses
+
+
+def _fork_below_watermark(
+    replicas: list[Replica], conflicts: Conflicts, versions: list[Version], first: int, evidence: dict[str, Any]
+) -> Finding:
+    """The fork at `first` of committed records of which no version is known to be the later leaders'."""
+    end = max(version.committed_end for version in versions)
     most = [version for version in versions if version.committed_end == end]
     evidence["held_by"] = _holders(most[0], replicas, conflicts) if len(most) == 1 else []
-    end = min(end, _agree_from(replicas, conflicts, end))
-    return [finding("FORK_BELOW_HW", _place(replicas, first, end), evidence, confidence=confidence)], epochs, first
+    confidence = Confidence.PROVEN if min(version.epoch for version in versions) >= 0 else Confidence.INFERRED
+    place = _place(replicas, first, min(end, _agree_from(replicas, conflicts, end)))
+    return finding("FORK_BELOW_HW", place, evidence, confidence=confidence)
 
 
 def _above_watermarks(place: Place, evidence: dict[str, Any], kept: list[dict[str, Any]]) -> Finding:

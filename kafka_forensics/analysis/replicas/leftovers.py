@@ -64,40 +64,55 @@ def leftover_findings(replicas: Sequence[Replica], aside: Sequence[HeldAside], f
     groups: dict[tuple[object, ...], list[HeldAside]] = {}
     for held_aside in aside:
         groups.setdefault(held_aside.group, []).append(held_aside)
-    found = []
-    for members in groups.values():
-        first = members[0]
-        live = [replica for replica in replicas if replica.broker == first.broker]
-        ids = {replica.context.topic_id for replica in live or replicas} - {None}
-        other_topic = first.topic_id is not None and bool(ids) and first.topic_id not in ids
-        if not other_topic and any(replica.state.unread for replica in live):
-            continue  # what its live log lacks is not known
-        lacking = _lacking(members, [] if other_topic else live)
-        if not lacking:
-            continue
-        start, end = min(a for a, _ in lacking), max(b for _, b in lacking)
-        fills = [] if other_topic else _fill(members, findings)
-        evidence: dict[str, Any] = {
-            "files": [held_aside.file for held_aside in members[:LISTED]],
-            "suffix": first.suffix,
-            "batches": sum(held_aside.batches for held_aside in members),
-            "offsets": [[a, b] for a, b in lacking[:LISTED]],
-            "expired": bool(live) and not other_topic and end <= min(replica.log_start_offset for replica in live),
-            "behind_log_end": bool(live) and not other_topic and start >= max(replica.log_end_offset for replica in live),
-            "fills": fills[:LISTED],
-        }
-        if first.suffix == "stray":
-            evidence["is_stray"] = True
-        if other_topic:
-            evidence["topic_id"] = first.topic_id
-        place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
-        leftover = finding("LEFTOVER_HOLDS_DATA", place, evidence)
-        elsewhere = any(each.log_end_offset > start or each.state.unread or not each.end_is_known for each in replicas)
-        if evidence["behind_log_end"] and first.suffix == "deleted" and not elsewhere:
-            leftover.evidence["harmless_if"] = _NEVER_COMMITTED
-            leftover = replace(leftover, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
-        found.append(leftover)
-    return found
+    leftovers = (_leftover(members, replicas, findings) for members in groups.values())
+    return [leftover for leftover in leftovers if leftover is not None]
+
+
+def _leftover(members: Sequence[HeldAside], replicas: Sequence[Replica], findings: Sequence[Finding]) -> Finding | None:
+    """The finding of the files of one directory and suffix; None where the live log has all they hold, or it is not known."""
+    first = members[0]
+    live = [replica for replica in replicas if replica.broker == first.broker]
+    other_topic = _is_of_another_topic(first, live or replicas)
+    if other_topic:
+        live = []
+    elif any(replica.state.unread for replica in live):
+        return None  # what its live log lacks is not known
+    lacking = _lacking(members, live)
+    if not lacking:
+        return None
+    start, end = min(low for low, _ in lacking), max(high for _, high in lacking)
+    fills = [] if other_topic else _fill(members, findings)
+    behind = bool(live) and start >= max(replica.log_end_offset for replica in live)
+    evidence: dict[str, Any] = {
+        "files": [held_aside.file for held_aside in members[:LISTED]],
+        "suffix": first.suffix,
+        "batches": sum(held_aside.batches for held_aside in members),
+        "offsets": [[low, high] for low, high in lacking[:LISTED]],
+        "expired": bool(live) and end <= min(replica.log_start_offset for replica in live),
+        "behind_log_end": behind,
+        "fills": fills[:LISTED],
+    }
+    if first.suffix == "stray":
+        evidence["is_stray"] = True
+    if other_topic:
+        evidence["topic_id"] = first.topic_id
+    place = Place(first.topic, first.partition, first.broker, first.log_dir, first.file, offset_start=start, offset_end=end)
+    leftover = finding("LEFTOVER_HOLDS_DATA", place, evidence)
+    if behind and first.suffix == "deleted" and not _reached_elsewhere(start, replicas):
+        leftover.evidence["harmless_if"] = _NEVER_COMMITTED
+        return replace(leftover, severity=Severity.WARNING, confidence=Confidence.SUSPECTED)
+    return leftover
+
+
+def _is_of_another_topic(aside: HeldAside, replicas: Sequence[Replica]) -> bool:
+    """Whether the files are of a topic that was deleted and made anew since."""
+    ids = {replica.context.topic_id for replica in replicas} - {None}
+    return aside.topic_id is not None and bool(ids) and aside.topic_id not in ids
+
+
+def _reached_elsewhere(offset: int, replicas: Sequence[Replica]) -> bool:
+    """Whether some log goes on behind an offset, or may do so."""
+    return any(replica.log_end_offset > offset or replica.state.unread or not replica.end_is_known for replica in replicas)
 
 
 def _lacking(members: Sequence[HeldAside], live: Sequence[Replica]) -> list[tuple[int, int]]:

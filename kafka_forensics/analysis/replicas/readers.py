@@ -59,43 +59,25 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
     end = leader.log_end_offset
     isr = None if control is None or control.isr is None else tuple(control.isr)
     minimum = _minimum(control)
-    below = isr is not None and minimum is not None and len(isr) < minimum
-    open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
     members = [replica for replica in replicas if isr is None or replica.context.node in isr]
     missing = tuple(sorted(set(isr or ()) - {replica.context.node for replica in members}))
-    known = isr is not None and not missing
-    passed = min(leader.context.high_watermark or 0, end)
-    candidates = [replica for replica in members if replica.log_end_offset >= passed]
-    limit = min((replica.log_end_offset for replica in candidates), default=end) if known else None
-    shortest = [
-        replica for replica in candidates if replica.log_end_offset == min(candidate.log_end_offset for candidate in candidates)
-    ]
     answer = Readable(
         "unknown" if missing else "nothing",
         leader.broker,
         end,
-        limit,
+        _least_high_watermark(leader, members) if isr is not None and not missing else None,
         None if missing else end,
         isr=isr,
         min_insync_replicas=minimum,
-        isr_below_minimum=below,
+        isr_below_minimum=isr is not None and minimum is not None and len(isr) < minimum,
         missing=missing,
     )
     if control is not None and control.leader == NO_LEADER:
         since, last = _leaderless(control)
         return replace(answer, held_back_by="no_leader", high_watermark=None, last_stable_offset=None, brokers=last, since_ms=since)
-    if shortest and shortest[0].log_end_offset < end:
-        since = timestamp_at(leader, shortest[0].log_end_offset)
-        newest = leader.state.framing.max_timestamp
-        return replace(
-            answer,
-            held_back_by="high_watermark" if known else "unknown",
-            last_stable_offset=None if limit is None else _stable(leader, limit),
-            brokers=tuple(replica.broker for replica in shortest),
-            held_back_at=shortest[0].log_end_offset,
-            since_ms=since,
-            waiting_ms=None if since is None or newest < since else newest - since,
-        )
+    if shortest := _shorter(leader, members):
+        return _behind(answer, leader, shortest, timestamp_at)
+    open_transaction = next(iter(leader.state.transactions.open_transactions()), None)
     if open_transaction is not None and open_transaction.first_offset < end:
         return replace(
             answer,
@@ -106,6 +88,41 @@ def readable(replicas: list[Replica], control: PartitionControl | None, timestam
             held_back_at=open_transaction.first_offset,
         )
     return answer
+
+
+def _caught_up(leader: Replica, members: list[Replica]) -> list[Replica]:
+    """In-sync replicas that reach to the leader's own high watermark."""
+    passed = min(leader.context.high_watermark or 0, leader.log_end_offset)
+    return [replica for replica in members if replica.log_end_offset >= passed]
+
+
+def _least_high_watermark(leader: Replica, members: list[Replica]) -> int:
+    """To where the high watermark can have come, all in-sync replicas being here."""
+    return min((replica.log_end_offset for replica in _caught_up(leader, members)), default=leader.log_end_offset)
+
+
+def _shorter(leader: Replica, members: list[Replica]) -> list[Replica]:
+    """The in-sync replicas that reach least far, none if they reach to the leader's end."""
+    end = _least_high_watermark(leader, members)
+    if end >= leader.log_end_offset:
+        return []
+    return [replica for replica in _caught_up(leader, members) if replica.log_end_offset == end]
+
+
+def _behind(answer: Readable, leader: Replica, shortest: list[Replica], timestamp_at: TimestampAt) -> Readable:
+    """The answer where in-sync replicas that lag hold the high watermark back."""
+    held_back_at = shortest[0].log_end_offset
+    since = timestamp_at(leader, held_back_at)
+    newest = leader.state.framing.max_timestamp
+    return replace(
+        answer,
+        held_back_by="unknown" if answer.high_watermark is None else "high_watermark",
+        last_stable_offset=None if answer.high_watermark is None else _stable(leader, answer.high_watermark),
+        brokers=tuple(replica.broker for replica in shortest),
+        held_back_at=held_back_at,
+        since_ms=since,
+        waiting_ms=None if since is None or newest < since else newest - since,
+    )
 
 
 def _leaderless(control: PartitionControl) -> tuple[int | None, tuple[int, ...]]:

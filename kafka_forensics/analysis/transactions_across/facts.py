@@ -140,21 +140,16 @@ class PartitionFacts:
 
 def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
     """The facts of one partition; None if no copy of it has transactions, and nothing says that it must have."""
-    present = any(
-        len(replica.state.transactions.last_markers.markers.rows) or _opens(replica) or replica.forgotten for replica in replicas
-    )
-    if not present and not replicas[0].context.decided:
-        return None
-    if all(replica.read is Read.NONE for replica in replicas):
+    present = any(map(_has_transactions, replicas))
+    if all(replica.read is Read.NONE for replica in replicas) or not (present or replicas[0].context.decided):
         return None
     best = best_copy(replicas)
     since = _entire_since(best)
     if not present and since is None:
         return None
-    fold, context = best.state.transactions, best.context
-    markers = fold.last_markers.markers
-    opened = {transaction.producer_id: transaction for transaction in fold.open_transactions(OPEN_KEPT)}
-    end = _end(best)
+    fold, context, end = best.state.transactions, best.context, _end(best)
+    every = [replica.state.transactions.last_markers.markers.rows for replica in replicas]
+    markers = fold.last_markers.markers.rows
     facts = PartitionFacts(
         context,
         [replica.broker for replica in replicas],
@@ -162,14 +157,14 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         all(replica.context.clean_shutdown for replica in replicas),
         _is_whole(best),
         _gaps(best, replicas),
-        markers.rows,
+        markers,
         fold.ended(),
-        opened,
+        {transaction.producer_id: transaction for transaction in fold.open_transactions(OPEN_KEPT)},
         fold.last_stable_offset(context.high_watermark, best.log_end_offset),
         best.log_start_offset,
         best.log_end_offset,
         max(replica.state.framing.broker_timestamp for replica in replicas),
-        _only_elsewhere(markers.rows, [replica.state.transactions.last_markers.markers.rows for replica in replicas]),
+        _only_elsewhere(markers, every),
         [
             transaction
             for transaction in best.forgotten
@@ -181,21 +176,28 @@ def partition_facts(replicas: Sequence[Replica]) -> PartitionFacts | None:
         entire_since=since,
         beyond=_markers_beyond(replicas),
     )
-    ours = {(transaction.producer_id, transaction.first_offset) for transaction in opened.values()}
     for other in replicas:
-        if other is best:
-            continue
-        theirs = {
-            (transaction.producer_id, transaction.first_offset)
-            for transaction in other.state.transactions.open_transactions(OPEN_KEPT)
-        }
-        facts.open_elsewhere |= {producer_id for producer_id, _ in theirs - ours}
-        if opened:
-            ended = other.state.transactions.ended()
-            for transaction in opened.values():
-                if ((ended[:, 6] == transaction.producer_id) & (ended[:, 8] == transaction.first_offset)).any():
-                    facts.ended_elsewhere.setdefault(transaction.producer_id, []).append(other.broker)
+        if other is not best:
+            _take_other_copy(facts, other)
     return facts
+
+
+def _has_transactions(replica: Replica) -> bool:
+    return bool(len(replica.state.transactions.last_markers.markers.rows) or _opens(replica) or replica.forgotten)
+
+
+def _take_other_copy(facts: PartitionFacts, other: Replica) -> None:
+    """Take what another copy than the best says of transactions: what is open there and not here, and what ended there."""
+    fold = other.state.transactions
+    ours = {(transaction.producer_id, transaction.first_offset) for transaction in facts.open.values()}
+    theirs = {(transaction.producer_id, transaction.first_offset) for transaction in fold.open_transactions(OPEN_KEPT)}
+    facts.open_elsewhere |= {producer_id for producer_id, _ in theirs - ours}
+    if not ours:
+        return
+    ended = fold.ended()
+    for transaction in facts.open.values():
+        if ((ended[:, 6] == transaction.producer_id) & (ended[:, 8] == transaction.first_offset)).any():
+            facts.ended_elsewhere.setdefault(transaction.producer_id, []).append(other.broker)
 
 
 def _markers_beyond(replicas: Sequence[Replica]) -> list[MarkersBeyond]:

@@ -1,17 +1,18 @@
 """Elections planned on copied directories: the scan's replicas as small values, the planner, and what is lost counted."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
 from typing import Final
 
+from kafka_forensics.analysis.internal_topics import Witnesses
 from kafka_forensics.analysis.replica import Replica
 from kafka_forensics.analysis.replicas import BLOCK_OFFSETS, Differences, brokers_epochs, differences, refused_at, walked
 from kafka_forensics.engine.local import Progress, scan_inputs
 from kafka_forensics.evidence.context import ReplicaContext
-from kafka_forensics.evidence.inputs import broker_order, gather
+from kafka_forensics.evidence.inputs import Inputs, broker_order, gather
 from kafka_forensics.evidence.ledger import NOT_READ, Case, ExpectedReplica
 from kafka_forensics.evidence.options import ScanOptions
 from kafka_forensics.judging.absence import may_delete, unknown_to_controller, voters_end
@@ -175,53 +176,79 @@ def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progr
     witnesses = read_witnesses(inputs)
     check_names(inputs)
     check_dead(asked.dead, inputs, witnesses.controller)
-    plan_of = {id(replica_plan.context): replica_plan for replica_plan in inputs.replicas}
-    plans = Plans()
-    no_word = cache(partial(why_no_word, inputs, witnesses.controller))
-    unknown = unknown_to_controller(inputs)
-    voters = None if witnesses.controller is None else voters_end(witnesses.controller)
-    strays: Strays = "deleted" if witnesses.controller is not None and may_delete(witnesses.controller) else "set_aside"
+    maker = _PlanMaker(inputs, witnesses, asked)
+    maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
+    if maker.plans.partitions == 1:
+        for planned in maker.plans.planned:
+            planned.others = max(len(_partitions_there(inputs)) - 1, 0)
+    return maker.plans
 
-    def look(replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
-        if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
-            plans.by_raft += 1
-            return
-        groups, _ = identity_groups([plan_of[id(replica.context)] for replica in replicas])
-        present, known = present_topic(groups, replicas)
-        best = groups[present]
-        chosen = [replicas[number] for number in best]
-        context = chosen[0].context
-        is_stray = (context.topic, context.partition, context.topic_id) in unknown
-        one = _planned(chosen, reader, result, asked, witnesses.transaction_log, strays if is_stray else None)
-        behind = voters is not None and _changed_since(context.control, voters)
-        if any(each.kind == NO_WORD for each in one.plan.missing):
-            kind = "voters_behind" if behind else no_word()
-            missing = tuple(replace(each, kind=kind) if each.kind == NO_WORD else each for each in one.plan.missing)
-            one.plan = replace(one.plan, missing=missing)
-        rest = [replicas[number] for group in groups if group is not best for number in group]
-        undecided = [] if known or not rest else [Missing("topic_undecided")]
-        one.plan = _with_missing(one.plan, [*undecided, *(Missing("other_topic", each.broker) for each in rest)])
-        one.plan = _with_not_read(one.plan, one.not_read)
-        plans.not_read.update(replica_context.broker for replica_context in one.not_read)
-        plans.partitions += 1
-        plans.absent.update(each.broker for each in one.plan.missing if each.kind in ABSENT and each.broker is not None)
-        plans.refused.update(each.broker for each in one.plan.missing if each.kind == "does_not_start" and each.broker is not None)
-        plans.unsaid.update(each.kind for each in one.plan.missing if each.kind in UNSAID)
-        if len(plans.planned) == 1 and not plans.planned[0].plan.matters:
-            plans.planned.clear()
-        if one.plan.matters or plans.partitions == 1:
-            plans.planned.append(one)
 
-    there = {
+def _partitions_there(inputs: Inputs) -> set[tuple[str | None, int | None]]:
+    """Partitions of which a log directory that was given holds a replica, the controllers' own left out."""
+    return {
         (directory.topic, directory.partition)
         for log_dir in inputs.log_dirs
         for directory in log_dir.found.partitions
         if directory.legal and not directory.suffix and directory.topic != CLUSTER_METADATA_TOPIC
     }
-    plans.result = scan_inputs(inputs, options, progress, look, witnesses)
-    for planned in plans.planned if plans.partitions == 1 else ():
-        planned.others = max(len(there) - 1, 0)
-    return plans
+
+
+class _PlanMaker:
+    """Plans a partition whenever the scan has judged one."""
+
+    def __init__(self, inputs: Inputs, witnesses: Witnesses, asked: PlanOptions) -> None:
+        controller = witnesses.controller
+        self.plans = Plans()
+        self._asked, self._log = asked, witnesses.transaction_log
+        self._plan_of = {id(replica_plan.context): replica_plan for replica_plan in inputs.replicas}
+        self._no_word = cache(partial(why_no_word, inputs, controller))
+        self._unknown = unknown_to_controller(inputs)
+        self._voters_end = None if controller is None else voters_end(controller)
+        self._strays: Strays = "deleted" if controller is not None and may_delete(controller) else "set_aside"
+
+    def look(self, replicas: list[Replica], reader: LogReader, result: PartitionResult) -> None:
+        """Take the replicas of one partition, which were judged."""
+        if replicas[0].context.topic == CLUSTER_METADATA_TOPIC:
+            self.plans.by_raft += 1
+            return
+        groups, _ = identity_groups([self._plan_of[id(replica.context)] for replica in replicas])
+        present, topic_known = present_topic(groups, replicas)
+        chosen = [replicas[number] for number in groups[present]]
+        others = [replicas[number] for at, group in enumerate(groups) if at != present for number in group]
+        context = chosen[0].context
+        is_stray = (context.topic, context.partition, context.topic_id) in self._unknown
+        planned = _planned(chosen, reader, result, self._asked, self._log, self._strays if is_stray else None)
+        missing = [self._explained(one, context.control) for one in planned.plan.missing]
+        if others and not topic_known:
+            missing.append(Missing("topic_undecided"))
+        missing += [Missing("other_topic", replica.broker) for replica in others]
+        planned.plan = _with_not_read(replace(planned.plan, missing=tuple(missing)), planned.not_read)
+        self._count(planned)
+        self._keep(planned)
+
+    def _explained(self, missing: Missing, control: PartitionControl | None) -> Missing:
+        """What is missing; where no controller says what replicas there are, with the reason."""
+        if missing.kind != NO_WORD:
+            return missing
+        behind = self._voters_end is not None and _changed_since(control, self._voters_end)
+        return replace(missing, kind="voters_behind" if behind else self._no_word())
+
+    def _count(self, planned: Planned) -> None:
+        plans, missing = self.plans, planned.plan.missing
+        plans.partitions += 1
+        plans.not_read.update(context.broker for context in planned.not_read)
+        plans.absent.update(one.broker for one in missing if one.kind in ABSENT and one.broker is not None)
+        plans.refused.update(one.broker for one in missing if one.kind == "does_not_start" and one.broker is not None)
+        plans.unsaid.update(one.kind for one in missing if one.kind in UNSAID)
+
+    def _keep(self, planned: Planned) -> None:
+        """Keep a plan that matters; the first of all until there is another."""
+        kept = self.plans.planned
+        if len(kept) == 1 and not kept[0].plan.matters:
+            kept.clear()
+        if planned.plan.matters or self.plans.partitions == 1:
+            kept.append(planned)
 
 
 def _changed_since(control: PartitionControl | None, offset: int) -> bool:
@@ -236,10 +263,6 @@ def _with_not_read(plan: Plan, not_read: list[ReplicaContext]) -> Plan:
     return replace(plan, missing=(*missing, *(Missing("copy_not_read", context.node) for context in not_read)))
 
 
-def _with_missing(plan: Plan, missing: list[Missing]) -> Plan:
-    return replace(plan, missing=(*plan.missing, *missing)) if missing else plan
-
-
 def _planned(
     replicas: list[Replica],
     reader: LogReader,
@@ -249,57 +272,87 @@ def _planned(
     strays: Strays | None,
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
-    context = replicas[0].context
-    not_read = [replica.context for replica in replicas if replica.read is Read.NONE]
-    replicas = [replica for replica in replicas if replica.read is not Read.NONE]
-    conflicts = result.summary.agreement.kind == "conflict"
-    apart = _apart(replicas, reader) if conflicts else {}
-    for pair, ranges in unproven(replicas, reader).items():
-        apart[pair] = normalised((*apart.get(pair, ()), *ranges))
-    control = control_of(context.control)
-    nodes: dict[Broker, int] = {
-        replica.broker: replica.context.node_id for replica in replicas if isinstance(replica.context.node_id, int)
-    }
-    guessed = nodes_left(replicas, nodes, control, asked.dead)
-    nodes |= guessed
-    dead = nodes_of(asked.dead)
-    nodes |= {row.broker: row.node for row in context.without_copy if row.node is not None}
-    heads = {
-        (finding.place.broker, finding.place.log_dir, finding.place.offset_end): finding.place.offset_start
-        for finding in result.findings
-        if finding.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and finding.severity.rank >= Severity.ERROR.rank
-    }
-
-    def given(sought: bool) -> PlanPartition:
-        values = []
-        for replica in replicas:
-            told = witnesses_of(replica, reader, log, conflicts=conflicts or bool(apart)) if sought else ()
-            value = _value(replica, dead.isdisjoint({replica.broker, nodes.get(replica.broker, replica.broker)}), told)
-            values.append(replace(value, head_start=heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset))))
-        values += [_absent(row, dead) for row in context.without_copy if row.case is Case.ABSENT and row.is_assigned is not False]
-        known = {replica.broker for replica in replicas} | {replica_context.broker for replica_context in not_read}
-        unseen = [row.broker for row in context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED]
-        left_out = tuple(broker for broker in unseen if broker not in known)
-        compacted = any(replica.context.compacted for replica in replicas)
-        called = context.topic, context.partition
-        return PlanPartition(*called, values, apart, control, compacted, nodes, frozenset(guessed), dead, left_out, strays)
-
-    partition = given(sought=False)
-    plan = plan_partition(partition, asked.truncate_by)
-    planned = Planned(
-        partition, plan, findings=[finding for finding in result.findings if finding.kind in BEARING], not_read=not_read
-    )
-    if plan.at_stake or any(candidate.losses for candidate in plan.candidates):
-        planned.given = given(sought=True)
+    copies = _Copies(replicas, reader, result, asked, strays)
+    partition = copies.partition()
+    bearing = [finding for finding in result.findings if finding.kind in BEARING]
+    planned = Planned(partition, plan_partition(partition, asked.truncate_by), findings=bearing, not_read=copies.not_read)
+    if planned.plan.at_stake or any(candidate.losses for candidate in planned.plan.candidates):
+        planned.given = copies.partition(partial(copies.witnesses, log))
         planned.plan = plan_partition(planned.given, asked.truncate_by)
-        by_broker = {replica.broker: replica for replica in replicas}
-        for losses in [planned.plan.at_stake, *(candidate.losses for candidate in planned.plan.candidates)]:
-            for loss in (*losses, *_runs(losses)):
-                if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
-                    planned.amounts[_key(loss)] = _amount(by_broker[_soundest(planned.given, loss)], reader, loss)
-        if _is_older(context.control, planned.plan, by_broker, reader):
-            planned.plan = _with_missing(planned.plan, [Missing("controller_log_older")])
+        by_broker = {replica.broker: replica for replica in copies.read}
+        _count_losses(planned, by_broker, reader)
+        if _is_older(copies.context.control, planned.plan, by_broker, reader):
+            planned.plan = replace(planned.plan, missing=(*planned.plan.missing, Missing("controller_log_older")))
     return planned
+
+
+class _Copies:
+    """The copies of a partition that are here, as the planner takes them."""
+
+    def __init__(
+        self, replicas: list[Replica], reader: LogReader, result: PartitionResult, asked: PlanOptions, strays: Strays | None
+    ) -> None:
+        self.context = replicas[0].context
+        self.not_read = [replica.context for replica in replicas if replica.read is Read.NONE]
+        self.read = [replica for replica in replicas if replica.read is not Read.NONE]
+        self._reader, self._strays = reader, strays
+        self._conflict = result.summary.agreement.kind == "conflict"
+        self._apart = _apart(self.read, reader) if self._conflict else {}
+        for pair, ranges in unproven(self.read, reader).items():
+            self._apart[pair] = normalised((*self._apart.get(pair, ()), *ranges))
+        self._control = control_of(self.context.control)
+        self._dead = nodes_of(asked.dead)
+        own = {replica.broker: replica.context.node_id for replica in self.read if isinstance(replica.context.node_id, int)}
+        self._guessed = nodes_left(self.read, own, self._control, asked.dead)
+        without_copy = {row.broker: row.node for row in self.context.without_copy if row.node is not None}
+        self._nodes: dict[Broker, int] = {**own, **self._guessed, **without_copy}
+        self._heads = {
+            (finding.place.broker, finding.place.log_dir, finding.place.offset_end): finding.place.offset_start
+            for finding in result.findings
+            if finding.kind in ("LOG_HEAD_MISSING", "SEGMENT_MISSING") and finding.severity.rank >= Severity.ERROR.rank
+        }
+
+    def witnesses(self, log: TransactionLog | None, replica: Replica) -> Sequence[Witness]:
+        """What in its own files, and in the coordinators' log, proves offsets of a replica committed."""
+        return witnesses_of(replica, self._reader, log, conflicts=self._conflict or bool(self._apart))
+
+    def partition(self, sought: Callable[[Replica], Sequence[Witness]] | None = None) -> PlanPartition:
+        """The partition, with the witnesses of each replica where they are sought."""
+        context = self.context
+        values = [self._value(replica, () if sought is None else sought(replica)) for replica in self.read]
+        absent = [row for row in context.without_copy if row.case is Case.ABSENT and row.is_assigned is not False]
+        return PlanPartition(
+            context.topic,
+            context.partition,
+            [*values, *(_absent(row, self._dead) for row in absent)],
+            self._apart,
+            self._control,
+            any(replica.context.compacted for replica in self.read),
+            self._nodes,
+            frozenset(self._guessed),
+            self._dead,
+            self._left_out(),
+            self._strays,
+        )
+
+    def _value(self, replica: Replica, witnesses: Sequence[Witness]) -> PlanReplica:
+        is_live = self._dead.isdisjoint({replica.broker, self._nodes.get(replica.broker, replica.broker)})
+        head_start = self._heads.get((replica.broker, replica.context.log_dir, replica.log_start_offset))
+        return replace(_value(replica, is_live, witnesses), head_start=head_start)
+
+    def _left_out(self) -> tuple[Broker, ...]:
+        """Brokers whose copy was not read, or not copied, and who have no other here."""
+        here = {replica.broker for replica in self.read} | {context.broker for context in self.not_read}
+        unseen = [row.broker for row in self.context.without_copy if row.case in NOT_READ or row.case is Case.NOT_COPIED]
+        return tuple(broker for broker in unseen if broker not in here)
+
+
+def _count_losses(planned: Planned, by_broker: Mapping[Broker, Replica], reader: LogReader) -> None:
+    """Count what the plan's losses come to, as far as they are counted."""
+    for losses in [planned.plan.at_stake, *(candidate.losses for candidate in planned.plan.candidates)]:
+        for loss in (*losses, *_runs(losses)):
+            if _key(loss) not in planned.amounts and len(planned.amounts) < LOSSES_COUNTED:
+                planned.amounts[_key(loss)] = _amount(by_broker[_soundest(planned.given, loss)], reader, loss)
 
 
 def _is_older(control: PartitionControl | None, plan: Plan, by_broker: dict[Broker, Replica], reader: LogReader) -> bool:
