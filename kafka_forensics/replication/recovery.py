@@ -4,7 +4,7 @@ Pure functions on small values that were read from files. The numbers of the che
 (LogManager, LogLoader, LogSegment.recover, UnifiedLog, LeaderEpochFileCache, ProducerStateManager of Kafka 4).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kafka_forensics.replication.metadata_snapshots import snapshot_outcome
@@ -115,49 +115,39 @@ def swap_steps(log: LogFacts) -> tuple[list[Step], list[SegmentFacts]]:
     lies in their range, snapshots too, goes before they are renamed (LogLoader.load).
     """
     files = sorted(log.files)
-    steps = [
-        Step(DELETED_FILE, "delete", name)
-        for name in files
-        if name.endswith(".deleted") and not name.endswith(".checkpoint.deleted")
-    ]
+    deleted = [name for name in files if name.endswith(".deleted") and not name.endswith(".checkpoint.deleted")]
     cleaned = [name for name in files if name.endswith(".cleaned")]
-    smallest = min((number for name in cleaned if (number := _number(name)) is not None), default=None)
     swaps = [name for name in files if name.endswith(".swap")]
+    smallest = min((number for name in cleaned if (number := _number(name)) is not None), default=None)
     invalid = {name for name in swaps if smallest is not None and (_number(name) or 0) >= smallest}
-    steps += [Step(CLEANED_FILE, "delete", name) for name in [*sorted(invalid), *cleaned]]
-    kept = {
-        segment_facts.base_offset: segment_facts
-        for segment_facts in log.swaps
-        if segment_file(segment_facts.base_offset, "log.swap") not in invalid
-    }
-    going = {step.file for step in steps}
-    start = min(kept, default=0)
-    end = max(
-        (
-            segment_facts.next_offset if segment_facts.next_offset is not None else segment_facts.base_offset
-            for segment_facts in kept.values()
-        ),
-        default=0,
-    )
-    doomed = []
-    if kept:
-        doomed = [name for name in files if name not in going and not name.endswith(".swap") and start <= _in_range(name) < end]
-    steps += [Step(SWAP_FILE, "delete", name) for name in doomed]
-    renamed = [name for name in swaps if name not in invalid]
-    steps += [Step(SWAP_FILE, "rename", name, to=name.removesuffix(".swap")) for name in renamed]
-    gone = set(doomed)
-    segments = {
-        segment_facts.base_offset: segment_facts
-        for segment_facts in log.segments
-        if segment_file(segment_facts.base_offset) not in gone
-    }
-    for base_offset, segment_facts in kept.items():
-        index = segment_file(base_offset, "index") in log.files and segment_file(base_offset, "index") not in gone
-        times = segment_file(base_offset, "timeindex") in log.files and segment_file(base_offset, "timeindex") not in gone
-        segments[base_offset] = replace(
-            segment_facts, has_index=segment_facts.has_index or index, has_time_index=segment_facts.has_time_index or times
-        )
+    going = {*deleted, *cleaned, *invalid}
+    kept = [facts for facts in log.swaps if segment_file(facts.base_offset, "log.swap") not in invalid]
+    replaced = _in_the_range_of(kept, [name for name in files if name not in going and not name.endswith(".swap")])
+    steps = [
+        *(Step(DELETED_FILE, "delete", name) for name in deleted),
+        *(Step(CLEANED_FILE, "delete", name) for name in [*sorted(invalid), *cleaned]),
+        *(Step(SWAP_FILE, "delete", name) for name in replaced),
+        *(Step(SWAP_FILE, "rename", name, to=name.removesuffix(".swap")) for name in swaps if name not in invalid),
+    ]
+    there = set(log.files) - set(replaced)
+    segments = {facts.base_offset: facts for facts in log.segments if segment_file(facts.base_offset) not in replaced}
+    segments |= {facts.base_offset: _renamed(facts, there) for facts in kept}
     return steps, [segments[base_offset] for base_offset in sorted(segments)]
+
+
+def _in_the_range_of(swaps: Sequence[SegmentFacts], names: Iterable[str]) -> list[str]:
+    """Those of `names` whose number lies in the range of the `.swap` files."""
+    if not swaps:
+        return []
+    start = min(facts.base_offset for facts in swaps)
+    end = max(facts.base_offset if facts.next_offset is None else facts.next_offset for facts in swaps)
+    return [name for name in names if start <= _in_range(name) < end]
+
+
+def _renamed(swap: SegmentFacts, there: Collection[str]) -> SegmentFacts:
+    """A `.swap` once it is renamed: it takes the indexes that are there by its number."""
+    index, times = (segment_file(swap.base_offset, suffix) in there for suffix in ("index", "timeindex"))
+    return replace(swap, has_index=swap.has_index or index, has_time_index=swap.has_time_index or times)
 
 
 def _number(name: str) -> int | None:

@@ -364,12 +364,10 @@ def _unclean_elections(
     context = replicas[0].context
     losses = [one for one in findings if "election" in one.evidence and one.kind in ("UNCLEAN_LOSS", "LRS_LOSS")]
     bills = [(loss, bill) for loss in losses for bill in _bills(replicas, control, loss)]
-    parted = any(one.kind in _PARTED for one in findings)
     found = []
     for event in elections[-MAX_ELECTIONS:]:
         evidence = election_evidence(event) | {"unclean_elections": len(elections)}
-        leading = event.state.leader_epoch
-        start = None if event.unknown_after is not None else _epoch_start(replicas, leading)
+        start = None if event.unknown_after is not None else _epoch_start(replicas, event.state.leader_epoch)
         cost, low, high = _cost(event, start, findings, bills) or (None, None, None)
         place = Place(context.topic, context.partition)
         if start is not None:
@@ -377,22 +375,36 @@ def _unclean_elections(
         if cost is not None:
             place = replace(place, offset_start=low, offset_end=high)
             evidence |= {"cost_finding": cost.kind, "held_by": cost.evidence.get("held_by", [])}
-        elif event.previous_leader == event.state.leader:
-            evidence["same_leader"] = True
-        elif nodes_given is not None and _has_more(replicas, control, event):
-            evidence["old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"] = True
-        elif not parted and len(replicas) > 1 and not any(one.kind in _SHORT for one in findings):
-            older = {
-                replica.broker
-                for replica in replicas
-                if max((entry.leader_epoch for entry in lineage(replica)), default=-1) < leading
-            }
-            hidden = any(one.kind in _HIDING and one.place.broker in older and _reaches(one, start) for one in findings)
-            evidence["damage_hides" if hidden else "agree_again"] = True
+        elif (why := _why_no_cost(event, start, replicas, control, findings, nodes_given)) is not None:
+            evidence[why] = True
         sure = Confidence.SUSPECTED if event.is_committed is False else None
         severity = Severity.WARNING if "old_leader_not_given" in evidence else None
         found.append(finding("UNCLEAN_ELECTION", place, evidence, severity=severity, confidence=sure))
     return found
+
+
+def _why_no_cost(
+    event: PartitionEvent,
+    start: int | None,
+    replicas: list[Replica],
+    control: PartitionControl,
+    findings: list[Finding],
+    nodes_given: frozenset[int] | None,
+) -> str | None:
+    """Why no finding tells what an unclean election cost, as evidence calls it; None where that is not known."""
+    if event.previous_leader == event.state.leader:
+        return "same_leader"
+    if nodes_given is not None and _has_more(replicas, control, event):
+        return "old_leader_not_compared" if event.previous_leader in nodes_given else "old_leader_not_given"
+    if len(replicas) < 2 or any(one.kind in _PARTED or one.kind in _SHORT for one in findings):
+        return None
+    older = {
+        replica.broker
+        for replica in replicas
+        if max((entry.leader_epoch for entry in lineage(replica)), default=-1) < event.state.leader_epoch
+    }
+    is_hidden = any(one.kind in _HIDING and one.place.broker in older and _reaches(one, start) for one in findings)
+    return "damage_hides" if is_hidden else "agree_again"
 
 
 def _reaches(one: Finding, start: int | None) -> bool:

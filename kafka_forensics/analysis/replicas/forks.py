@@ -260,43 +260,48 @@ def trailing_epoch_loss(
     apart = _Apart(replicas, conflicts or {})
     latest = max(map(last_epoch, replicas), default=-1)
     for leader in replicas:
-        entries = lineage(leader)
-        if not leader.end_is_known or not entries or entries[-1].leader_epoch < latest:
+        if not leader.end_is_known or not lineage(leader) or last_epoch(leader) < latest:
             continue
-        wrote_nothing = entries[-1].start_offset == leader.log_end_offset and entries[-1] not in leader.epochs
         for follower in replicas:
-            if not wrote_nothing and follower.first_batch_offset < leader.log_end_offset:
+            loss = _loss_under(leader, follower, replicas, apart)
+            if loss is None or any(_covers(one, loss) for one in told):
                 continue
-            cut = cut_under(follower, leader)
-            end = min(follower.context.high_watermark or 0, follower.log_end_offset)
-            if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
-                continue
-            holding = [replica for replica in replicas if replica.log_end_offset >= end and not apart.below(replica, follower, end)]
-            holders = [replica.broker for replica in holding]
-            start = max(cut, min(replica.log_start_offset for replica in holding))
-            if start >= end:  # a watermark below the log start of all who might hold it: nothing of it is left to lose
-                continue
-            if any(_covers(one, holders, start, end) for one in told):
-                continue
-            evidence = {
-                "offset": start,
-                "versions": [
-                    {
-                        "brokers": [replica.broker],
-                        "epoch": lineage(replica)[-1].leader_epoch,
-                        "log_end_offset": replica.log_end_offset,
-                    }
-                    | {"high_watermark": replica.context.high_watermark or 0}
-                    for replica in (follower, leader)
-                ],
-                "held_by": holders,
-                "loses": end - start,
-                "premises": premises(replicas),
-            } | _threat(holding, [leader])
-            candidate = finding("UNCLEAN_LOSS", _place(replicas, start, end), evidence)
-            if worst is None or (candidate.place.offset_end or 0) > (worst.place.offset_end or 0):
-                worst = candidate
+            if worst is None or (loss.place.offset_end or 0) > (worst.place.offset_end or 0):
+                worst = loss
     return worst
+
+
+def _loss_under(leader: Replica, follower: Replica, replicas: list[Replica], apart: "_Apart") -> Finding | None:
+    """What a follower loses of committed records to a leader that wrote nothing yet, or shares no offset with it; None: nothing."""
+    last = lineage(leader)[-1]
+    wrote_nothing = last.start_offset == leader.log_end_offset and last not in leader.epochs
+    if not wrote_nothing and follower.first_batch_offset < leader.log_end_offset:
+        return None
+    cut = cut_under(follower, leader)
+    end = min(follower.context.high_watermark or 0, follower.log_end_offset)
+    if cut is None or cut >= end or not follower.end_is_known or apart.below(leader, follower, end):
+        return None
+    holding = [replica for replica in replicas if replica.log_end_offset >= end and not apart.below(replica, follower, end)]
+    start = max(cut, min(replica.log_start_offset for replica in holding))
+    if start >= end:
+        return None  # a watermark below the log start of all who might hold it: nothing of it is left to lose
+    versions = [
+        {
+            "brokers": [replica.broker],
+            "epoch": last_epoch(replica),
+            "log_end_offset": replica.log_end_offset,
+            "high_watermark": replica.context.high_watermark or 0,
+        }
+        for replica in (follower, leader)
+    ]
+    evidence = {
+        "offset": start,
+        "versions": versions,
+        "held_by": [replica.broker for replica in holding],
+        "loses": end - start,
+        "premises": premises(replicas),
+    } | _threat(holding, [leader])
+    return finding("UNCLEAN_LOSS", _place(replicas, start, end), evidence)
 
 
 class _Apart:
@@ -316,22 +321,17 @@ class _Apart:
 
 def untold(found: list[Finding], told: Sequence[Finding]) -> list[Finding]:
     """`found` without losses of what others, in `told`, name as lost."""
-    return [
-        one
-        for one in found
-        if one.kind != "UNCLEAN_LOSS"
-        or not any(
-            _covers(other, one.evidence["held_by"], one.place.offset_start or 0, one.place.offset_end or 0) for other in told
-        )
-    ]
+    return [one for one in found if one.kind != "UNCLEAN_LOSS" or not any(_covers(other, one) for other in told)]
 
 
-def _covers(loss: Finding, holders: list[int | str], start: int, end: int) -> bool:
-    """Whether a loss names what some of these brokers have at `[start, end)`."""
-    place = loss.place
+def _covers(loss: Finding, other: Finding) -> bool:
+    """Whether a loss names what some of another's holders have at its offsets."""
+    place, start, end = loss.place, other.place.offset_start or 0, other.place.offset_end or 0
     if loss.kind != "UNCLEAN_LOSS" or place.offset_start is None or place.offset_end is None:
         return False
-    return not {*loss.evidence["held_by"]}.isdisjoint(holders) and place.offset_start <= start and end <= place.offset_end
+    return (
+        bool({*loss.evidence["held_by"]} & {*other.evidence["held_by"]}) and place.offset_start <= start and end <= place.offset_end
+    )
 
 
 def premises(replicas: list[Replica]) -> list[str]:
