@@ -1,6 +1,7 @@
 """What a replica's own files prove: damage, continuity, epochs, indexes and checkpoints as findings."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from kafka_forensics.analysis.catalogue import finding
@@ -193,16 +194,20 @@ def misnamed(replica: Replica) -> list[tuple[int, int]]:
 
 def epoch_findings(replica: Replica) -> list[Finding]:
     """Stray epoch fields, falling epochs, and `leader-epoch-checkpoint` against the batches."""
-    context, epochs = replica.context, replica.state.epochs
-    checkpoint = context.epoch_checkpoint
-    findings = []
-    strays = epochs.strays(checkpoint, context.control)
+    strays = replica.state.epochs.strays(replica.context.epoch_checkpoint, replica.context.control)
+    against_batches = _epoch_checkpoint_finding(replica, {run.leader_epoch for run, _ in strays})
+    return [*_epoch_field_findings(replica, strays), *([] if against_batches is None else [against_batches])]
+
+
+def _epoch_field_findings(replica: Replica, strays: Sequence[tuple[EpochRun, int]]) -> Iterator[Finding]:
+    """`EPOCH_FIELD_MISMATCH` of batches whose epoch their neighbours contradict, but for those that stand out of place."""
+    context = replica.context
     displaced = {
         (irregularity.run.segment, irregularity.run.position)
         for irregularity in replica.course.irregularities
         if irregularity.kind != "OFFSET_GAP"
     }
-    for run, expected in [*strays, *epochs.regressions()]:
+    for run, expected in [*strays, *replica.state.epochs.regressions()]:
         stretch = _stretch(replica, run) if displaced else None
         if stretch in displaced and not _alone_in(replica, run, stretch):
             continue
@@ -214,36 +219,41 @@ def epoch_findings(replica: Replica) -> list[Finding]:
             offset_end=run.end_offset,
         )
         witnesses = ["neighbouring batches"]
-        if checkpoint is not None and epoch_at(checkpoint, run.start_offset) == expected:
+        if context.epoch_checkpoint is not None and epoch_at(context.epoch_checkpoint, run.start_offset) == expected:
             witnesses.append("leader-epoch-checkpoint")
         evidence = {"epoch": run.leader_epoch, "expected_epoch": expected, "crc": "right", "witnesses": witnesses}
-        findings.append(finding("EPOCH_FIELD_MISMATCH", place, evidence))
+        yield finding("EPOCH_FIELD_MISMATCH", place, evidence)
+
+
+def _epoch_checkpoint_finding(replica: Replica, stray_epochs: Collection[int]) -> Finding | None:
+    """What `leader-epoch-checkpoint` says otherwise than the batches; None where nothing, or where nobody can say."""
+    context, epochs = replica.context, replica.state.epochs
+    checkpoint = context.epoch_checkpoint
     if checkpoint is None or epochs.dropped_runs or epochs.batches_without_epoch:
-        return findings
-    stray_epochs = {run.leader_epoch for run, _ in strays}
+        return None
     lineage = [entry for entry in epochs.lineage() if entry.leader_epoch not in stray_epochs]
     start, end = replica.log_start_offset, replica.log_end_offset
     damaged = bool(replica.state.framing.bytes_damaged or replica.course.irregularities or replica.state.unread)
     reason = checkpoint_contradiction(checkpoint, lineage, start, end, compacted=context.compacted or damaged)
+    if reason is None:
+        return None
+    place = context.place("leader-epoch-checkpoint")
     if reason == "entry_missing" and context.live and checkpoint == lineage[: len(checkpoint)]:
-        evidence = {"reason": "epoch_newer_than_checkpoint", "epoch": lineage[len(checkpoint)].leader_epoch}
-        findings.append(finding("INCONSISTENT_CUT", context.place("leader-epoch-checkpoint"), evidence))
-    elif reason is not None:
-        asked, by_file, by_batches = differing_end(checkpoint, lineage, end)
-        evidence = {
-            "reason": reason,
-            "epoch": asked,
-            "checkpoint": [[entry.leader_epoch, entry.start_offset] for entry in checkpoint[:64]],
-            "batches": [[entry.leader_epoch, entry.start_offset] for entry in lineage[:64]],
-            "truncation_offset_by_checkpoint": by_file,
-            "truncation_offset_by_batches": by_batches,
-        }
-        explained = not context.clean_shutdown and not context.compacted and _log_start_moved(replica, checkpoint, lineage)
-        severity = Severity.INFO if explained else None
-        if explained:
-            evidence["harmless_if"] = "DeleteRecords moved the log start, and log-start-offset-checkpoint was not yet written"
-        findings.append(finding("EPOCH_CACHE_MISMATCH", context.place("leader-epoch-checkpoint"), evidence, severity=severity))
-    return findings
+        newer = {"reason": "epoch_newer_than_checkpoint", "epoch": lineage[len(checkpoint)].leader_epoch}
+        return finding("INCONSISTENT_CUT", place, newer)
+    epoch, by_file, by_batches = differing_end(checkpoint, lineage, end)
+    evidence = {
+        "reason": reason,
+        "epoch": epoch,
+        "checkpoint": [[entry.leader_epoch, entry.start_offset] for entry in checkpoint[:64]],
+        "batches": [[entry.leader_epoch, entry.start_offset] for entry in lineage[:64]],
+        "truncation_offset_by_checkpoint": by_file,
+        "truncation_offset_by_batches": by_batches,
+    }
+    if context.clean_shutdown or context.compacted or not _log_start_moved(replica, checkpoint, lineage):
+        return finding("EPOCH_CACHE_MISMATCH", place, evidence)
+    evidence["harmless_if"] = "DeleteRecords moved the log start, and log-start-offset-checkpoint was not yet written"
+    return finding("EPOCH_CACHE_MISMATCH", place, evidence, severity=Severity.INFO)
 
 
 def _stretch(replica: Replica, batch: EpochRun) -> tuple[int, int] | None:

@@ -108,9 +108,8 @@ def contradictions(
             gaps = ((decision, _emptied(facts, decision, row)) for decision, row in ours[True].matched)
             emptied += [Contradiction(decision, listed, "records_missing", *gap) for decision, gap in gaps if gap is not None]
         ends = _ends_open(facts, [decision for decision, _ in left])
-        judged = (
-            _unmatched(listed, facts, decision, opposite, log, as_of, reached, ends is decision) for decision, opposite in left
-        )
+        against = _Against(listed, facts, log, as_of, reached)
+        judged = (against.unmatched(decision, opposite, ends_open=ends is decision) for decision, opposite in left)
         found += [contradiction for contradiction in judged if contradiction is not None] + emptied
     return found
 
@@ -182,57 +181,75 @@ def _paired(decisions: Sequence[Decision], rows: "NDArray[np.int64]") -> _Pairs:
     return _Pairs(matched, unmatched, rows[[*spare, *range(at, len(rows))]])
 
 
-def _unmatched(
-    listed: TopicPartition,
-    facts: PartitionFacts,
-    decision: Decision,
-    opposite: "NDArray[np.int64]",
-    log: TransactionLog,
-    as_of: int,
-    reached: Mapping[int | str, int],
-    ends_open: bool,
-) -> Contradiction | None:
-    """What it means that a decision has no marker in a partition; None if that may be right.
+@dataclass(frozen=True, slots=True)
+class _Against:
+    """A partition against the decisions that list it and have no marker of theirs there."""
 
-    `ends_open`: it is the decision about what its producer has open there, if any is.
-    """
-    end = decision.completed_timestamp
-    times = opposite[:, TIMESTAMP]
-    near = opposite[(times >= decision.decided_timestamp) & ((times <= end + SKEW_MS) if end is not None else True)]
-    if len(near):
-        segment, position, size = (int(value) for value in near[0, :3])
-        offset = int(near[0, OFFSET])
-        return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size))
-    late = as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
-    if not facts.whole or (end is None and not late):
-        return None
-    moment = decision.decided_timestamp if end is None else end
-    ends_before = not _goes_on_behind(facts, moment)
-    if not _has_all(facts, moment, ends_before) or (ends_before and not _stopped_behind(facts, decision, log, reached)):
-        return None
-    reaching = facts.context.broker if ends_before and not facts.clean else None
-    strange = facts.elsewhere
-    if ((strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)).any():
-        return None  # another copy may have it: what that means, the comparison of the copies says
-    if (ending := _ended_by_a_later(facts, decision)) is not None:
-        segment, position, kind, size, offset = (int(value) for value in ending[:5])
-        if (kind == COMMIT) == decision.commit:
+    listed: TopicPartition
+    facts: PartitionFacts
+    log: TransactionLog
+    as_of: int
+    reached: Mapping[int | str, int]
+
+    def unmatched(self, decision: Decision, opposite: "NDArray[np.int64]", *, ends_open: bool) -> Contradiction | None:
+        """What it means that a decision has no marker here; None if that may be right.
+
+        `opposite`: markers of its producer that say otherwise; `ends_open`: it is the decision about what its producer has open
+        here, if any is.
+        """
+        facts, end = self.facts, decision.completed_timestamp
+        times = opposite[:, TIMESTAMP]
+        near = opposite[(times >= decision.decided_timestamp) & ((times <= end + SKEW_MS) if end is not None else True)]
+        if len(near):
+            segment, position, size = (int(value) for value in near[0, :3])
+            return self._otherwise(decision, int(near[0, OFFSET]), (segment, position, size))
+        late = self.as_of - decision.decided_timestamp > DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS
+        if not facts.whole or (end is None and not late):
             return None
-        return Contradiction(decision, listed, "opposite_marker", offset, offset + 1, (segment, position, size), reaching)
-    opened = facts.open.get(decision.producer_id)
-    if opened is not None and ends_open:
-        if not _may_be_later(log, decision, listed, opened):
-            return Contradiction(decision, listed, "no_marker", opened.first_offset, opened.last_offset + 1, reaching=reaching)
-        if opened.first_timestamp <= moment + SKEW_MS:
-            return None  # nobody can say which of the two it is of
-    if decision.producer_id in facts.open_elsewhere:
-        return None  # nor is it said here that another copy has the records
-    if end is None or not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
-        return None
-    gap_start, gap_end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
-    first = facts.first_marker_timestamp
-    since_creation = first is None or first > decision.decided_timestamp - SKEW_MS
-    return Contradiction(decision, listed, "nothing_left", gap_start, gap_end, reaching=reaching, since_creation=since_creation)
+        moment = decision.decided_timestamp if end is None else end
+        ends_before = not _goes_on_behind(facts, moment)
+        if not _has_all(facts, moment, ends_before):
+            return None
+        if ends_before and not _stopped_behind(facts, decision, self.log, self.reached):
+            return None
+        if self._another_copy_may_have_it(decision):
+            return None  # what that means, the comparison of the copies says
+        reaching = facts.context.broker if ends_before and not facts.clean else None
+        if (ending := _ended_by_a_later(facts, decision)) is not None:
+            segment, position, kind, size, offset = (int(value) for value in ending[:5])
+            same = (kind == COMMIT) == decision.commit
+            return None if same else self._otherwise(decision, offset, (segment, position, size), reaching)
+        opened = facts.open.get(decision.producer_id)
+        if opened is not None and ends_open:
+            if not _may_be_later(self.log, decision, self.listed, opened):
+                offsets = opened.first_offset, opened.last_offset + 1
+                return Contradiction(decision, self.listed, "no_marker", *offsets, reaching=reaching)
+            if opened.first_timestamp <= moment + SKEW_MS:
+                return None  # nobody can say which of the two it is of
+        return None if end is None else self._nothing_left(decision, reaching)
+
+    def _another_copy_may_have_it(self, decision: Decision) -> bool:
+        strange = self.facts.elsewhere
+        its = (strange[:, PRODUCER_ID] == decision.producer_id) & (strange[:, PRODUCER_EPOCH] == decision.producer_epoch)
+        return bool(its.any())
+
+    def _otherwise(
+        self, decision: Decision, offset: int, place: tuple[int, int, int], reaching: int | str | None = None
+    ) -> Contradiction:
+        """The marker at `offset` says otherwise than the decision; `place`: its segment, position and size in bytes."""
+        return Contradiction(decision, self.listed, "opposite_marker", offset, offset + 1, place, reaching)
+
+    def _nothing_left(self, decision: Decision, reaching: int | str | None) -> Contradiction | None:
+        """Neither a marker nor records of a transaction that was committed; None where the log may have dropped them."""
+        facts = self.facts
+        if decision.producer_id in facts.open_elsewhere:
+            return None  # it is not said here that another copy has the records
+        if not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
+            return None
+        gap = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
+        first = facts.first_marker_timestamp
+        since_creation = first is None or first > decision.decided_timestamp - SKEW_MS
+        return Contradiction(decision, self.listed, "nothing_left", *gap, reaching=reaching, since_creation=since_creation)
 
 
 def _ended_by_a_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
