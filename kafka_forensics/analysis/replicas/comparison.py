@@ -1,6 +1,6 @@
 """Replicas of one partition against each other: agreement, forks, losses, lag, and who holds a good copy."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -46,41 +46,51 @@ def compare(replicas: list[Replica], reader: BatchReader) -> Comparison:
     result.findings += _damaged(replicas, pairs, reader, forked)
     result.findings += _headers(replicas, pairs)
     result.findings += _reencoded(replicas, pairs)
-    ends = {replica.log_end_offset for replica in replicas}
-    loss = None if forked else trailing_epoch_loss(replicas)
     if forked:
-        forks, epochs, first = fork_findings(replicas, forked)
-        result.findings += _records_named(forks, replicas, forked, reader)
-        if len(set(epochs.values())) == 1:
-            first = forks[0].evidence.get("record_offset", first)
-        result.agreement = Agreement("conflict", first, epochs)
-        rest = unexplained(replicas, forked, forked)
-        while rest:
-            result.findings += untold(
-                _records_named(fork_findings(replicas, rest, forked)[0], replicas, rest, reader), result.findings
-            )
-            rest = unexplained(replicas, rest, forked)
-        while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
-            result.findings.append(beside)
-    elif loss is not None:
+        result.agreement = _take_forks(result, replicas, reader)
+    elif (loss := trailing_epoch_loss(replicas)) is not None:
         result.findings.append(loss)
         result.agreement.kind = "prefix"
-    elif any(replica.state.unread for replica in replicas):
-        result.agreement = Agreement("not_compared")
-    elif is_compacted(*replicas):
-        result.agreement.kind = "compacted"
-    elif any(difference.kind in ("damaged", "header") for found in pairs.values() for difference in found):
-        result.agreement.kind = "content"
-        result.agreement.common_end_offset = min(found[0].offset for found in pairs.values() if found)
-    elif _some_missing(replicas):
-        result.agreement.kind = "missing"
-    elif len(ends) > 1:
-        result.agreement.kind = "prefix"
+    else:
+        result.agreement = _agreement(replicas, pairs, result.agreement)
     result.findings = with_damage_told(replicas, result.findings)
     leading = {broker for one in result.findings if one.kind == "UNCLEAN_LOSS" for broker in one.evidence["leaders"]}
     result.findings += [one for one in _lagging(replicas, forked) if one.place.broker not in leading]
     _tell_unread(result, max(found.ranges_not_compared for found in pairs.values()))
     return result
+
+
+def _take_forks(result: Comparison, replicas: list[Replica], reader: BatchReader) -> Agreement:
+    """Add a finding of every fork, and of losses beside them; the conflict that this is."""
+    forked = result.conflicts
+    forks, epochs, first = fork_findings(replicas, forked)
+    result.findings += _records_named(forks, replicas, forked, reader)
+    if len(set(epochs.values())) == 1:
+        first = forks[0].evidence.get("record_offset", first)
+    rest = unexplained(replicas, forked, forked)
+    while rest:
+        further, _, _ = fork_findings(replicas, rest, forked)
+        result.findings += untold(_records_named(further, replicas, rest, reader), result.findings)
+        rest = unexplained(replicas, rest, forked)
+    while (beside := trailing_epoch_loss(replicas, forked, result.findings)) is not None:
+        result.findings.append(beside)
+    return Agreement("conflict", first, epochs)
+
+
+def _agreement(replicas: list[Replica], pairs: Mapping[tuple[int, int], Differences], identical: Agreement) -> Agreement:
+    """How replicas agree that hold no different records; `identical`: the answer where they differ in nothing."""
+    if any(replica.state.unread for replica in replicas):
+        return Agreement("not_compared")
+    if is_compacted(*replicas):
+        return replace(identical, kind="compacted")
+    if any(difference.kind in ("damaged", "header") for found in pairs.values() for difference in found):
+        first = min(found[0].offset for found in pairs.values() if found)
+        return replace(identical, kind="content", common_end_offset=first)
+    if _some_missing(replicas):
+        return replace(identical, kind="missing")
+    if len({replica.log_end_offset for replica in replicas}) > 1:
+        return replace(identical, kind="prefix")
+    return identical
 
 
 def _records_named(forks: list[Finding], replicas: list[Replica], conflicts: Conflicts, reader: BatchReader) -> list[Finding]:
