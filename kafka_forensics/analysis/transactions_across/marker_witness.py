@@ -70,23 +70,22 @@ def committed_beyond(
     Said of logs that were read whole and agree as far as they go, where the controllers' log is not older than the marker; not
     again where a loss is `told`.
     """
-    control, key = facts.context.control, (facts.context.topic, facts.context.partition)
+    control = facts.context.control
     apart = summary.agreement.kind not in _ALIKE or summary.read is not Read.WHOLE
-    if not facts.beyond or control is None or control.as_of_ms is None or apart or any(one.kind in _TOLD for one in told):
+    if not facts.beyond or control is None or apart or any(one.kind in _TOLD for one in told):
         return
-    proofs = [(proven_by(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond]
-    known = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= control.as_of_ms]
-    if not known:
+    furthest = _furthest_proof(facts, decided, control.as_of_ms)
+    if furthest is None:
         return
-    proof, broker = max(known, key=lambda each: each[0].end_offset)
+    proof, broker = furthest
+    witness = f"transaction marker {proof.end_offset - 1} of {proof.transactional_id} on broker {broker}"
+    holders = [replica for replica in summary.replicas if (replica.log_end_offset or 0) >= proof.end_offset]
+    first = min((replica.log_start_offset or 0 for replica in holders), default=0)
     node_of = dict(zip(facts.brokers, facts.nodes, strict=True))
     members = electable(control)
-    ends = [(replica, replica.log_start_offset or 0, replica.log_end_offset or 0) for replica in summary.replicas]
-    holders = [(replica.broker, start) for replica, start, end in ends if end >= proof.end_offset]
-    witness = f"transaction marker {proof.end_offset - 1} of {proof.transactional_id} on broker {broker}"
-    for replica, _, end in ends:
-        node = node_of.get(replica.broker)
-        start = max(end, min((start for _, start in holders), default=0))
+    for replica in summary.replicas:
+        node, end = node_of.get(replica.broker), replica.log_end_offset or 0
+        start = max(end, first)
         if node not in members or facts.nodes.count(node) > 1 or start >= proof.end_offset:
             continue
         evidence: dict[str, Any] = {
@@ -96,7 +95,7 @@ def committed_beyond(
             "witness": witness,
             "log_end_offset": end,
             "loses": proof.end_offset - start,
-            "held_by": [holder for holder, _ in holders],
+            "held_by": [holder.broker for holder in holders],
             "premises": [
                 f"ISR and ELR as in record {control.last_offset} of __cluster_metadata",
                 f"committed up to {proof.end_offset}: {witness}",
@@ -104,13 +103,29 @@ def committed_beyond(
         }
         if not facts.clean:
             evidence["harmless_if"] = MADE_IN_TURN
-        place = Place(*key, replica.broker, replica.log_dir, offset_start=start, offset_end=proof.end_offset)
-        kind = "LRS_RISK" if set(members) == {node} else "ISR_MEMBER_MISSING_COMMITTED"
-        yield on_premises(
-            finding(kind, place, evidence, confidence=None if facts.clean else Confidence.SUSPECTED), control.premises
+        place = Place(
+            facts.context.topic,
+            facts.context.partition,
+            replica.broker,
+            replica.log_dir,
+            offset_start=start,
+            offset_end=proof.end_offset,
         )
+        kind = "LRS_RISK" if set(members) == {node} else "ISR_MEMBER_MISSING_COMMITTED"
+        lacking = finding(kind, place, evidence, confidence=None if facts.clean else Confidence.SUSPECTED)
+        yield on_premises(lacking, control.premises)
     if proof.end_offset > (summary.high_watermark_at_least or 0):
         summary.high_watermark_at_least, summary.high_watermark_witness = proof.end_offset, witness
+
+
+def _furthest_proof(facts: PartitionFacts, decided: Decided, as_of_ms: int | None) -> tuple[MarkerProof, int | str] | None:
+    """The marker that proves most committed, and on which broker; none that is newer than the controllers' log."""
+    if as_of_ms is None:
+        return None
+    key = facts.context.topic, facts.context.partition
+    proofs = [(proven_by(beyond.rows, beyond.log_end_offset, key, decided), beyond.broker) for beyond in facts.beyond]
+    known = [(proof, broker) for proof, broker in proofs if proof is not None and proof.timestamp_ms <= as_of_ms]
+    return max(known, key=lambda pair: pair[0].end_offset, default=None)
 
 
 _ALIKE: Final = frozenset({"identical", "prefix", "missing", "compacted"})
