@@ -213,7 +213,20 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) 
         discovery.unsearched.extend([entry for entry, _ in folder.files if entry.unreadable is None] + folder.directories)
         discovery.irregular.extend(folder.irregular)
         return discovery
-    members, inner = [], []
+    children = _children(source, folder, depth, seen, discovery)
+    holds_partitions = any(child.is_partition and parse_partition_name(child.name) for child, _ in children)
+    if folder.is_log_directory or holds_partitions:
+        _take_log_directory(discovery, folder, children)
+    else:
+        _take_folder(discovery, folder, children, is_root=depth == 0)
+    return discovery
+
+
+def _children(
+    source: ByteSource, folder: _Folder, depth: int, seen: set[object], discovery: Discovery
+) -> list[tuple[_Folder, Discovery]]:
+    """The directories of a folder that can be listed, each with what is below it, if it is no partition's."""
+    children = []
     for entry in folder.directories:
         if entry.link is not None and directory_key(entry) in seen:
             discovery.repeated.append(entry)
@@ -221,28 +234,33 @@ def _search(source: ByteSource, folder: _Folder, depth: int, seen: set[object]) 
         seen.add(directory_key(entry))
         child = None if entry.name in _SYSTEM_DIRECTORIES else _listed(source, entry, discovery)
         if child is not None:
-            members.append(child)
-            inner.append(Discovery() if child.is_partition else _search(source, child, depth + 1, seen))
-    if not folder.is_log_directory and not any(child.is_partition and parse_partition_name(child.name) for child in members):
-        discovery.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
-        discovery.irregular.extend(folder.irregular)
-        for child, below in zip(members, inner, strict=True):
-            discovery.take(_alone(child) if child.is_partition else below)
-        only_links = depth == 0 and not folder.directories and all(entry.kind is EntryKind.SYMLINK for entry, _ in folder.files)
-        discovery.incomplete.extend(_perhaps_directories(folder, beside=only_links or bool(discovery.log_directories)))
-        return discovery
+            children.append((child, Discovery() if child.is_partition else _search(source, child, depth + 1, seen)))
+    return children
+
+
+def _take_folder(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]], *, is_root: bool) -> None:
+    """Take a folder that is no log directory, with all that is below it."""
+    discovery.unknown.extend(entry for entry, _ in folder.files if entry.unreadable is None)
+    discovery.irregular.extend(folder.irregular)
+    for child, below in children:
+        discovery.take(_alone(child) if child.is_partition else below)
+    only_links = is_root and not folder.directories and all(entry.kind is EntryKind.SYMLINK for entry, _ in folder.files)
+    discovery.incomplete.extend(_perhaps_directories(folder, beside=only_links or bool(discovery.log_directories)))
+
+
+def _take_log_directory(discovery: Discovery, folder: _Folder, children: list[tuple[_Folder, Discovery]]) -> None:
+    """Take a log directory, and such as are below it."""
     discovery.incomplete.extend(_perhaps_directories(folder, beside=True))
-    partitions = [child for child, below in zip(members, inner, strict=True) if not below.log_directories]
+    partitions = [child for child, below in children if not below.log_directories]
     log_directory = _log_directory(folder, partitions, [incomplete.path for incomplete in discovery.incomplete])
     log_directory.repeated.extend(name for one in discovery.repeated if (name := parse_partition_name(one.name)) is not None)
     discovery.log_directories.append(log_directory)
-    for below in inner:
+    for _, below in children:
         if below.log_directories:
             discovery.take(below)
         else:
             discovery.incomplete.extend(below.incomplete)
             discovery.repeated.extend(below.repeated)
-    return discovery
 
 
 def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
