@@ -70,9 +70,9 @@ def verdict(case: Case, folder: Path) -> str:
     return f"{text}; {case.note}" if case.note else text
 
 
-def _shown(names: tuple[str, ...], told: list[Finding]) -> Iterator[tuple[str, str]]:
+def _shown(names: tuple[str, ...], findings: list[Finding]) -> Iterator[tuple[str, str]]:
     """What the worst finding that has it says under each name; a name that none has is left out."""
-    worst_first = [{**finding.evidence, "confidence": finding.confidence.value} for finding in sorted(told, key=_order)]
+    worst_first = [{**finding.evidence, "confidence": finding.confidence.value} for finding in sorted(findings, key=_order)]
     for name in names:
         for found in worst_first:
             value: Any = found
@@ -98,18 +98,18 @@ def _order(finding: Finding) -> tuple[int, str, str]:
     return -finding.severity.rank, finding.kind, str(finding.place.broker)
 
 
-def _said(kind: str, severity: Severity, found: list[Finding], everywhere: int) -> str:
+def _said(kind: str, severity: Severity, findings: list[Finding], everywhere: int) -> str:
     """`KIND` with its severity, its offsets if all have the same, and the brokers if they are others than b2."""
     text = f"`{kind}` {severity.value}"
-    places = {(finding.place.offset_start, finding.place.offset_end) for finding in found}
-    brokers = sorted({str(finding.place.broker) for finding in found if finding.place.broker is not None})
+    places = {(finding.place.offset_start, finding.place.offset_end) for finding in findings}
+    brokers = sorted({str(finding.place.broker) for finding in findings if finding.place.broker is not None})
     if len(places) == 1 and None not in (place := places.pop()):
         text += f" [{place[0]}, {place[1]})"
     if len(brokers) == everywhere > 1:
         return f"{text} on each"
     if brokers and brokers != ["2"] and everywhere > 1:
         text += f" on {', '.join(f'b{broker}' for broker in brokers)}"
-    most = max(Counter(str(finding.place.broker) for finding in found).values())
+    most = max(Counter(str(finding.place.broker) for finding in findings).values())
     return f"{text} ({'twice' if most == 2 else f'{most} times'})" if most > 1 else text
 
 

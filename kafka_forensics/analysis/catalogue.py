@@ -138,8 +138,8 @@ def finding(
     return Finding(kind, severity or default.severity, confidence or default.confidence, place, evidence or {})
 
 
-def on_premises(one: Finding, premises: list[str]) -> Finding:
+def on_premises(subject: Finding, premises: list[str]) -> Finding:
     """The finding with more premises behind its own; as it is without any."""
     if not premises:
-        return one
-    return replace(one, evidence=one.evidence | {"premises": [*one.evidence.get("premises", ()), *premises]})
+        return subject
+    return replace(subject, evidence=subject.evidence | {"premises": [*subject.evidence.get("premises", ()), *premises]})

@@ -77,17 +77,17 @@ def changes(
     return status_of(result.judged, fail_on, incomplete=result.is_incomplete or bool(shape.left_out))
 
 
-def _run(given: list[str], asked: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":
+def _run(given: list[str], scan_options: ScanOptions, screen: Destination, chosen: list[str], *, quiet: bool) -> "SnapshotsResult":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.changes import changes as compare_snapshots
 
     with Progress(screen, quiet=quiet) as progress:
-        return compare_snapshots(given, asked, progress, chosen).result
+        return compare_snapshots(given, scan_options, progress, chosen).result
 
 
 def _run_on_spark(
     given: list[str],
-    asked: ScanOptions,
+    scan_options: ScanOptions,
     screen: Destination,
     chosen: list[str],
     where: tuple[str | None, str | None],
@@ -98,11 +98,11 @@ def _run_on_spark(
     from kafka_forensics.questions.changes import gather_snapshots, reached_apart, snapshot_paths
     from kafka_forensics.spark.snapshots import compare_inputs
 
-    snapshots, asked = reached_apart(given, asked)
+    snapshots, scan_options = reached_apart(given, scan_options)
     notes: list[str] = []
-    gathered = gather_snapshots(snapshot_paths(snapshots, asked, chosen, notes), asked)
-    with stopping(screen, *where, asked.jobs, quiet=quiet) as spark:
-        result = compare_inputs(spark, gathered, asked).result
+    gathered = gather_snapshots(snapshot_paths(snapshots, scan_options, chosen, notes), scan_options)
+    with stopping(screen, *where, scan_options.jobs, quiet=quiet) as spark:
+        result = compare_inputs(spark, gathered, scan_options).result
     result.notes[:0] = notes
     return result
 

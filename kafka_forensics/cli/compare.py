@@ -77,12 +77,14 @@ def compare(
     return 3 if shape.left_out else exit_status(compared.result, fail_on)
 
 
-def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, context: int, payloads: bool, quiet: bool) -> "SideBySide":
+def _run(
+    paths: list[str], scan_options: ScanOptions, screen: Destination, *, context: int, payloads: bool, quiet: bool
+) -> "SideBySide":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.questions.compare import compare as side_by_side
 
     with Progress(screen, quiet=quiet) as progress:
-        return side_by_side(paths, asked, context=context, payloads=payloads, progress=progress)
+        return side_by_side(paths, scan_options, context=context, payloads=payloads, progress=progress)
 
 
 def _say_summary(compared: "SideBySide", screen: Destination, *, quiet: bool, live: bool) -> None:

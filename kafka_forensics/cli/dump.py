@@ -147,7 +147,7 @@ def offsets(text: str | None) -> tuple[int | None, int | None]:
     return first, last
 
 
-def _write(inputs: "DumpInputs", asked: "DumpOptions", wanted: str, to: "Destination", *, explain: bool) -> None:
+def _write(inputs: "DumpInputs", dump_options: "DumpOptions", wanted: str, to: "Destination", *, explain: bool) -> None:
     from kafka_forensics.cli.dump_output import Section, write_sections
     from kafka_forensics.questions.dump import LOG_KINDS, log_columns, log_rows, small_columns, small_rows
 
@@ -155,10 +155,10 @@ def _write(inputs: "DumpInputs", asked: "DumpOptions", wanted: str, to: "Destina
         if explain:
             from kafka_forensics.questions.dump import EXPLAIN_COLUMNS, explained_rows
 
-            return Section(file.shown, EXPLAIN_COLUMNS, _readable(inputs, file, explained_rows(file, asked)))
+            return Section(file.shown, EXPLAIN_COLUMNS, _readable(inputs, file, explained_rows(file, dump_options)))
         if file.kind in LOG_KINDS:
-            return Section(file.shown, log_columns(asked), _readable(inputs, file, log_rows(file, asked)))
-        return Section(file.shown, small_columns(file.kind), _readable(inputs, file, small_rows(file, asked)))
+            return Section(file.shown, log_columns(dump_options), _readable(inputs, file, log_rows(file, dump_options)))
+        return Section(file.shown, small_columns(file.kind), _readable(inputs, file, small_rows(file, dump_options)))
 
     columns = list(dict.fromkeys(name for file in inputs.files for name in section(file).columns))
     write_sections(map(section, inputs.files), columns, wanted, to, several=inputs.several)
@@ -174,7 +174,7 @@ def _readable(inputs: "DumpInputs", file: "DumpFile", rows: "Iterator[tuple[obje
         inputs.incomplete.append(Incomplete(file.shown, error.reason))
 
 
-def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *, quiet: bool) -> None:
+def _write_peer(inputs: "DumpInputs", peer_options: "PeerOptions", to: "Destination", *, quiet: bool) -> None:
     """The lines of Kafka's tool for each file it knows, its complaints on stderr."""
     from kafka_forensics.cli.dump_peer import Complaints, peer_lines
     from kafka_forensics.cli.safe_text import printable
@@ -184,7 +184,7 @@ def _write_peer(inputs: "DumpInputs", asked: "PeerOptions", to: "Destination", *
     for file in inputs.files:
         complaints = Complaints()
         try:
-            to.stream.writelines(line + "\n" for line in peer_lines(file, asked, complaints))
+            to.stream.writelines(line + "\n" for line in peer_lines(file, peer_options, complaints))
         except PeerGivesUpError as error:
             whose = "our limit ends" if isinstance(error, PeerLimitError) else "Kafka's tool ends"
             complaints.add(f"{whose} {file.shown} here; the other formats read on", f"  {error}")

@@ -131,19 +131,19 @@ def _json_writer(name: str) -> Callable[[dict[str, Any], Any], None]:
     """How a column's value enters an object: times and wide integers with their twins, as the contract has it."""
     plain = name.removesuffix("_ms")
 
-    def time(told: dict[str, Any], value: Any) -> None:
-        told[f"{plain}_ms"] = value
-        told[plain] = None if value is None else rfc3339(value)
+    def time(evidence: dict[str, Any], value: Any) -> None:
+        evidence[f"{plain}_ms"] = value
+        evidence[plain] = None if value is None else rfc3339(value)
 
-    def wide(told: dict[str, Any], value: Any) -> None:
-        told[name] = value
-        told[f"{name}_string"] = None if value is None else str(value)
+    def wide(evidence: dict[str, Any], value: Any) -> None:
+        evidence[name] = value
+        evidence[f"{name}_string"] = None if value is None else str(value)
 
-    def detail(told: dict[str, Any], value: Any) -> None:
-        told[name] = with_twins(_plain(value))
+    def detail(evidence: dict[str, Any], value: Any) -> None:
+        evidence[name] = with_twins(_plain(value))
 
-    def other(told: dict[str, Any], value: Any) -> None:
-        told[name] = _plain(value) if isinstance(value, bytes | dict | list | tuple) else value
+    def other(evidence: dict[str, Any], value: Any) -> None:
+        evidence[name] = _plain(value) if isinstance(value, bytes | dict | list | tuple) else value
 
     return time if name in _TIMES else wide if name in _WIDE else detail if name == "detail" else other
 

@@ -138,7 +138,7 @@ def _notes(row: "EpochRow") -> Iterator[str]:
         yield "UNKNOWN to the controller"
 
 
-def _say_rest(found: "Lineages", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(lineages: "Lineages", screen: "Destination", *, quiet: bool) -> None:
     """What disagrees, in the words of a scan, and what could not be read, on stderr."""
     from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines, plural
@@ -146,24 +146,26 @@ def _say_rest(found: "Lineages", screen: "Destination", *, quiet: bool) -> None:
     from kafka_forensics.questions.epochs import DISAGREEMENTS
     from kafka_forensics.wording import message
 
-    lines = [] if quiet else [f"{finding.severity.value}: {printable(message(finding))}" for finding in found.findings[:_MESSAGES]]
-    if len(found.findings) > _MESSAGES and not quiet:
-        lines.append(f"and {len(found.findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
-    if not found.replicas:
+    lines = (
+        [] if quiet else [f"{finding.severity.value}: {printable(message(finding))}" for finding in lineages.findings[:_MESSAGES]]
+    )
+    if len(lineages.findings) > _MESSAGES and not quiet:
+        lines.append(f"and {len(lineages.findings) - _MESSAGES} more; `kafka-forensics scan` tells all")
+    if not lineages.replicas:
         lines.append("nothing to show: no replica was found, or none is asked for")
-    elif not found.rows:
-        lines.append(f"{plural(found.replicas, 'replica')}: no leader epochs; logs from before Kafka 0.11 have none")
-    elif not quiet and not found.findings:
-        differing = sum(row.status in DISAGREEMENTS for row in found.rows)
-        agree = "checkpoints and batches agree" + (", as far as batches can be read" if found.damaged else "")
+    elif not lineages.rows:
+        lines.append(f"{plural(lineages.replicas, 'replica')}: no leader epochs; logs from before Kafka 0.11 have none")
+    elif not quiet and not lineages.findings:
+        differing = sum(row.status in DISAGREEMENTS for row in lineages.rows)
+        agree = "checkpoints and batches agree" + (", as far as batches can be read" if lineages.damaged else "")
         odd = f"{plural(differing, 'epoch')} to be looked at" if differing else agree
-        lines.append(f"{plural(found.replicas, 'replica')}: {odd}")
+        lines.append(f"{plural(lineages.replicas, 'replica')}: {odd}")
     if not quiet:
-        lines += [printable(_damaged(*one)) for one in found.damaged[:_MESSAGES]]
-    if len(found.damaged) > _MESSAGES and not quiet:
-        lines.append(f"and {plural(len(found.damaged) - _MESSAGES, 'more damaged log')}; `kafka-forensics scan` tells all")
-    if found.result is not None:
-        lines += incomplete_lines(found.result)
+        lines += [printable(_damaged(*one)) for one in lineages.damaged[:_MESSAGES]]
+    if len(lineages.damaged) > _MESSAGES and not quiet:
+        lines.append(f"and {plural(len(lineages.damaged) - _MESSAGES, 'more damaged log')}; `kafka-forensics scan` tells all")
+    if lineages.result is not None:
+        lines += incomplete_lines(lineages.result)
     say(screen, lines)
 
 

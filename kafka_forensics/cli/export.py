@@ -123,7 +123,7 @@ def export(
 
 
 def _run(
-    paths: list[str], asked: ScanOptions, target: "Place", names: list[str], screen: Destination, how: "How", *, quiet: bool
+    paths: list[str], scan_options: ScanOptions, target: "Place", names: list[str], screen: Destination, how: "How", *, quiet: bool
 ) -> "tuple[FactReader, list[Dataset]]":
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.export.datasets import export_facts
@@ -132,7 +132,7 @@ def _run(
 
     passes = 1 + sum(name in LOG_FACTS for name in names)
     with Progress(screen, quiet=quiet) as progress:
-        reader = scan_for_facts(paths, asked, words, lambda done, total: progress(done, total * passes))
+        reader = scan_for_facts(paths, scan_options, words, lambda done, total: progress(done, total * passes))
         reader.payloads = how.payloads
         if not how.payloads:
             reader.result.findings = [without_payloads(finding) for finding in reader.result.findings]
@@ -167,7 +167,7 @@ class Spark(NamedTuple):
 
 def _run_on_spark(
     paths: list[str],
-    asked: ScanOptions,
+    scan_options: ScanOptions,
     target: "Place",
     names: list[str],
     screen: Destination,
@@ -183,10 +183,10 @@ def _run_on_spark(
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
-    paths, asked = without_secrets(paths, asked)
-    inputs = gather(paths, asked)
-    with stopping(screen, where.remote, where.master, asked.jobs, quiet=quiet) as spark:
-        return exported(spark, inputs, asked, target, where.output, names, **how._asdict())
+    paths, scan_options = without_secrets(paths, scan_options)
+    inputs = gather(paths, scan_options)
+    with stopping(screen, where.remote, where.master, scan_options.jobs, quiet=quiet) as spark:
+        return exported(spark, inputs, scan_options, target, where.output, names, **how._asdict())
 
 
 def _write(datasets: "list[Dataset]", wanted: str, to: Destination) -> None:

@@ -147,39 +147,39 @@ def times(text: str | None) -> tuple[int | None, int | None]:
     return first, last
 
 
-def _say_rest(found: "Search", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(answer: "Search", screen: "Destination", *, quiet: bool) -> None:
     """How many were found or that none was, and what could not be searched, on stderr."""
     from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import gap_lines, plural
     from kafka_forensics.cli.progress import size
 
     lines = []
-    searched = f"{plural(len(found.pieces), 'segment')}, {size(found.bytes_total)}"
-    if not found.pieces:
+    searched = f"{plural(len(answer.pieces), 'segment')}, {size(answer.bytes_total)}"
+    if not answer.pieces:
         lines.append("nothing found: no log was there to be searched, or none is asked for")
-    elif not found.found:
+    elif not answer.found:
         lines.append(f"nothing found: no readable record in {searched} fulfils all that is asked")
-    elif found.stopped:
-        lines.append(f"stopped after {plural(found.found, 'record')}, as --limit says; there may be more")
-        lines += _not_reached(found)
+    elif answer.stopped:
+        lines.append(f"stopped after {plural(answer.found, 'record')}, as --limit says; there may be more")
+        lines += _not_reached(answer)
     elif not quiet:
-        lines.append(f"found {plural(found.found, 'record')} in {searched}")
-    if found.damaged_places:
-        places = plural(found.damaged_places, "damaged place")
+        lines.append(f"found {plural(answer.found, 'record')} in {searched}")
+    if answer.damaged_places:
+        places = plural(answer.damaged_places, "damaged place")
         lines.append(f"{places} could not be searched, or not to the end; `kafka-forensics scan` tells of them")
-    lines += gap_lines(found.incomplete)
+    lines += gap_lines(answer.incomplete)
     say(screen, lines)
 
 
-def _not_reached(found: "Search") -> list[str]:
+def _not_reached(answer: "Search") -> list[str]:
     """Which replicas the limit kept from being looked at: what was shown says nothing of them."""
     from kafka_forensics.cli.output_words import plural
     from kafka_forensics.cli.safe_text import printable
 
-    names = found.not_reached
+    names = answer.not_reached
     if not names:
         return []
     more = f" and {len(names) - _REPLICAS_NAMED} more" if len(names) > _REPLICAS_NAMED else ""
     told = ", ".join(map(printable, names[:_REPLICAS_NAMED])) + more
     were = "was" if len(names) == 1 else "were"
-    return [f"of {plural(len(found.replicas), 'replica')}, read one after another, {len(names)} {were} not reached: {told}"]
+    return [f"of {plural(len(answer.replicas), 'replica')}, read one after another, {len(names)} {were} not reached: {told}"]

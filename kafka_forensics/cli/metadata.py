@@ -205,7 +205,7 @@ def _difference(now: tuple[int, ...], then: tuple[int, ...]) -> Iterator[tuple[s
         yield "+", come
 
 
-def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
+def _say_rest(events: "ControllerEvents", screen: "Destination", *, quiet: bool) -> None:
     """How far the log reaches, what is wrong in it, and what could not be read, on stderr."""
     from kafka_forensics.cli.notes import absent, say
     from kafka_forensics.cli.output_words import gap_lines, plural
@@ -214,24 +214,24 @@ def _say_rest(found: "ControllerEvents", screen: "Destination", *, quiet: bool) 
     from kafka_forensics.wording import message
     from kafka_forensics.wording.offset_words import offset_range
 
-    history = found.history
-    lines = gap_lines(found.incomplete)
+    history = events.history
+    lines = gap_lines(events.incomplete)
     if history is None:
         parted = f"the copies of {CLUSTER_METADATA_TOPIC} are empty, or of several clusters"
-        lines.append(f"nothing to show: {parted if found.copies else absent(CLUSTER_METADATA_TOPIC)}")
+        lines.append(f"nothing to show: {parted if events.copies else absent(CLUSTER_METADATA_TOPIC)}")
     elif not quiet:
-        lines += [f"{finding.severity.value}: {message(finding)}" for finding in found.findings[:_MESSAGES]]
+        lines += [f"{finding.severity.value}: {message(finding)}" for finding in events.findings[:_MESSAGES]]
         if history.malformed_records > _MESSAGES:
             lines.append(f"{history.malformed_records} records could not be read in all")
         for first, behind in history.gaps[:_MESSAGES]:
             gap = f"{plural(behind - first, 'offset')} of {CLUSTER_METADATA_TOPIC} ({offset_range(first, behind)})"
             told = f"{gap} missing in every copy"
             lines.append(f"warning: {told}: what was written there is not shown")
-        partitions = {(row.topic_id, row.partition) for row in found.rows}
-        unclean = sum(row.event.is_unclean for row in found.rows)
+        partitions = {(row.topic_id, row.partition) for row in events.rows}
+        unclean = sum(row.event.is_unclean for row in events.rows)
         end = "" if history.last_ms is None else f", last written at {rfc3339(history.last_ms)}"
         lines.append(
-            f"{plural(len(partitions), 'partition')}, {plural(len(found.rows), 'change')}, {plural(unclean, 'unclean election')}; "
+            f"{plural(len(partitions), 'partition')}, {plural(len(events.rows), 'change')}, {plural(unclean, 'unclean election')}; "
             f"log of offsets {offset_range(history.log_start_offset, history.log_end_offset)}{end}; "
             + _committed(history.committed_end_offset)
         )

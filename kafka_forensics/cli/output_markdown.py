@@ -38,8 +38,8 @@ def report_lines(result: ScanResult) -> Iterator[str]:
             gravest.setdefault((finding.place.topic, finding.place.partition), gravity(finding))
         none = (1, True, 0)
 
-        def order(each: PartitionSummary) -> tuple[int, tuple[int, bool, int]]:
-            return -VERDICTS.index(each.verdict), gravest.get((each.topic, each.partition), none)
+        def order(summary: PartitionSummary) -> tuple[int, tuple[int, bool, int]]:
+            return -VERDICTS.index(summary.verdict), gravest.get((summary.topic, summary.partition), none)
 
         for partition in sorted(partitions, key=order):
             yield f"| {markdown(name(partition.topic, partition.partition))} | {partition.verdict} | {_replicas(partition)} |\n"

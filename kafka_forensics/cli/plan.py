@@ -73,27 +73,27 @@ def plan(
     return 3 if shape.left_out or (plans.result is not None and plans.result.incomplete) else 0
 
 
-def _check_elect(found: "Plans", elect: str | None) -> None:
+def _check_elect(plans: "Plans", elect: str | None) -> None:
     """Raise UsageError for a leader that is not possible, or asked for of several partitions."""
-    if elect is None or not found.partitions:
+    if elect is None or not plans.partitions:
         return
-    if found.partitions > 1:
-        raise UsageError(f"--elect needs one partition, {found.partitions} are left", hint="add --topic and --partition")
-    names = [str(candidate.broker) for candidate in found.planned[0].plan.candidates]
+    if plans.partitions > 1:
+        raise UsageError(f"--elect needs one partition, {plans.partitions} are left", hint="add --topic and --partition")
+    names = [str(candidate.broker) for candidate in plans.planned[0].plan.candidates]
     if elect not in names:
         can = f"brokers that can lead here: {', '.join(names)}" if names else "no replica can lead on these copies"
         raise UsageError(f"broker {elect} cannot lead on these copies", hint=can)
 
 
-def _say_rest(found: "Plans", screen: "Destination", *, quiet: bool, absent: bool) -> None:
+def _say_rest(plans: "Plans", screen: "Destination", *, quiet: bool, absent: bool) -> None:
     """What stdout does not say; `absent`: whose copies are not here among it."""
     from kafka_forensics.cli.notes import say
     from kafka_forensics.cli.output_words import incomplete_lines
     from kafka_forensics.cli.plan_list import summary_line, unseen_lines
 
-    lines = [] if quiet else [summary_line(found)]
-    if absent and not quiet and found.partitions != 1:
-        lines += unseen_lines(found)
-    if found.result is not None:
-        lines += incomplete_lines(found.result)
+    lines = [] if quiet else [summary_line(plans)]
+    if absent and not quiet and plans.partitions != 1:
+        lines += unseen_lines(plans)
+    if plans.result is not None:
+        lines += incomplete_lines(plans.result)
     say(screen, lines)

@@ -61,16 +61,16 @@ def scan(
     return 3 if shape.left_out else exit_status(result, fail_on)
 
 
-def _run(paths: list[str], asked: ScanOptions, screen: Destination, *, quiet: bool) -> ScanResult:
+def _run(paths: list[str], scan_options: ScanOptions, screen: Destination, *, quiet: bool) -> ScanResult:
     from kafka_forensics.cli.progress import Progress
     from kafka_forensics.engine import local
 
     with Progress(screen, quiet=quiet) as progress:
-        return local.scan(paths, asked, progress)
+        return local.scan(paths, scan_options, progress)
 
 
 def _run_on_spark(
-    paths: list[str], asked: ScanOptions, screen: Destination, remote: str | None, master: str | None, *, quiet: bool
+    paths: list[str], scan_options: ScanOptions, screen: Destination, remote: str | None, master: str | None, *, quiet: bool
 ) -> ScanResult:
     from kafka_forensics.cli.spark_session import stopping
     from kafka_forensics.evidence.inputs import gather
@@ -78,9 +78,9 @@ def _run_on_spark(
     from kafka_forensics.spark.sessions import require_pyspark
 
     require_pyspark()
-    inputs = gather(paths, asked)
-    with stopping(screen, remote, master, asked.jobs, quiet=quiet) as spark:
-        return scanned(spark, paths, asked, inputs)
+    inputs = gather(paths, scan_options)
+    with stopping(screen, remote, master, scan_options.jobs, quiet=quiet) as spark:
+        return scanned(spark, paths, scan_options, inputs)
 
 
 def say_left_out(shape: "Shape", screen: Destination) -> None:

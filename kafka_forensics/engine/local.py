@@ -69,11 +69,11 @@ class _Report:
     total: int
     done: int = 0
 
-    def folded(self, running: Scan, one: Folded) -> None:
+    def folded(self, running: Scan, folded_split: Folded) -> None:
         """Count a split, or a stretch of one, that is merged."""
-        self.done += one.split.end - one.split.start
-        if one.incomplete is not None:
-            running.incomplete.append(one.incomplete)
+        self.done += folded_split.split.end - folded_split.split.start
+        if folded_split.incomplete is not None:
+            running.incomplete.append(folded_split.incomplete)
         if self.progress is not None:
             self.progress(self.done, self.total)
 

@@ -116,24 +116,24 @@ def _thin(log_dir: LogDir, directories: list[PartitionDirectory]) -> LogDir:
     return replace(log_dir, found=LogDirectory(found.path, entries, directories, [], []), checkpoints=checkpoints)
 
 
-def _identities(one: Slice, controller: ControllerHistory) -> ControllerHistory:
+def _identities(part: Slice, controller: ControllerHistory) -> ControllerHistory:
     """The controller's word on this partition and on the topics whose ids its copies carry, without their histories."""
-    key = one.topic, one.partition
-    ids = {plan.context.topic_id for plan in one.replicas}
+    key = part.topic, part.partition
+    ids = {plan.context.topic_id for plan in part.replicas}
     return ControllerHistory(
         {key: controller.partitions[key]} if key in controller.partitions else {},
         {topic_id: replace(topic, partitions={}) for topic_id, topic in controller.topics.items() if topic_id in ids},
     )
 
 
-def inputs_of(one: Slice, around: Surroundings) -> Inputs:
+def inputs_of(part: Slice, around: Surroundings) -> Inputs:
     """The slice as inputs, to be judged like any others."""
-    log_dirs = {id(each): each for each in [*(plan.log_dir for plan in one.replicas), *(log_dir for log_dir, _ in one.aside)]}
+    log_dirs = {id(each): each for each in [*(plan.log_dir for plan in part.replicas), *(log_dir for log_dir, _ in part.aside)]}
     by_name = {(str(each.broker), each.name): each for each in log_dirs.values()}
     known = [by_name.get((str(neighbour.broker), neighbour.name)) or _stranger(neighbour) for neighbour in around.neighbours]
-    inputs = Inputs(known, one.replicas, relatives=one.relatives, features=around.features, controller=one.controller)
-    if one.aside:
-        inputs.aside[one.topic, one.partition] = one.aside
+    inputs = Inputs(known, part.replicas, relatives=part.relatives, features=around.features, controller=part.controller)
+    if part.aside:
+        inputs.aside[part.topic, part.partition] = part.aside
     inputs.elsewhere = around.source_names
     inputs.sources = list({id(each.source): each.source for each in log_dirs.values()}.values())
     return inputs

@@ -194,21 +194,21 @@ def keys_apart(known: Common, plans: list[ReplicaPlan], answers: list[KeyAnswer]
 
 
 def answered(
-    one: Slice, known: Common, stretches: "SliceRows", apart: KeysApart | None, first: int = 0, *, strict: bool = False
+    part: Slice, known: Common, stretches: "SliceRows", apart: KeysApart | None, first: int = 0, *, strict: bool = False
 ) -> tuple[SliceAnswer, list[Merged]]:
     """The answer about a slice, and its replicas, whose rows are numbered from `first` on; none yet where `apart` is waiting."""
-    inputs = inputs_of(one, known.around)
+    inputs = inputs_of(part, known.around)
     incomplete: list[Incomplete] = []
     when_folded: set[Incomplete] = set()
     merged: list[Merged] = []
-    for number, plan in enumerate(one.replicas, first):
+    for number, plan in enumerate(part.replicas, first):
         merged.append(_replica(plan, inputs, stretches.of(number), known, (incomplete, when_folded)))
     merged = with_right_offsets(merged, known.key, deep=known.deep)
     if merged:
         answer = SliceAnswer(judged(merged, known.key, known.options, apart=apart), [], incomplete, Noticed())
         when_folded.update(() if apart is None else apart.gaps())
     else:
-        lone = leftovers_judged((one.topic, one.partition), [], inputs, [], inputs.incomplete)
+        lone = leftovers_judged((part.topic, part.partition), [], inputs, [], inputs.incomplete)
         answer = SliceAnswer(None, lone, incomplete, Noticed())
     if strict:
         gaps = [*incomplete, *inputs.incomplete, *(answer.answer.result.incomplete if answer.answer is not None else ())]

@@ -233,10 +233,10 @@ def gather_log_dirs(paths: list[str], storage_options: tuple[tuple[str, str], ..
     return inputs
 
 
-def _not_read(source: ByteSource, found: Discovery, log_dirs: list[LogDir]) -> Iterator[NotRead]:
+def _not_read(source: ByteSource, discovery: Discovery, log_dirs: list[LogDir]) -> Iterator[NotRead]:
     """What of a source's links, pipes, sockets and devices stands where Kafka would have a file or directory."""
-    not_listed = {incomplete.path for incomplete in found.incomplete}
-    for entry in found.irregular:
+    not_listed = {incomplete.path for incomplete in discovery.incomplete}
+    for entry in discovery.irregular:
         if entry.path in not_listed:
             name = entry.name if parse_partition_name(entry.name) is not None else None
             yield NotRead(typed_path(source, entry.path), entry.kind, entry.unreadable or "", directory=name)
@@ -286,43 +286,49 @@ def broker_order(broker: int | str) -> tuple[int, int, str]:
     return (0, broker, "") if isinstance(broker, int) else (1, 0, broker)
 
 
-def _read_log_dir(inputs: Inputs, source: ByteSource, found: LogDirectory, given: int | str | None) -> LogDir:
-    name = typed_path(source, found.path)
-    folder = os.path.basename((found.path or source.name).rstrip("/")) or name
+def _read_log_dir(inputs: Inputs, source: ByteSource, log_directory: LogDirectory, given: int | str | None) -> LogDir:
+    name = typed_path(source, log_directory.path)
+    folder = os.path.basename((log_directory.path or source.name).rstrip("/")) or name
     if folder in {".", ".."}:
         folder = os.path.basename(os.path.abspath(name)) or name
-    alone = any(directory.path == found.path for directory in found.partitions) and parse_partition_name(folder) is not None
+    alone = (
+        any(directory.path == log_directory.path for directory in log_directory.partitions)
+        and parse_partition_name(folder) is not None
+    )
     around = None
     if alone:
         folder, around = _folder_around(source, name) or folder, _log_dir_around(inputs, source, name)
-    log_dir = LogDir(source, name, found, given if given is not None else folder, identified=given is not None)
-    log_dir.has_snapshots = any(directory.snapshots for directory in found.partitions)
-    data = [directory for directory in found.partitions if directory.topic != CLUSTER_METADATA_TOPIC]
+    log_dir = LogDir(source, name, log_directory, given if given is not None else folder, identified=given is not None)
+    log_dir.has_snapshots = any(directory.snapshots for directory in log_directory.partitions)
+    data = [directory for directory in log_directory.partitions if directory.topic != CLUSTER_METADATA_TOPIC]
     log_dir.has_leader_epochs = any("leader-epoch-checkpoint" in directory.entries for directory in data)
-    entry = found.entries.get("meta.properties")
+    entry = log_directory.entries.get("meta.properties")
     if entry is not None:
         log_dir.meta = inputs.read(source, entry, parse_meta_properties)
     elif around is not None:
         _take_small_files(log_dir, around)
     _identify(log_dir, given)
-    entry = found.entries.get(".kafka_cleanshutdown")
+    entry = log_directory.entries.get(".kafka_cleanshutdown")
     if entry is not None:
         log_dir.clean_shutdown = inputs.read(source, entry, parse_clean_shutdown)
     for checkpoint in CHECKPOINTS:
-        entry = found.entries.get(checkpoint)
+        entry = log_directory.entries.get(checkpoint)
         parsed = None if entry is None else inputs.read(source, entry, parse_offset_checkpoint)
         if parsed is not None:
             log_dir.checkpoints[checkpoint] = parsed
     return log_dir
 
 
-def _named_by_folder(source: ByteSource, found: LogDirectory) -> LogDirectory:
+def _named_by_folder(source: ByteSource, log_directory: LogDirectory) -> LogDirectory:
     """A directory of segments that was found by itself and is called like no partition, as partition 0 of a topic of that name."""
-    if not any(directory.path == found.path and not directory.legal and directory.segments for directory in found.partitions):
-        return found
-    (directory,) = found.partitions
-    logging.getLogger(__name__).warning("note: %s: %s", typed_path(source, found.path), _READ_AS)
-    return replace(found, partitions=[replace(directory, topic=directory.name, partition=0, legal=True)])
+    if not any(
+        directory.path == log_directory.path and not directory.legal and directory.segments
+        for directory in log_directory.partitions
+    ):
+        return log_directory
+    (directory,) = log_directory.partitions
+    logging.getLogger(__name__).warning("note: %s: %s", typed_path(source, log_directory.path), _READ_AS)
+    return replace(log_directory, partitions=[replace(directory, topic=directory.name, partition=0, legal=True)])
 
 
 def _identify(log_dir: LogDir, given: int | str | None) -> None:

@@ -128,7 +128,9 @@ UNSEEN: Final = NOT_READ | {Case.NOT_GIVEN, Case.NOT_COPIED}
 """Cases in which records may be where nobody looked, so that nothing follows from what is not there."""
 
 
-def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition], asked: Reading | None = None) -> DirectoryReading:
+def read_directory(
+    directory: GivenDirectory, expected: Iterable[TopicPartition], copied: Reading | None = None
+) -> DirectoryReading:
     """How a log directory is read, by the first row that fits; `expected` are partitions that should lie in it.
 
     | row | reading |
@@ -150,8 +152,8 @@ def read_directory(directory: GivenDirectory, expected: Iterable[TopicPartition]
     if directory.is_alone:
         return reading(Reading.PARTIAL, "alone")
     bare = directory.has_identity and not directory.has_checkpoints and not data
-    if asked is not None:
-        return reading(Reading.WIPED if asked is Reading.WHOLE and bare else asked, "said")
+    if copied is not None:
+        return reading(Reading.WIPED if copied is Reading.WHOLE and bare else copied, "said")
     if not directory.has_identity and not directory.has_checkpoints:
         return reading(Reading.PARTIAL, "no_small_files")
     if bare and (wanted or not directory.there):
@@ -165,7 +167,7 @@ class Ledger:
     """Every replica that is expected, with what is the case; rows of a partition by broker."""
 
     def __init__(
-        self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, asked: Reading | None = None
+        self, directories: Sequence[GivenDirectory], controller: ControllerHistory | None = None, copied: Reading | None = None
     ) -> None:
         self._directories = directories
         self._controller = controller
@@ -179,7 +181,7 @@ class Ledger:
         """Whether every log directory says whose it is: else one of them may be of a broker that seems not to be given."""
         assigned = self._assigned_to_directories()
         self.readings = [
-            read_directory(given_directory, self._expected_in(given_directory, assigned.get(id(given_directory), ())), asked)
+            read_directory(given_directory, self._expected_in(given_directory, assigned.get(id(given_directory), ())), copied)
             for given_directory in directories
         ]
         self._reading = {id(reading.directory): reading.reading for reading in self.readings}
@@ -278,18 +280,18 @@ class Ledger:
         """Whether another broker of the same cluster holds the partition."""
         return any(given_directory.broker != wiped.broker for given_directory in self._there.get(key, ()))
 
-    def _there_row(self, key: TopicPartition, each: GivenDirectory, known: frozenset[int] | None) -> ExpectedReplica:
-        by = [HIGH_WATERMARKS] if key in each.watermarks else []
-        assigned = None if known is None or each.node_id is None else each.node_id in known
+    def _there_row(self, key: TopicPartition, given_directory: GivenDirectory, known: frozenset[int] | None) -> ExpectedReplica:
+        by = [HIGH_WATERMARKS] if key in given_directory.watermarks else []
+        assigned = None if known is None or given_directory.node_id is None else given_directory.node_id in known
         by += [CONTROLLER] if assigned else []
-        return self._row(key, each, each.there[key], tuple(by), assigned)
+        return self._row(key, given_directory, given_directory.there[key], tuple(by), assigned)
 
     def _absent_row(
-        self, key: TopicPartition, each: GivenDirectory, by: tuple[str, ...], known: frozenset[int] | None
+        self, key: TopicPartition, given_directory: GivenDirectory, by: tuple[str, ...], known: frozenset[int] | None
     ) -> ExpectedReplica:
-        case = Case.NOT_COPIED if self._reading[id(each)] is Reading.PARTIAL else Case.ABSENT
-        assigned = None if known is None or each.node_id is None else each.node_id in known
-        return self._row(key, each, case, (*by, CONTROLLER) if assigned else by, assigned)
+        case = Case.NOT_COPIED if self._reading[id(given_directory)] is Reading.PARTIAL else Case.ABSENT
+        assigned = None if known is None or given_directory.node_id is None else given_directory.node_id in known
+        return self._row(key, given_directory, case, (*by, CONTROLLER) if assigned else by, assigned)
 
     def _assigned_row(
         self, key: TopicPartition, node: int, given: list[GivenDirectory], control: PartitionControl | None
@@ -316,23 +318,23 @@ class Ledger:
         return self._absent_row(key, (fitting or wiped or whole or given)[0], (), frozenset([node]))
 
     def _row(
-        self, key: TopicPartition, each: GivenDirectory, case: Case, by: tuple[str, ...], assigned: bool | None
+        self, key: TopicPartition, given_directory: GivenDirectory, case: Case, by: tuple[str, ...], assigned: bool | None
     ) -> ExpectedReplica:
-        never_known = self._was_never_known(key, each)
+        never_known = self._was_never_known(key, given_directory)
         return ExpectedReplica(
             *key,
-            each.broker,
+            given_directory.broker,
             case,
             by,
-            each.name,
-            each.node_id,
+            given_directory.name,
+            given_directory.node_id,
             assigned,
             self._is_gone(key) and not never_known,
             never_known,
-            each.watermarks.get(key),
-            any(key in other.set_aside for other in self._of_broker[each.broker]),
-            self._reading[id(each)] is Reading.WIPED,
-            each.stopped_cleanly,
+            given_directory.watermarks.get(key),
+            any(key in other.set_aside for other in self._of_broker[given_directory.broker]),
+            self._reading[id(given_directory)] is Reading.WIPED,
+            given_directory.stopped_cleanly,
         )
 
     def _assigned_to_directories(self) -> dict[int, list[TopicPartition]]:

@@ -141,13 +141,13 @@ def _without_strangers(opened: list[OpenedPath], *, logs_only: bool) -> list[Ope
     return kept
 
 
-def _holds_links_alone(found: Discovery) -> bool:
+def _holds_links_alone(discovery: Discovery) -> bool:
     """Whether there is nothing but links that are not followed, none with a partition's name."""
     links = {
-        entry.path for entry in found.irregular if entry.kind is EntryKind.SYMLINK and parse_partition_name(entry.name) is None
+        entry.path for entry in discovery.irregular if entry.kind is EntryKind.SYMLINK and parse_partition_name(entry.name) is None
     }
-    gaps = {gap.path for gap in found.incomplete}
-    return bool(gaps) and gaps <= links and not (found.log_directories or found.files)
+    gaps = {gap.path for gap in discovery.incomplete}
+    return bool(gaps) and gaps <= links and not (discovery.log_directories or discovery.files)
 
 
 def split_name(path: str) -> tuple[Name | None, str]:
@@ -172,9 +172,9 @@ def members_left_out(source: ByteSource) -> list[Incomplete]:
     return refused + [Incomplete(source.name, f"several members are called {name}: the last is read") for name in source.replaced]
 
 
-def not_listed(source: ByteSource, found: Discovery) -> list[Incomplete]:
+def not_listed(source: ByteSource, discovery: Discovery) -> list[Incomplete]:
     """Directories of a source that could not be listed, the root among them, as the user would type them."""
-    return [Incomplete(typed_path(source, incomplete.path), incomplete.reason) for incomplete in found.incomplete]
+    return [Incomplete(typed_path(source, incomplete.path), incomplete.reason) for incomplete in discovery.incomplete]
 
 
 def lone_file_name(source: ByteSource) -> FileName | None:
@@ -251,11 +251,11 @@ def _two_names(place: str, name: Name, other: Name) -> UsageError:
     return UsageError(f"{place} was given two names, {name} and {other}", hint="give each log directory one name")
 
 
-def _has_links(found: Discovery) -> bool:
+def _has_links(discovery: Discovery) -> bool:
     """Whether a link was followed, or leads to what is read already."""
     return any(
         entry.link is not None
-        for directory in found.log_directories
+        for directory in discovery.log_directories
         for part in directory.partitions
         for entry in (*_entries(directory.entry, part.entry), *_logs(part))
     )

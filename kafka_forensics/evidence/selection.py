@@ -29,9 +29,9 @@ def require_match(there: Iterable[tuple[int | str, TopicPartition]], brokers: It
         raise nothing_there(found, options)
 
 
-def fits(one: tuple[str, int | None], options: ScanOptions) -> bool:
+def fits(topic_partition: tuple[str, int | None], options: ScanOptions) -> bool:
     """Whether topic and partition are asked for."""
-    topic, partition = one
+    topic, partition = topic_partition
     if options.partition is not None and partition != options.partition:
         return False
     return options.topic_glob is None or fnmatchcase(topic, options.topic_glob)

@@ -79,9 +79,9 @@ class _Manifest:
         self._put(f'{{"schema_version": {json.dumps(FACT_SCHEMA_VERSION)},\n "tool": {json.dumps(tool)},\n')
         self._put(f' "options": {json.dumps(options)},\n "files": [')
 
-    def add(self, one: Written) -> None:
+    def add(self, file: Written) -> None:
         """A file that is whole."""
-        self._put(f"{',' if self.lines else ''}\n  {one.line()}")
+        self._put(f"{',' if self.lines else ''}\n  {file.line()}")
         self.lines += 1
 
     def end(self, reader: FactReader) -> None:
@@ -159,11 +159,11 @@ def _write_dataset(fact: Fact, files: Iterable[Written], target: Place, manifest
     return dataset
 
 
-def _count(dataset: Dataset, manifest: _Manifest, one: Written) -> None:
-    dataset.rows += one.rows
+def _count(dataset: Dataset, manifest: _Manifest, file: Written) -> None:
+    dataset.rows += file.rows
     dataset.files += 1
-    dataset.size_in_bytes += one.size_in_bytes
-    manifest.add(one)
+    dataset.size_in_bytes += file.size_in_bytes
+    manifest.add(file)
 
 
 def write_part(

@@ -235,8 +235,8 @@ def told(answers: Iterable[tuple[Task, list[str]]], target: Place) -> tuple[dict
     return written, list(gaps)
 
 
-def _order(one: Written) -> tuple[object, ...]:
+def _order(file: Written) -> tuple[object, ...]:
     """By topic, partition and broker, as replicas are in a scan."""
-    broker = one.keys["broker"]
+    broker = file.keys["broker"]
     known = int(broker) if broker.isascii() and broker.isdigit() else broker
-    return one.keys["topic"], one.keys["partition"], broker_order(known), broker
+    return file.keys["topic"], file.keys["partition"], broker_order(known), broker

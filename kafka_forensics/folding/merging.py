@@ -21,12 +21,12 @@ def merge_replica(
     inputs: Inputs,
     stretches: Iterable[Folded],
     refold: Refold,
-    told: Callable[[Folded], None],
+    show: Callable[[Folded], None],
     misplaced: tuple[Misplaced, ...] = (),
 ) -> tuple[Replica, SnapshotCheck]:
     """The whole replica from its stretches in file order, with its snapshots and `.txnindex` files read on the way.
 
-    Where a walk landed beyond the start of the next split, or before it, that one is folded again from there. `told` is shown every
+    Where a walk landed beyond the start of the next split, or before it, that one is folded again from there. `show` is shown every
     stretch that is merged. `misplaced` are batches that were folded where they belong, and not where their base offsets say.
     """
     merged: ReplicaState | None = None
@@ -37,7 +37,7 @@ def merge_replica(
         right = split.first or landed == split.start
         for one in [folded] if right else refold(replace(split, start=min(landed, split.end))):
             landed = one.landed if one.split.first else max(landed, one.landed)
-            told(one)
+            show(one)
             if merged is None:
                 merged = one.state
                 continue

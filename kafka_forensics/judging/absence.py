@@ -40,10 +40,10 @@ _DELETED_LONG_AGO: Final = "the topic was deleted before the controller's oldest
 _MADE_EARLIER: Final = "the other copies were made before that checkpoint was written, while their brokers ran"
 
 
-def ledger_of(inputs: Inputs, controller: ControllerHistory | None, asked: Reading | None = None) -> Ledger:
-    """The ledger of all that was gathered; `asked`: how the user says that every log directory was copied."""
+def ledger_of(inputs: Inputs, controller: ControllerHistory | None, copied: Reading | None = None) -> Ledger:
+    """The ledger of all that was gathered; `copied`: how the user says that every log directory was copied."""
     clusters = controllers_clusters(inputs)
-    return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, asked)
+    return Ledger([_given(log_dir, clusters) for log_dir in inputs.log_dirs], controller, copied)
 
 
 def controllers_clusters(inputs: Inputs) -> frozenset[str | None]:

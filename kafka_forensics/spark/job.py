@@ -164,21 +164,21 @@ def judged_slices(
         yield answers[number] if number in answers else unpacked(judging.inputs, key_answer)
 
 
-def _may_ask(one: "Slice | ChangeSlice", sizes: Sizes) -> bool:
+def _may_ask(part: "Slice | ChangeSlice", sizes: Sizes) -> bool:
     """Whether judging the slice may ask for keys (`KeysApart`)."""
-    plans = one.replicas
+    plans = part.replicas
     compacted = any(plan.context.compacted for plan in plans)
     return compacted and len(plans) > 1 and sum(plan.bytes for plan in plans) >= sizes.keys_apart_bytes
 
 
-def states_of(spark: "SparkSession", told: bytes, parts: Sequence[Slice], sizes: Sizes, *, deep: bool) -> "tuple[DataFrame, int]":
-    """Rows of the states of all stretches, and how many works they come of; `told` is the packed `Common`."""
+def states_of(spark: "SparkSession", common: bytes, parts: Sequence[Slice], sizes: Sizes, *, deep: bool) -> "tuple[DataFrame, int]":
+    """Rows of the states of all stretches, and how many works they come of; `common` is the packed `Common`."""
     total = sum(plan.bytes for part in parts for plan in part.replicas)
     suitable = max(LEAST_WORK if deep else min(max(total // WORKS_SOUGHT, LEAST_WORK), MOST_WORK), total // MOST_WORKS)
     works = [pack(work) for work in fold_works(parts, sizes.split_bytes, sizes.work_bytes or suitable)]
     asked = small_table(spark, {"work": list(range(len(works))), "packed": works}, "work bigint, packed binary")
     spread = asked.repartitionByRange(max(len(works), 1), "work")
-    return spread.mapInArrow(partial(fold_works_there, told, attempts_of(spark)), ROW_SCHEMA), len(works)
+    return spread.mapInArrow(partial(fold_works_there, common, attempts_of(spark)), ROW_SCHEMA), len(works)
 
 
 def heads_of(spark: "SparkSession", numbers: Collection[int], packed: Iterable[bytes]) -> "DataFrame":

@@ -29,9 +29,9 @@ KEY_SCHEMA: Final = ", ".join(["asked bigint", *(f"{name} bigint" for name in _F
 
 
 def answered_keys(
-    spark: "SparkSession", told: bytes, asked: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
+    spark: "SparkSession", common: bytes, asked: "Sequence[tuple[Sequence[ReplicaPlan], KeyQuestion]]", work_bytes: int
 ) -> "list[KeyAnswer]":
-    """What came of the questions, in their order, each with the plans of all replicas; `told` is the packed `Common`."""
+    """What came of the questions, in their order, each with the plans of all replicas; `common` is the packed `Common`."""
     from pyspark.sql.functions import broadcast
 
     under_way = QuestionsUnderWay(asked)
@@ -44,7 +44,7 @@ def answered_keys(
         listed.repartitionByRange(len(works), "work")
         .join(broadcast(decided), "log")
         .select("packed", "decided")
-        .mapInArrow(partial(_read, told, attempts_of(spark)), KEY_SCHEMA)
+        .mapInArrow(partial(_read, common, attempts_of(spark)), KEY_SCHEMA)
         .persist()
     )
     try:

@@ -101,30 +101,30 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(paths, query, storage, snapshots, order)
 
 
-def _names(told: Mapping[str, str], option: str) -> tuple[str, ...]:
+def _names(values: Mapping[str, str], option: str) -> tuple[str, ...]:
     """Names between commas."""
-    if option not in told:
+    if option not in values:
         return ()
-    names = [one.strip() for one in told[option].split(",")]
+    names = [one.strip() for one in values[option].split(",")]
     if not all(names):
         raise UsageError(
-            f"{option} is {told[option]!r}: there is a name missing", hint=f"like {option}=a,b, or leave it away for all"
+            f"{option} is {values[option]!r}: there is a name missing", hint=f"like {option}=a,b, or leave it away for all"
         )
     return tuple(names)
 
 
-def _partitions(told: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
+def _partitions(values: Mapping[str, str]) -> tuple[tuple[int, int], ...]:
     ranges = []
-    for name in _names(told, "partitions"):
+    for name in _names(values, "partitions"):
         found = _RANGE.fullmatch(name)
         if found is None:
-            raise UsageError(f"partitions is {told['partitions']!r}: {name!r} is no number", hint="like partitions=0,2,4-7")
+            raise UsageError(f"partitions is {values['partitions']!r}: {name!r} is no number", hint="like partitions=0,2,4-7")
         ranges.append((int(found[1]), int(found[2] or found[1])))
     return tuple(ranges)
 
 
-def _offset(told: Mapping[str, str], option: str) -> int | None:
-    value = told.get(option)
+def _offset(values: Mapping[str, str], option: str) -> int | None:
+    value = values.get(option)
     if value is None:
         return None
     if not _NUMBER.fullmatch(value.strip()) or not -(1 << 63) <= int(value) < 1 << 63:
@@ -132,9 +132,9 @@ def _offset(told: Mapping[str, str], option: str) -> int | None:
     return int(value)
 
 
-def _timestamp(told: Mapping[str, str], option: str) -> int | None:
+def _timestamp(values: Mapping[str, str], option: str) -> int | None:
     """Milliseconds since 1970; ISO 8601 without a zone is in UTC."""
-    value = told.get(option)
+    value = values.get(option)
     if value is None:
         return None
     if _NUMBER.fullmatch(value.strip()) and -(1 << 63) <= int(value) < 1 << 63 and len(value.strip()) != len("20261120"):
@@ -148,16 +148,16 @@ def _timestamp(told: Mapping[str, str], option: str) -> int | None:
     return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 
 
-def _choice(told: Mapping[str, str], option: str, choices: Mapping[str, Value], default: str) -> Value:
-    value = told.get(option, default).strip().lower()
+def _choice(values: Mapping[str, str], option: str, choices: Mapping[str, Value], default: str) -> Value:
+    value = values.get(option, default).strip().lower()
     if value not in choices:
         hint = did_you_mean(value, choices, otherwise=f"choose from {', '.join(choices)}")
-        raise UsageError(f"{option} is {told[option]!r}, which is none of its values", hint=hint)
+        raise UsageError(f"{option} is {values[option]!r}, which is none of its values", hint=hint)
     return choices[value]
 
 
-def _split_bytes(told: Mapping[str, str]) -> int:
-    value = told.get("split_bytes", str(SPLIT_BYTES))
+def _split_bytes(values: Mapping[str, str]) -> int:
+    value = values.get("split_bytes", str(SPLIT_BYTES))
     found = _SIZE.fullmatch(value.strip())
     size = 0 if found is None else int(found[1]) << _UNITS[found[2].lower()]
     if size < _SMALLEST_SPLIT:
@@ -167,16 +167,16 @@ def _split_bytes(told: Mapping[str, str]) -> int:
     return size
 
 
-def _paths(told: Mapping[str, str]) -> list[str]:
+def _paths(values: Mapping[str, str]) -> list[str]:
     """The paths of `load`, patterns replaced by what matches them."""
-    given = [told["path"]] if "path" in told else []
-    if "paths" in told:
+    given = [values["path"]] if "path" in values else []
+    if "paths" in values:
         try:
-            several = json.loads(told["paths"])
+            several = json.loads(values["paths"])
         except ValueError as error:
-            raise UsageError(f"paths is {told['paths']!r}, which is no JSON list", hint="give the paths to load()") from error
+            raise UsageError(f"paths is {values['paths']!r}, which is no JSON list", hint="give the paths to load()") from error
         if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
-            raise UsageError(f"paths is {told['paths']!r}, which is no JSON list of texts", hint="give the paths to load()")
+            raise UsageError(f"paths is {values['paths']!r}, which is no JSON list of texts", hint="give the paths to load()")
         given += several
     if not given:
         raise UsageError("no path was given", hint='like spark.read.format("kafka_log").load("/copies/broker-1")')

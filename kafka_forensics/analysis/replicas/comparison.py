@@ -298,12 +298,12 @@ def _holders(
     return covering, holders
 
 
-def _cut_back(replicas: list[Replica], found: Finding) -> Finding:
+def _cut_back(replicas: list[Replica], gap: Finding) -> Finding:
     """What an open index keeps behind the end of its log, as harmless where another copy tells that the log was cut back there: a
     leader epoch that this log does not know begins at its end or before."""
-    if found.kind != "INDEX_MISMATCH" or not found.evidence.get("behind_log_end"):
-        return found
-    replica = next(each for each in replicas if each.context.log_dir == found.place.log_dir and each.broker == found.place.broker)
+    if gap.kind != "INDEX_MISMATCH" or not gap.evidence.get("behind_log_end"):
+        return gap
+    replica = next(each for each in replicas if each.context.log_dir == gap.place.log_dir and each.broker == gap.place.broker)
     end = replica.log_end_offset
     told = any(
         entry.leader_epoch > last_epoch(replica) and entry.start_offset <= end
@@ -312,8 +312,8 @@ def _cut_back(replicas: list[Replica], found: Finding) -> Finding:
         if other is not replica
     )
     if not told or (replica.context.high_watermark or 0) > end:
-        return found
-    return replace(found, severity=Severity.INFO, evidence=found.evidence | {"harmless_if": CUT_BACK})
+        return gap
+    return replace(gap, severity=Severity.INFO, evidence=gap.evidence | {"harmless_if": CUT_BACK})
 
 
 def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
@@ -325,11 +325,11 @@ def _without_deleted(replicas: list[Replica], lost: Finding) -> Finding:
     return replace(lost, place=replace(lost.place, offset_start=first)) if first < end else lost
 
 
-def _offsets(one: Finding) -> tuple[int, int]:
+def _offsets(subject: Finding) -> tuple[int, int]:
     """Offsets [start, end) of a finding; of a batch whose header claims more than it has, those of its records."""
-    start, end = one.place.offset_start or 0, one.place.offset_end or 0
-    count = one.evidence.get("records_count")
-    if one.kind == "BATCH_RANGE_INCONSISTENT" and isinstance(count, int) and count > 0:
+    start, end = subject.place.offset_start or 0, subject.place.offset_end or 0
+    count = subject.evidence.get("records_count")
+    if subject.kind == "BATCH_RANGE_INCONSISTENT" and isinstance(count, int) and count > 0:
         end = min(end, start + count)
     return start, end
 

@@ -92,18 +92,20 @@ def _elections(control: PartitionControl) -> list[PartitionEvent]:
     return [event for event, begins in zip(events, begun, strict=True) if begins and event.state.leader != NO_LEADER]
 
 
-def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], one: Finding) -> Finding:
+def _with_isr(control: PartitionControl, nodes: dict[int | str, int | str], subject: Finding) -> Finding:
     """A replica that lags, with whether the controller counted it as in sync."""
-    if one.kind != "REPLICA_LAGS" or control.isr is None:
-        return one
-    return replace(one, evidence=one.evidence | {"isr": control.isr, "in_isr": nodes.get(one.place.broker or 0) in control.isr})
+    if subject.kind != "REPLICA_LAGS" or control.isr is None:
+        return subject
+    return replace(
+        subject, evidence=subject.evidence | {"isr": control.isr, "in_isr": nodes.get(subject.place.broker or 0) in control.isr}
+    )
 
 
-def _with_election(replicas: list[Replica], control: PartitionControl, one: Finding) -> Finding:
+def _with_election(replicas: list[Replica], control: PartitionControl, subject: Finding) -> Finding:
     """A loss, with the election that caused it; `LRS_LOSS` where that was clean and its leader stood alone in the ISR."""
-    bills = _bills(replicas, control, one) if one.kind == "UNCLEAN_LOSS" else []
+    bills = _bills(replicas, control, subject) if subject.kind == "UNCLEAN_LOSS" else []
     if not bills:
-        return one
+        return subject
     event = bills[-1].event
     later = [
         partition_event
@@ -111,11 +113,11 @@ def _with_election(replicas: list[Replica], control: PartitionControl, one: Find
         if partition_event.is_unclean and partition_event.offset > event.offset
     ]
     election = election_evidence(event) | {"unclean": event.is_unclean, "unclean_elections_since": len(later)}
-    evidence = one.evidence | {"election": election}
+    evidence = subject.evidence | {"election": election}
     stood_alone = {*event.previous_isr} <= {event.state.leader}
     if event.is_unclean or not stood_alone or event.is_committed is False:
-        return replace(one, evidence=evidence)
-    return finding("LRS_LOSS", one.place, evidence | election_evidence(event))
+        return replace(subject, evidence=evidence)
+    return finding("LRS_LOSS", subject.place, evidence | election_evidence(event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,9 +409,9 @@ def _why_no_cost(
     return "damage_hides" if is_hidden else "agree_again"
 
 
-def _reaches(one: Finding, start: int | None) -> bool:
+def _reaches(subject: Finding, start: int | None) -> bool:
     """Whether what is damaged may be at or behind offset `start`; offsets that are not known may."""
-    return start is None or one.place.offset_end is None or one.place.offset_end > start
+    return start is None or subject.place.offset_end is None or subject.place.offset_end > start
 
 
 def _has_more(replicas: list[Replica], control: PartitionControl, event: PartitionEvent) -> bool:

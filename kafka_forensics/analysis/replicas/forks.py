@@ -249,12 +249,12 @@ def _truncations(versions: list[Version]) -> list[dict[str, Any]]:
 
 
 def trailing_epoch_loss(
-    replicas: list[Replica], conflicts: Conflicts | None = None, told: Sequence[Finding] = ()
+    replicas: list[Replica], conflicts: Conflicts | None = None, known_findings: Sequence[Finding] = ()
 ) -> Finding | None:
     """`UNCLEAN_LOSS` without a conflicting record: a leader of a new epoch that begins below another copy's watermark and wrote
     nothing yet, or that shares no offset with that copy, which begins where it ends or behind.
 
-    `conflicts`: pairs that differ, whose forks are told by others; what of a loss `told` has already is not said again.
+    `conflicts`: pairs that differ, whose forks are told by others; what of a loss `known_findings` has already is not said again.
     """
     worst: Finding | None = None
     apart = _Apart(replicas, conflicts or {})
@@ -264,7 +264,7 @@ def trailing_epoch_loss(
             continue
         for follower in replicas:
             loss = _loss_under(leader, follower, replicas, apart)
-            if loss is None or any(_covers(one, loss) for one in told):
+            if loss is None or any(_covers(one, loss) for one in known_findings):
                 continue
             if worst is None or (loss.place.offset_end or 0) > (worst.place.offset_end or 0):
                 worst = loss
@@ -319,9 +319,9 @@ class _Apart:
         return first is not None and first < end
 
 
-def untold(found: list[Finding], told: Sequence[Finding]) -> list[Finding]:
-    """`found` without losses of what others, in `told`, name as lost."""
-    return [one for one in found if one.kind != "UNCLEAN_LOSS" or not any(_covers(other, one) for other in told)]
+def untold(findings: list[Finding], known_findings: Sequence[Finding]) -> list[Finding]:
+    """`findings` without losses of what others, in `known_findings`, name as lost."""
+    return [one for one in findings if one.kind != "UNCLEAN_LOSS" or not any(_covers(other, one) for other in known_findings)]
 
 
 def _covers(loss: Finding, other: Finding) -> bool:

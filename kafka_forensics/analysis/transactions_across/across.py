@@ -105,11 +105,11 @@ class TransactionsAcross:
             if (key := (summary.topic, summary.partition)) in concerned:
                 yield from committed_beyond(facts[key], summary, decided, told[key])
 
-    def _open(self, one: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
+    def _open(self, subject: Finding, facts: PartitionFacts | None, where: TopicPartition) -> Finding:
         """An open transaction as everything known about it shows it."""
-        written = int(one.evidence["last_timestamp"])
-        written = written if facts is None else max(written, facts.written_after(int(one.evidence["last_offset"])))
-        evidence = one.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
+        written = int(subject.evidence["last_timestamp"])
+        written = written if facts is None else max(written, facts.written_after(int(subject.evidence["last_offset"])))
+        evidence = subject.evidence | {"as_of": self.as_of, "age_ms": max(self.as_of - written, 0)}
         producer_id = int(evidence["producer_id"])
         opened = None if facts is None else facts.open.get(producer_id)
         elsewhere = [] if facts is None else facts.ended_elsewhere.get(producer_id, [])
@@ -117,9 +117,9 @@ class TransactionsAcross:
         ended_here = ended_here and "hidden_by_retention" not in evidence
         if ended_here or elsewhere:
             known = {"ended_on": elsewhere or [facts.context.broker]} if facts is not None else {}
-            return replace(one, evidence=evidence | known | {"safe_to_abort": False})
+            return replace(subject, evidence=evidence | known | {"safe_to_abort": False})
         if self._log is None:
-            return _without_coordinator(one, evidence)
+            return _without_coordinator(subject, evidence)
         owners = self._log.owners(producer_id)
         evidence |= _described(owners)
         timeout = max(
@@ -133,17 +133,17 @@ class TransactionsAcross:
         listing = [logged_state for logged_state in owners if describes(logged_state, *where)]
         overdue = self._overdue(listing)
         if overdue is not None:
-            return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | overdue)
+            return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | overdue)
         if listing:
-            return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "will end it"})
+            return replace(subject, evidence=evidence | {"safe_to_abort": False, "coordinator": "will end it"})
         if unknown is not None:
-            return replace(one, evidence=evidence | unknown | _UNJUDGED)
+            return replace(subject, evidence=evidence | unknown | _UNJUDGED)
         if not late or facts is None or (facts.context.live and not self._copied_later(facts, owners)):
-            return replace(one, evidence=evidence | {"safe_to_abort": False, "coordinator": "does not list it"})
+            return replace(subject, evidence=evidence | {"safe_to_abort": False, "coordinator": "does not list it"})
         if self._sure_as_of < 0:
             late_by_clients = {"safe_to_abort": None, "coordinator": "does not list it", "late": True}
-            return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | late_by_clients)
-        return self._hanging(one, evidence, facts, owners)
+            return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | late_by_clients)
+        return self._hanging(subject, evidence, facts, owners)
 
     def _overdue(self, listing: list[LoggedState]) -> Evidence | None:
         """What to say of a transaction that its coordinator still lists, though it was to time out before; None if it was not."""
@@ -182,7 +182,7 @@ class TransactionsAcross:
         """Whether the partition's copy goes on behind the coordinator's last word, so that a marker would be in it."""
         return facts.broker_timestamp >= max((logged_state.timestamp for logged_state in owners), default=0)
 
-    def _hanging(self, one: Finding, evidence: Evidence, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
+    def _hanging(self, subject: Finding, evidence: Evidence, facts: PartitionFacts, owners: list[LoggedState]) -> Finding:
         living = [logged_state for logged_state in owners if logged_state.metadata is not None]
         reason = "no_transactional_id" if not owners else "partition_not_listed" if living else "no_description"
         context = facts.context
@@ -190,7 +190,7 @@ class TransactionsAcross:
         began = int(evidence["first_timestamp"])
         committed = self._committed_elsewhere(producer_id, epoch, (context.topic, context.partition), began)
         opened = facts.open.get(producer_id)
-        place = one.place if opened is None else _place(context, opened)
+        place = subject.place if opened is None else _place(context, opened)
         evidence = evidence | {
             "reason": reason,
             "last_stable_offset": facts.last_stable_offset if opened is not None else evidence["last_stable_offset"],
@@ -205,7 +205,7 @@ class TransactionsAcross:
         if behind is not None:
             evidence["late_write_after"] = behind
         return finding(
-            "TXN_HANGING", place, evidence, confidence=one.confidence if one.confidence is not Confidence.PROVEN else None
+            "TXN_HANGING", place, evidence, confidence=subject.confidence if subject.confidence is not Confidence.PROVEN else None
         )
 
     def _committed_elsewhere(self, producer_id: int, epoch: int, where: TopicPartition, began: int) -> list[str]:
@@ -242,12 +242,12 @@ def _described(owners: list[LoggedState]) -> Evidence:
     return evidence
 
 
-def _without_coordinator(one: Finding, evidence: Evidence) -> Finding:
+def _without_coordinator(subject: Finding, evidence: Evidence) -> Finding:
     """Without the coordinators' log nobody can say that it hangs; that it is overdue, its own timestamps say."""
     evidence |= {"coordinator": "not among the copies"} | _UNJUDGED
     if evidence["age_ms"] <= DEFAULT_MAX_TIMEOUT_MS + LATE_BUFFER_MS:
-        return replace(one, evidence=evidence)
-    return replace(one, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
+        return replace(subject, evidence=evidence)
+    return replace(subject, severity=Severity.WARNING, confidence=Confidence.SUSPECTED, evidence=evidence | {"late": True})
 
 
 def _place(context: ReplicaContext, opened: OpenTransaction) -> Place:
@@ -284,12 +284,12 @@ def _forgotten(facts: PartitionFacts) -> list[Finding]:
     ]
 
 
-def _transaction(one: Finding) -> tuple[TopicPartition, int] | None:
+def _transaction(subject: Finding) -> tuple[TopicPartition, int] | None:
     """The partition and producer id of an open transaction; None for any other finding."""
-    place = one.place
-    if one.kind != "TXN_OPEN" or place.topic is None or place.partition is None:
+    place = subject.place
+    if subject.kind != "TXN_OPEN" or place.topic is None or place.partition is None:
         return None
-    return (place.topic, place.partition), int(one.evidence["producer_id"])
+    return (place.topic, place.partition), int(subject.evidence["producer_id"])
 
 
 def _contradicted(contradiction: Contradiction, facts: PartitionFacts, log: TransactionLog | None) -> Finding:

@@ -62,17 +62,17 @@ def proven_by(rows: "NDArray[np.int64]", log_end_offset: int, partition: TopicPa
 
 
 def committed_beyond(
-    facts: PartitionFacts, summary: PartitionSummary, decided: Decided, told: Sequence[Finding]
+    facts: PartitionFacts, summary: PartitionSummary, decided: Decided, known_findings: Sequence[Finding]
 ) -> Iterator[Finding]:
     """`ISR_MEMBER_MISSING_COMMITTED`, or `LRS_RISK`, of replicas that may be elected and end before a marker which proves more
     committed than any high watermark; brings `summary` up to date.
 
     Said of logs that were read whole and agree as far as they go, where the controllers' log is not older than the marker; not
-    again where a loss is `told`.
+    again where a loss is `known_findings`.
     """
     control = facts.context.control
     apart = summary.agreement.kind not in _ALIKE or summary.read is not Read.WHOLE
-    if not facts.beyond or control is None or apart or any(one.kind in _TOLD for one in told):
+    if not facts.beyond or control is None or apart or any(one.kind in _TOLD for one in known_findings):
         return
     furthest = _furthest_proof(facts, decided, control.as_of_ms)
     if furthest is None:

@@ -276,12 +276,12 @@ def _perhaps_directories(folder: _Folder, *, beside: bool) -> list[Incomplete]:
     return incompletes
 
 
-def _listed(source: ByteSource, entry: Entry, found: Discovery) -> _Folder | None:
+def _listed(source: ByteSource, entry: Entry, discovery: Discovery) -> _Folder | None:
     """The directory `entry` with its listing; None, and a row in `found.incomplete`, if it has none to give."""
     try:
         return _folder(entry, entry.name, source.list(entry.path))
     except SourceError as error:
-        found.incomplete.append(Incomplete(entry.path, error.reason))
+        discovery.incomplete.append(Incomplete(entry.path, error.reason))
         return None
 
 

@@ -304,29 +304,29 @@ def _at(snapshot: Snapshot, topic: str, partition: int, merged: list[Merged], su
 
 def finished(
     scans: dict[str, ScanResult],
-    told: list[Change],
+    known_changes: list[Change],
     findings: list[Finding],
     incomplete: list[Incomplete],
     inputs: Mapping[str, Inputs],
 ) -> SnapshotsResult:
     """The whole answer, in its order; where snapshots seem to be in the wrong order, it says so and claims less."""
     order = {name: number for number, name in enumerate(scans)}
-    told.sort(key=lambda change: (*change.sort_key()[:3], order[change.from_snapshot], *change.sort_key()[3:]))
+    known_changes.sort(key=lambda change: (*change.sort_key()[:3], order[change.from_snapshot], *change.sort_key()[3:]))
     notes = []
     for older, newer in pairwise(scans):
-        backwards = _backwards([change for change in told if change.from_snapshot == older])
+        backwards = _backwards([change for change in known_changes if change.from_snapshot == older])
         if backwards and newest_change_ms(inputs[newer]) < newest_change_ms(inputs[older]):
             notes.append(f"snapshot {newer} has shorter logs and older files than {older}: are the snapshots in the right order?")
             findings = [
                 _doubted(finding, notes[-1]) if finding.evidence.get("from_snapshot") == older else finding for finding in findings
             ]
     findings.sort(key=lambda finding: (*finding.sort_key(), order[finding.evidence["from_snapshot"]]))
-    return SnapshotsResult(scans, told, findings, sorted(set(incomplete), key=lambda one: (one.path, one.reason)), notes)
+    return SnapshotsResult(scans, known_changes, findings, sorted(set(incomplete), key=lambda one: (one.path, one.reason)), notes)
 
 
-def _backwards(told: list[Change]) -> bool:
+def _backwards(known_changes: list[Change]) -> bool:
     """Whether logs were cut and none went on."""
-    kinds = {change.kind for change in told}
+    kinds = {change.kind for change in known_changes}
     return ChangeKind.TRUNCATED in kinds and ChangeKind.APPENDED not in kinds
 
 

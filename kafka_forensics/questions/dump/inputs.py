@@ -174,12 +174,14 @@ def _lone_place(source: "ByteSource", options: DumpOptions) -> tuple[str, int] |
     return parsed.topic, parsed.partition
 
 
-def _take_log_directory(inputs: DumpInputs, source: "ByteSource", found: LogDirectory, options: DumpOptions) -> None:
+def _take_log_directory(inputs: DumpInputs, source: "ByteSource", log_directory: LogDirectory, options: DumpOptions) -> None:
     chosen = options.topic_glob is not None or options.partition is not None
     if not chosen:
-        inputs.files += _files(source, [(entry, None) for _, entry in sorted(found.entries.items())])
-        inputs.left_out += [typed_path(source, entry.path) for entry in [*found.unknown, *_strange(found.irregular)]]
-    for directory, place in zip(found.partitions, _places(found), strict=True):
+        inputs.files += _files(source, [(entry, None) for _, entry in sorted(log_directory.entries.items())])
+        inputs.left_out += [
+            typed_path(source, entry.path) for entry in [*log_directory.unknown, *_strange(log_directory.irregular)]
+        ]
+    for directory, place in zip(log_directory.partitions, _places(log_directory), strict=True):
         if not chosen or fits(place, _asked(options)):
             inputs.files += _files(source, _entries(directory))
             inputs.left_out += [typed_path(source, entry.path) for entry in [*directory.unknown, *_strange(directory.irregular)]]
@@ -194,8 +196,8 @@ def _asked(options: DumpOptions) -> ScanOptions:
     return ScanOptions(options.topic_glob, options.partition)
 
 
-def _places(found: LogDirectory) -> list[tuple[str, int]]:
-    return [(directory.topic or "", directory.partition or 0) for directory in found.partitions]
+def _places(log_directory: LogDirectory) -> list[tuple[str, int]]:
+    return [(directory.topic or "", directory.partition or 0) for directory in log_directory.partitions]
 
 
 def _entries(directory: PartitionDirectory) -> Iterator[tuple["Entry", int | None]]:

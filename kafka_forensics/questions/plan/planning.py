@@ -169,14 +169,14 @@ class PlanOptions:
     """Brokers that will not come back."""
 
 
-def make_plans(paths: list[str], options: ScanOptions, asked: PlanOptions, progress: Progress | None = None) -> Plans:
+def make_plans(paths: list[str], options: ScanOptions, plan_options: PlanOptions, progress: Progress | None = None) -> Plans:
     """Plan the elections of every partition that `options` leave. Raises UsageError for paths that make no sense, and for dead
     brokers that neither the copies nor the controller's log know."""
     inputs = gather(paths, options)
     witnesses = read_witnesses(inputs)
     check_names(inputs)
-    check_dead(asked.dead, inputs, witnesses.controller)
-    maker = _PlanMaker(inputs, witnesses, asked)
+    check_dead(plan_options.dead, inputs, witnesses.controller)
+    maker = _PlanMaker(inputs, witnesses, plan_options)
     maker.plans.result = scan_inputs(inputs, options, progress, maker.look, witnesses)
     if maker.plans.partitions == 1:
         for planned in maker.plans.planned:
@@ -197,10 +197,10 @@ def _partitions_there(inputs: Inputs) -> set[tuple[str | None, int | None]]:
 class _PlanMaker:
     """Plans a partition whenever the scan has judged one."""
 
-    def __init__(self, inputs: Inputs, witnesses: Witnesses, asked: PlanOptions) -> None:
+    def __init__(self, inputs: Inputs, witnesses: Witnesses, plan_options: PlanOptions) -> None:
         controller = witnesses.controller
         self.plans = Plans()
-        self._asked, self._log = asked, witnesses.transaction_log
+        self._asked, self._log = plan_options, witnesses.transaction_log
         self._plan_of = {id(replica_plan.context): replica_plan for replica_plan in inputs.replicas}
         self._no_word = cache(partial(why_no_word, inputs, controller))
         self._unknown = unknown_to_controller(inputs)
@@ -267,18 +267,18 @@ def _planned(
     replicas: list[Replica],
     reader: LogReader,
     result: PartitionResult,
-    asked: PlanOptions,
+    plan_options: PlanOptions,
     log: TransactionLog | None,
     strays: Strays | None,
 ) -> Planned:
     """The plan of one partition; further witnesses are sought only where something would be lost."""
-    copies = _Copies(replicas, reader, result, asked, strays)
+    copies = _Copies(replicas, reader, result, plan_options, strays)
     partition = copies.partition()
     bearing = [finding for finding in result.findings if finding.kind in BEARING]
-    planned = Planned(partition, plan_partition(partition, asked.truncate_by), findings=bearing, not_read=copies.not_read)
+    planned = Planned(partition, plan_partition(partition, plan_options.truncate_by), findings=bearing, not_read=copies.not_read)
     if planned.plan.at_stake or any(candidate.losses for candidate in planned.plan.candidates):
         planned.given = copies.partition(partial(copies.witnesses, log))
-        planned.plan = plan_partition(planned.given, asked.truncate_by)
+        planned.plan = plan_partition(planned.given, plan_options.truncate_by)
         by_broker = {replica.broker: replica for replica in copies.read}
         _count_losses(planned, by_broker, reader)
         if _is_older(copies.context.control, planned.plan, by_broker, reader):
@@ -290,7 +290,7 @@ class _Copies:
     """The copies of a partition that are here, as the planner takes them."""
 
     def __init__(
-        self, replicas: list[Replica], reader: LogReader, result: PartitionResult, asked: PlanOptions, strays: Strays | None
+        self, replicas: list[Replica], reader: LogReader, result: PartitionResult, plan_options: PlanOptions, strays: Strays | None
     ) -> None:
         self.context = replicas[0].context
         self.not_read = [replica.context for replica in replicas if replica.read is Read.NONE]
@@ -301,9 +301,9 @@ class _Copies:
         for pair, ranges in unproven(self.read, reader).items():
             self._apart[pair] = normalised((*self._apart.get(pair, ()), *ranges))
         self._control = control_of(self.context.control)
-        self._dead = nodes_of(asked.dead)
+        self._dead = nodes_of(plan_options.dead)
         own = {replica.broker: replica.context.node_id for replica in self.read if isinstance(replica.context.node_id, int)}
-        self._guessed = nodes_left(self.read, own, self._control, asked.dead)
+        self._guessed = nodes_left(self.read, own, self._control, plan_options.dead)
         without_copy = {row.broker: row.node for row in self.context.without_copy if row.node is not None}
         self._nodes: dict[Broker, int] = {**own, **self._guessed, **without_copy}
         self._heads = {

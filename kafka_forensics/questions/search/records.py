@@ -352,9 +352,9 @@ def _held_bytes(row: Row) -> int:
 class _Candidates:
     """Bytes of the batches of a portion that may hold a match, kept while a reader passes over them."""
 
-    def __init__(self, asked: Conditions) -> None:
-        self._asked = asked
-        self._needles = asked.needles
+    def __init__(self, conditions: Conditions) -> None:
+        self._asked = conditions
+        self._needles = conditions.needles
         self._open_wrappers = inspector(deep=False)
         self._looked = np.zeros(CHUNK_ROWS, np.bool_)
         self._kept: dict[int, bytes] = {}
@@ -390,7 +390,7 @@ class _Candidates:
 
 
 def search(
-    paths: list[str], options: ScanOptions, asked: Conditions, *, payloads: bool = False, limit: int | None = None
+    paths: list[str], options: ScanOptions, conditions: Conditions, *, payloads: bool = False, limit: int | None = None
 ) -> Search:
     """Prepare a search of everything at `paths` that `options` leave (topic, partition, broker).
 
@@ -406,7 +406,7 @@ def search(
         for piece in _pieces(log_dir, directory)
     ]
     pieces.sort(key=lambda piece: piece.order)
-    return Search(asked, pieces, payloads, limit, inputs.sources, inputs.replicas, list(inputs.incomplete))
+    return Search(conditions, pieces, payloads, limit, inputs.sources, inputs.replicas, list(inputs.incomplete))
 
 
 def _pieces(log_dir: LogDir, directory: PartitionDirectory) -> Iterator[_Piece]:
