@@ -104,8 +104,8 @@ def newest_time(replicas: Sequence[Replica], reader: BatchReader) -> int:
 
 
 def head_findings(heads: Sequence[MissingHead], known_findings: Sequence[Finding]) -> list[Finding]:
-    """`LOG_HEAD_MISSING` of each, unless one of `known_findings` names it as a missing segment; critical where the replica may lead,
-    by the controllers' log."""
+    """`LOG_HEAD_MISSING` of each, unless one of `known_findings` names it as a missing segment; critical where the replica may
+    lead, by the controllers' log."""
     findings = []
     missing = {
         (each.place.broker, each.place.log_dir, each.place.offset_end) for each in known_findings if each.kind == "SEGMENT_MISSING"
