@@ -246,10 +246,10 @@ class _Against:
             return None  # it is not said here that another copy has the records
         if not decision.commit or not facts.reaches_back(decision.decided_timestamp - SKEW_MS):
             return None
-        gap = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
+        start, end = _gap_at(facts, decision, facts.log_end_offset) or (None, None)
         first = facts.first_marker_timestamp
         since_creation = first is None or first > decision.decided_timestamp - SKEW_MS
-        return Contradiction(decision, self.listed, "nothing_left", *gap, reaching=reaching, since_creation=since_creation)
+        return Contradiction(decision, self.listed, "nothing_left", start, end, reaching=reaching, since_creation=since_creation)
 
 
 def _ended_by_a_later(facts: PartitionFacts, decision: Decision) -> "NDArray[np.int64] | None":
