@@ -67,7 +67,7 @@ def test_a_checkpoint_names_what_is_absent_from_a_whole_directory_and_not_copied
     assert cases(ledger, A) == {1: "whole", 2: "whole"}
     assert cases(ledger, B) == {1: "whole", 2: "not_copied"}
     assert cases(ledger, C) == {1: "absent", 2: "not_copied"}
-    assert cases(Ledger([whole, partial], asked=Reading.WHOLE), C) == {1: "absent", 2: "absent"}
+    assert cases(Ledger([whole, partial], copied=Reading.WHOLE), C) == {1: "absent", 2: "absent"}
     assert cases(Ledger([whole, partial], copied=Reading.PARTIAL), C) == {1: "not_copied", 2: "not_copied"}
 
 
