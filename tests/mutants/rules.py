@@ -66,7 +66,10 @@ MUTANTS = [
         "analysis/replicas/test_agreement analysis/replicas/test_holders "
         "analysis/replicas/test_forks_losers analysis/replicas/test_forks_retention",
         ("    if not ranges:\n        return\n    for one", "    if ranges + 1:\n        return\n    for one"),
-        ("elif len(ends) > 1:", "elif len(ends) <= 1:"),
+        (
+            "if len({replica.log_end_offset for replica in replicas}) > 1:",
+            "if len({replica.log_end_offset for replica in replicas}) <= 1:",
+        ),
         (
             'if difference.kind == "header" and difference.epochs[0] != difference.epochs[1]:',
             'if difference.kind != "header" and difference.epochs[0] != difference.epochs[1]:',
